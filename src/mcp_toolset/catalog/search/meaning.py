@@ -152,16 +152,16 @@ class MeaningScorer:
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
     ) -> Mapping[str, float]:
         """The cosines of the names closest in meaning to the query, and of those in `also`."""
-        cosines = self.compare(query)
+        cosines = self.compare(query, among)
         return {} if cosines is None else best_cosines(cosines, count, among, also)
 
-    def compare(self, query: str) -> Cosines | None:
+    def compare(self, query: str, among: AbstractSet[str] | None = None) -> Cosines | None:
         """The similarity of every tool to the query; `None` if the table cannot read it."""
         query = query[:_QUERY_CHARACTERS]
         if not self._packed or not is_latin(query):
             return None
         vector = self._table().encode(_telling(query), wordlike=True)
-        return None if vector is None else self._packed.cosines(vector)
+        return None if vector is None else self._packed.cosines(vector, among=among)
 
     def _table(self) -> WordVectors:
         if self._vectors is None:

@@ -6,9 +6,9 @@ has its share of the score. If both together say too little about a query, no to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from mcp_toolset.catalog.search.clauses import clauses_of
@@ -134,12 +134,11 @@ class Ranking:
         if self._scorer is None:
             return asked.best(count, among)
         scorer, find = self._scorer, _Search(self._words, self._scorer, max(count, _POOL), among, hidden)
-        clauses = clauses_of(query) if asked.telling > _TELLING else ()
-        parts = [find.heard(clause, self._words.read(clause, hidden)) for clause in clauses]
-        also = {name for part in parts for name in (*part.words, *part.meaning)}
-        whole = find.heard(query, asked, also)
+        whole, parts = find.heard(query, asked), list[Heard]()
         if not whole.meaning:
             return asked.best(count, among)
+        if asked.telling > _TELLING and (clauses := clauses_of(query)):
+            whole, *parts = find.among_candidates(whole, query, clauses)
         share = scorer.share * min(1.0, _TELLING / (asked.telling or 1.0))
         nearest = max((part.nearest for part in parts), default=0.0)
         scores = whole.fused(share, whole.nearest)
@@ -159,19 +158,25 @@ class _Search:
     among: AbstractSet[str] | None
     hidden: AbstractSet[str]
 
-    def heard(self, text: str, asked: WordQuery, also: AbstractSet[str] = frozenset()) -> Heard:
-        """What both rankings find for a text, and how it fits the tools in `also`."""
+    def heard(self, text: str, asked: WordQuery) -> Heard:
+        """What both rankings find for a text."""
         words = asked.best(self.pool, self.among)
-        meaning = self.scorer.best(text, self.pool, self.among, words.keys() | also)
-        words |= asked.shares((meaning.keys() | also) - words.keys())
+        meaning = self.scorer.best(text, self.pool, self.among, words.keys())
+        words |= asked.shares(meaning.keys() - words.keys())
         return Heard(asked, words, meaning, self.scorer.enough)
+
+    def among_candidates(self, whole: Heard, query: str, clauses: Sequence[str]) -> list[Heard]:
+        """The query and each clause, heard among the tools that the query or a clause's words find."""
+        asked = [self.words.read(clause, self.hidden) for clause in clauses]
+        by_words = (each.best(self.pool, self.among) for each in asked)
+        candidates = frozenset(whole.meaning).union(whole.words, *by_words)
+        narrowed = replace(self, among=candidates, pool=len(candidates))
+        heard = zip((query, *clauses), (whole.asked, *asked), strict=True)
+        return [narrowed.heard(text, each) for text, each in heard]
 
     def open_web(self) -> dict[str, float]:
         """The tools that search the web: they may answer what no other tool does."""
-        nearest = self.scorer.best(_OPEN_WEB, _FEW, self.among)
-        known = self.words.read(_OPEN_WEB_WORDS, self.hidden).shares(nearest)
-        return {
-            name: _UNSURE * cosine
-            for name, cosine in nearest.items()
-            if name in known and cosine >= _SEARCHES * self.scorer.enough
-        }
+        known = self.words.read(_OPEN_WEB_WORDS, self.hidden).best(self.pool, self.among)
+        nearest = self.scorer.best(_OPEN_WEB, _FEW, frozenset(known))
+        least = _SEARCHES * self.scorer.enough
+        return {name: _UNSURE * cosine for name, cosine in nearest.items() if cosine >= least}
