@@ -33,6 +33,7 @@ class PersonalServer:
         offers: What the server declares.
         lacks: The scope that a request lacks, by its headers, method and name; empty for none (403).
         watched: The users and resources of subscriptions.
+        missing: Resources that are refused.
         pages: JSON at other paths.
         token_path: Where forms are answered.
     """
@@ -51,6 +52,7 @@ class PersonalServer:
     offers: Mapping[str, Any] = field(default_factory=lambda: _OFFERS)
     lacks: Callable[[Headers, str, str], str] = lambda headers, method, name: ""
     watched: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    missing: set[str] = field(default_factory=set[str])
     pages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     token_path: str = "/token"
 
@@ -78,7 +80,7 @@ class PersonalServer:
                 return {"resources": [{"uri": f"mem://{user}", "name": user}], **hint}
             case "resources/templates/list":
                 return {"resourceTemplates": [], **hint}
-            case "resources/read":
+            case "resources/read" if params["uri"] not in self.missing:
                 return {"contents": [{"uri": params["uri"], "text": f"of {user}"}], **hint}
             case "ping":
                 return {}

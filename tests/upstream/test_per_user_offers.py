@@ -129,6 +129,24 @@ async def test_i5_a_client_that_opens_pages_is_asked_where_its_era_has_that(
 
 
 @ERAS
+async def test_i5_a_resource_that_another_server_refuses_may_be_of_one_to_log_in_to(
+    issuer: AuthorizationServer, mode: str
+) -> None:
+    with upstream(issuer) as up, personal_server({"all": {}}, lambda _: "all") as other:
+        other.offers = EVERYTHING
+        other.missing = {"mem://alice", "mem://nobody"}
+        asked = person(opened := list[str]())
+        async with served(up, RemoteToolset(other.url, name="other")) as url:
+            async with client_of(url, "alice", mode, elicitation_callback=asked) as alice:
+                assert "of all" in str(await alice.read_resource("mem://all")) and not opened
+                assert "of alice" in str(await alice.read_resource("mem://alice")) and len(opened) == 1
+                other.missing |= {"mem://all"}
+                with pytest.raises(MCPError, match="no"):
+                    await alice.read_resource("mem://all")
+    assert len(opened) == 1
+
+
+@ERAS
 async def test_i5_a_declined_login_reads_nothing(issuer: AuthorizationServer, mode: str) -> None:
     opened = list[str]()
     with upstream(issuer) as up:

@@ -32,4 +32,5 @@ async def found_by_caller(offering: Offering, context: ToolContext, find: Callab
         if any([await offers.learned(context, log_in=log_in) for offers in sources]):
             with suppress(LookupError):
                 return await find()
-    raise missing
+    # The words of a server that was asked say more.
+    raise missing.__cause__ or missing

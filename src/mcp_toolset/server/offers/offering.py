@@ -45,7 +45,7 @@ PAGE: Final = 500
 
 
 class Offering:
-    """Lists of several sources as one, each thing under a public name that leads back to its source."""
+    """Lists of several sources as one, each thing under a public name (`addresses`) that leads back."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Offering:
         self._mounted = mounted
         self._unlisted = unlisted
         self._visible = visible
-        self._addresses = Addresses()
+        self.addresses = Addresses()
         self._lists: dict[str, list[Wire]] = {}
         self._settled: object = None
         self._common: _Lists = {}
@@ -136,7 +136,7 @@ class Offering:
         if (listed, more, reading) == self._settled:
             return
         self._settled, self._common = (listed, more, reading), listed
-        self._addresses = Addresses.of(
+        self.addresses = Addresses.of(
             _names(source, listed[source], more[source], reads=reads) for source, reads in reading.items()
         )
         self._lists = {kind.method: list(self._public(kind, listed)) for kind in KINDS}
@@ -191,7 +191,7 @@ class Offering:
     def leads(self, uri: str, identity: Identity | None) -> bool:
         """Whether what is told of a public URI comes from a source that exists for a caller."""
         seen = self.seen(identity)
-        return any(source in seen for source, _ in self._addresses.origins(uri))
+        return any(source in seen for source, _ in self.addresses.origins(uri))
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read the resource that a public URI leads to.
@@ -211,20 +211,20 @@ class Offering:
         raise fault
 
     def _contents(self, source: str, answer: Wire) -> dict[str, Any]:
-        if "contents" not in answer or not self._addresses.ambiguous:
+        if "contents" not in answer or not self.addresses.ambiguous:
             return {}
         contents = cast("Sequence[Wire]", answer["contents"])
         return {"contents": [self._readdressed(source, part) for part in contents]}
 
     def _readdressed(self, source: str, thing: Wire) -> Wire:
         uri: Any = thing.get("uri")
-        return {**thing, "uri": self._addresses.uri(source, uri)} if isinstance(uri, str) else thing
+        return {**thing, "uri": self.addresses.uri(source, uri)} if isinstance(uri, str) else thing
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
         """Get the prompt of a public name; raises as `read` does."""
         source, native = await self._prompt_origin(name, context.identity)
         answer = await self._sources()[source].prompt(native, arguments, context)
-        if "messages" not in answer or not self._addresses.ambiguous:
+        if "messages" not in answer or not self.addresses.ambiguous:
             return answer
         messages = cast("Sequence[Wire]", answer["messages"])
         return {
@@ -274,7 +274,7 @@ class Offering:
 
         async def readdressed(call: ToolCall, context: ToolContext) -> ToolResult:
             result = await execute(call, context)
-            if not self._addresses.ambiguous or not any(
+            if not self.addresses.ambiguous or not any(
                 block.get("type") in _NAMING for block in result.content
             ):
                 return result
@@ -299,8 +299,8 @@ class Offering:
         return CacheHint(hint.ttl_ms, "private") if self._visible.varies else hint
 
     def _public(self, kind: Kind, listed: _Lists) -> Iterable[Wire]:
-        named = {RESOURCES: self._addresses.resources, TEMPLATES: self._addresses.templates}
-        public = {origin: name for name, origin in named.get(kind, self._addresses.prompts).items()}
+        named = {RESOURCES: self.addresses.resources, TEMPLATES: self.addresses.templates}
+        public = {origin: name for name, origin in named.get(kind, self.addresses.prompts).items()}
         for source, lists in listed.items():
             for entry in lists[kind.method]:
                 name = public[source, entry[kind.identity]]
@@ -309,23 +309,23 @@ class Offering:
     async def _origins(self, uri: str, identity: Identity | None) -> list[Origin]:
         if not self._lists:
             await self.settle()
-        return self._addresses.origins(uri, self.seen(identity))
+        return self.addresses.origins(uri, self.seen(identity))
 
     async def _prompt_origin(self, name: str, identity: Identity | None) -> Origin:
-        if name not in self._addresses.prompts:
+        if name not in self.addresses.prompts:
             await self.settle()
-        found = self._addresses.prompts.get(name)
+        found = self.addresses.prompts.get(name)
         if found is None or found[0] not in self.seen(identity):
             raise LookupError(f"Unknown prompt: {name}")
         return found
 
     async def _template_origin(self, template: str, identity: Identity | None) -> Origin:
-        if template not in self._addresses.templates:
+        if template not in self.addresses.templates:
             await self.settle()
         seen = self.seen(identity)
-        found = self._addresses.templates.get(template)
+        found = self.addresses.templates.get(template)
         if found is None or found[0] not in seen:
-            found = next(iter(self._addresses.origins(template, seen)), None)
+            found = next(iter(self.addresses.origins(template, seen)), None)
         if found is None:
             raise LookupError(f"Unknown resource template: {template}")
         return found

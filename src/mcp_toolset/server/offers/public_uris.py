@@ -112,6 +112,12 @@ class Addresses:
         sole = mounted if len(mounted) == 1 else []
         return [(source, uri) for source in ([LOCAL] if LOCAL in self.readers else []) + sole]
 
+    def guesses(self, uri: str) -> bool:
+        """Whether a URI is in no list, so that it may be of any source that reads."""
+        scheme, plus, _ = uri.partition("+")
+        named = uri in self.resources or uri.startswith(APP) or (plus and scheme in self.schemes)
+        return not named and self._matching(uri, self._every) is None
+
     def uri(self, source: str, native: str) -> str:
         """The public URI for what a source calls `native`, listed or not."""
         listed = self._public.get((source, native))

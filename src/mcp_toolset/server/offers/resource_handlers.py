@@ -16,7 +16,7 @@ from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Wire
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
-from mcp_toolset.errors import CallError, UpstreamError
+from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.protocol.eras import relayed, round_trip
 from mcp_toolset.protocol.errors import INTERNAL, error_of, in_era
@@ -115,7 +115,16 @@ class Reading:
         uri: str = _params(request)["uri"]
         call = ToolCall(f"resources/read {uri}", {})
         async with _answering(request, uri=uri):
-            return await self._answered(request, call, partial(self._offering.read, uri))
+            return await self._answered(request, call, partial(self._read_of, uri))
+
+    async def _read_of(self, uri: str, context: WireContext) -> Wire:
+        """Read a resource; one in no list, which a server refuses, may be on another server after a login."""
+        try:
+            return await self._offering.read(uri, context)
+        except UpstreamProtocolError as refused:
+            if not self._offering.addresses.guesses(uri):
+                raise
+            raise LookupError("Resource not found") from refused
 
     async def _prompt(self, request: RequestContext) -> dict[str, Any]:
         self._require(request, "prompts")
