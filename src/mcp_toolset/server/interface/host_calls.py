@@ -175,8 +175,14 @@ class HostCalls(ClientSide):
             limits=limits,
             auth=lambda: own or self.auth,
             logins=self._login_of,
+            statuses=self._statuses_for,
             told=None if self.audit is None else self.audit.record,
         )
+
+    def _statuses_for(self, identity: Identity | None) -> dict[str, SourceStatus]:
+        """How the mounted servers are doing that exist for a caller."""
+        hides = self._visibility.hides_server
+        return {name: one for name, one in self.statuses().items() if not hides(name, identity)}
 
     def _login_of(self, ticket: str) -> PendingLogin | None:
         """The login at a mounted server that has this ticket."""

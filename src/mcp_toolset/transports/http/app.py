@@ -17,6 +17,7 @@ from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.security.authentication.authenticator import Authenticator
+from mcp_toolset.transports.health_page import Statuses
 from mcp_toolset.transports.http.arrival import Arrivals, Unambiguous, checked_timeout, reading
 from mcp_toolset.transports.http.authentication import Current, Guard, Told, check_address
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
@@ -57,6 +58,7 @@ def http_app(
     limits: HttpLimits | None = None,
     auth: Current = lambda: None,
     logins: Find = lambda ticket: None,
+    statuses: Statuses = lambda identity: {},
     told: Told | None = None,
 ) -> Starlette:
     """A Starlette application that serves both HTTP transports.
@@ -75,6 +77,7 @@ def http_app(
         limits: How much is kept for clients: sessions, and answers that they do not read.
         auth: Gives who may call, at each request; everybody may while it gives `None`.
         logins: Finds the logins of callers that wait for a browser.
+        statuses: How the mounted servers are doing, for `/health`.
         told: Is told of callers who are let in, and of requests that are refused for who sends them.
 
     Raises:
@@ -96,6 +99,7 @@ def http_app(
         events,
         names=NameCheck(AllowedNames.with_loopback(allowed_hosts, allowed_origins)),
         pages=LoginPages(logins),
+        statuses=statuses,
         guard=Guard(auth, told),
         limits=limits,
         unsent=unsent,

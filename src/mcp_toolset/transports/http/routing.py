@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import CallerError
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.health_page import HEALTH_PATH, HealthPage, Statuses
 from mcp_toolset.transports.http.arrival import Arrivals, ArrivingRequest
 from mcp_toolset.transports.http.authentication import METADATA_PATH, Guard
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
@@ -175,6 +176,7 @@ class Doors(Router):
         names: NameCheck,
         guard: Guard,
         pages: LoginPages,
+        statuses: Statuses,
         limits: HttpLimits,
         unsent: Unsent,
         arrivals: Arrivals,
@@ -189,6 +191,7 @@ class Doors(Router):
             names: The `Host` and `Origin` that requests may have.
             guard: Checks who sends them.
             pages: Takes what browsers ask for that log in.
+            statuses: What `/health` tells, unless a program has added such a path.
             limits: How many headers they may have.
             unsent: Counts what clients have not taken.
             arrivals: Watches over bodies that are still to arrive.
@@ -209,6 +212,7 @@ class Doors(Router):
         self._guard = guard
         self._pages = pages
         self._own = tuple(self.routes)
+        self.default = HealthPage(statuses, self.not_found)
         self._lines = limits.header_lines
         self._unsent = unsent
         self._arrivals = arrivals
@@ -267,10 +271,16 @@ class Doors(Router):
         if path.startswith(METADATA_PATH) and await self._guard.tell(path, scope, head, send):
             return
         take = partial(super().__call__, scope, receive, send)
-        if any(route.matches(scope)[0] is not Match.NONE for route in self._own):
+        if self._is_own(path, scope):
             await self._guard.take(request, scope, head, take)
         else:
             await take()
+
+    def _is_own(self, path: str, scope: Scope) -> bool:
+        """Whether a path is one of this package's, not one of what a program adds."""
+        routes = self.routes if path == HEALTH_PATH else self._own
+        found = any(route.matches(scope)[0] is not Match.NONE for route in routes)
+        return found != (path == HEALTH_PATH)
 
 
 def _path_in(scope: Scope) -> str:
