@@ -31,6 +31,9 @@ OF_TYPE: dict[str, Any] = {"integer": 0, "number": 0, "boolean": False, "object"
 
 
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
+PATIENCE = 60
+"""Seconds for one answer of the suite, which runs all scenarios at once."""
+
 UNATTENDED = ("client-credentials", "enterprise-managed-authorization")
 
 
@@ -40,7 +43,7 @@ class Browser:
     redirect_uri = CALLBACK
 
     async def visit(self, url: str) -> str:
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
             answer = await client.get(url, follow_redirects=False)
         return answer.headers["location"]
 
@@ -51,7 +54,8 @@ def entry(url: str) -> dict[str, Any]:
     if not SCENARIO.startswith(tuple(f"auth/{name}" for name in UNATTENDED)):
         return {"type": "oauth", **given, **({} if given else {"client_metadata_url": DOCUMENT})}
     # Who gives a program a secret knows whose it is; the suite does not say, but for its metadata.
-    there = httpx2.get(url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")).json()
+    address = url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
+    there = httpx2.get(address, timeout=PATIENCE).json()
     given["issuer"] = there["authorization_servers"][0]
     if "idp_id_token" in CONTEXT:
         idp = {name: CONTEXT[name] for name in ("idp_token_endpoint", "idp_client_id")}
