@@ -288,7 +288,7 @@ async def test_u60_a_call_that_nobody_observes_runs_no_function_for_it():
     heard = Heard()
     loud = await calls_of(dispatch(heard).call(call, context))
     assert len(heard) == 1
-    watching = {"observe", "_observed", "facts_of", "tell", "note_run", "_noted"}
+    watching = {"ended", "facts_of", "tell", "_noted"}
     assert watching <= set(loud) and not watching & set(quiet)
     assert quiet.count("call") == 1 and len(quiet) < len(loud)
 

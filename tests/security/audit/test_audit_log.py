@@ -13,6 +13,7 @@ import pytest
 
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.errors import AuditError, DefinitionError
+from mcp_toolset.security.audit.call_facts import CallFacts, common_of
 
 PATIENCE = 30
 
@@ -115,6 +116,30 @@ def test_i9_a_pipe_that_nobody_reads_delays_nothing_and_loses_what_it_cannot_kee
     assert sum(line["count"] for line in told) == log.lost
     assert log.lost + sum(line["event"] == "call" for line in found) == 200
     assert "cannot be written" in caplog.text and "of the audit log were lost" in caplog.text
+
+
+def test_i9_calls_that_find_no_room_are_counted_as_lost_whichever_way_they_take(tmp_path: Path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    log = AuditLog(path, queued=20)
+    call = CallFacts(
+        *("pay", "pay", "", "result", "", True, (), "", "", None, None, "desk 1", None, 0.0, 0.1),
+        *(None, "ab" * 16, "", "", ()),
+    )
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        log.open()
+        log.note(call)
+        until(lambda: bool(log._known))
+        taken = [log.note_plain(common_of(call), "cd" * 16, "result", True, 0.1) for _ in range(200)]
+        assert taken[0] and not all(taken), "what finds no room must go the other way"
+        for _ in range(taken.count(False)):
+            log.note(call)
+        until(lambda: not log._queue and not log._lost)
+        log.close()
+        found = [json.loads(line) for line in reader.read().splitlines()]
+    assert log.lost
+    assert sum(line["count"] for line in found if line["event"] == "lost") == log.lost
+    assert log.lost + sum(line["event"] == "call" for line in found) == 201
 
 
 def test_i9_a_full_disk_delays_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture):

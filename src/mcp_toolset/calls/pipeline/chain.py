@@ -7,6 +7,7 @@ neither the tool nor its rules have changed.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
@@ -16,7 +17,7 @@ import anyio
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, error_result, rejection
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, Run, ToolMiddleware
-from mcp_toolset.calls.pipeline.observation import note_decision, note_run
+from mcp_toolset.calls.pipeline.observation import CURRENT, note_decision
 from mcp_toolset.calls.pipeline.output_check import check_output, completed
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
@@ -128,10 +129,11 @@ def route_of(binding: ToolBinding, rules: ToolRules, known: Route | None) -> Rou
     return Route(binding, run, rules.names, rules, gates)
 
 
-async def _noted(run: Run, call: ToolCall, context: ToolContext) -> ToolResult:
-    """Run the tool and report it to the observers."""
-    note_run()
-    return await run(call, context)
+def _noted(run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
+    """Run the tool, and note that it runs."""
+    if (seen := CURRENT.get()) is not None:
+        seen.ran = True
+    return run(call, context)
 
 
 async def _around(

@@ -17,7 +17,7 @@ from mcp_toolset.calls.pipeline.chain import Route, route_of, rules_for
 from mcp_toolset.calls.pipeline.decision import error_result
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
-from mcp_toolset.calls.pipeline.observation import Listeners, Observation, note_in, observe
+from mcp_toolset.calls.pipeline.observation import CURRENT, Listeners, Observation, ended, note_in, span_of
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.errors import (
@@ -115,7 +115,7 @@ class ToolDispatch:
         context: ToolContext = LOCAL_CONTEXT,
         *,
         raising: bool = False,
-        seen: Observation | None = None,
+        spanned: bool = False,
     ) -> ToolResult:
         """Run a call to its result; an error that a model can act on becomes an error result.
 
@@ -123,7 +123,7 @@ class ToolDispatch:
             call: The call.
             context: Its context.
             raising: Whether to raise errors from before the tool runs.
-            seen: Collects what is known about the call, if it is observed.
+            spanned: Whether the call has its span, if it is traced.
 
         Raises:
             UnknownToolError: the tool does not exist for this caller.
@@ -131,13 +131,18 @@ class ToolDispatch:
             ClientCapabilityError: the client lacks a capability that the tool needs; the client must learn
                 of it, the model need not.
         """
+        seen = token = route = result = None
+        sent = call
         # Inline, without a function call: for nearly every call there is no observer and no tracing.
-        if seen is None and (
-            self._listeners is not None
-            or (_OTEL in _MODULES and _MODULES[_OTEL]._TRACER_PROVIDER is not None)  # pyright: ignore[reportPrivateUsage]
+        if self._listeners is not None or (
+            _OTEL in _MODULES and _MODULES[_OTEL]._TRACER_PROVIDER is not None  # pyright: ignore[reportPrivateUsage]
         ):
-            return await observe(self._listeners, call, context, self.call, raising)
-        route = None
+            served = context.protocol_version is not None
+            if not served and not spanned and (span := span_of(call)) is not None:
+                with span:
+                    return await self.call(call, context, raising=raising, spanned=True)
+            seen = Observation()
+            token = CURRENT.set(seen)
         try:
             try:
                 route, call = self.admit(call, context, seen)
@@ -145,22 +150,29 @@ class ToolDispatch:
                 route, call = await loaded(partial(self.admit, call, context, seen), miss)
             if seen is not None:
                 seen.repairs = call.repairs
-            result = cast("object", await route.run(call, context))
-            if not isinstance(result, ToolResult):
+            result = await route.run(call, context)
+            if not isinstance(cast("object", result), ToolResult):
                 raise TypeError(f"a middleware of {call.name} answered {result!r}, which is not a ToolResult")
             return result
-        except (UnknownToolError, UpstreamProtocolError, ClientCapabilityError):
-            raise
-        except ToolsetError as fault:
-            if raising and route is None:
-                raise
+        # Middleware is the application's code and may raise anything.
+        except BaseException as fault:
             note_in(seen, fault)
-            return error_result(fault)
-        # Middleware is the application's code and may raise anything, or try to exit, which would end the
-        # server for everybody; the model learns only that.
-        except (Exception, SystemExit, CancelledError) as fault:
-            if from_outside(fault):
+            if (result := _answer(fault, call, raising and route is None)) is None:
                 raise
-            _log.exception("a middleware of %s raised", in_log(call.name))
-            note_in(seen, fault)
-            return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
+            return result
+        finally:
+            if seen is not None and token is not None:
+                ended(seen, token, self._listeners, sent, context, result)
+
+
+def _answer(fault: BaseException, call: ToolCall, raising: bool) -> ToolResult | None:
+    """What an exception becomes for the model, or `None` if it is to be raised again."""
+    if isinstance(fault, (UnknownToolError, UpstreamProtocolError, ClientCapabilityError)):
+        return None
+    if isinstance(fault, ToolsetError):
+        return None if raising else error_result(fault)
+    if not isinstance(fault, (Exception, SystemExit, CancelledError)) or from_outside(fault):
+        return None
+    # To exit would end the server for everybody; the model learns only that there was a fault.
+    _log.error("a middleware of %s raised", in_log(call.name), exc_info=fault)
+    return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")

@@ -10,11 +10,11 @@ import inspect
 import logging
 import re
 import sys
-import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from time import perf_counter, time
 from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from mcp_toolset.calls.pipeline.decision import Decision, rejection_reason
@@ -29,7 +29,7 @@ from mcp_toolset.errors import (
     StoreError,
     UnknownToolError,
 )
-from mcp_toolset.security.audit.call_facts import CallFacts
+from mcp_toolset.security.audit.call_facts import CallFacts, Common
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.asking import InputRequired, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -141,11 +141,14 @@ class DigestingObserver(CallObserver, Protocol):
         """Receive what the report of a call would say; a report costs a call more."""
         ...
 
+    def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
+        """Receive what is to be said of a plain call, without raising; `False` if `note` must have it."""
+        ...
+
 
 Digest = Callable[[Mapping[str, Any]], str]
 
 
-@dataclass(slots=True)
 class Observation:
     """What is known about one call while it runs.
 
@@ -157,22 +160,25 @@ class Observation:
         arguments: The digest of the arguments.
         rule: The rule of a policy that decided.
         repairs: What was repaired in the arguments.
-        started: Seconds since the epoch.
-        began: The same moment on a monotonic clock.
+        began: When it began, on a monotonic clock.
     """
 
-    binding: ToolBinding | None = None
-    fault: BaseException | None = None
-    ran: bool = False
-    decisions: list[str] = field(default_factory=list[str])
-    arguments: str = ""
-    rule: str = ""
-    repairs: tuple[str, ...] = ()
-    started: float = field(default_factory=time.time)
-    began: float = field(default_factory=time.perf_counter)
+    __slots__ = ("arguments", "began", "binding", "decisions", "fault", "ran", "repairs", "rule")
+
+    def __init__(self, binding: ToolBinding | None = None, arguments: str = "") -> None:
+        """Begin now."""
+        self.binding = binding
+        self.fault: BaseException | None = None
+        self.ran = False
+        self.decisions: tuple[str, ...] = ()
+        self.arguments = arguments
+        self.rule = ""
+        self.repairs: tuple[str, ...] = ()
+        self.began = perf_counter()
 
 
-_CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observation", default=None)
+CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observation", default=None)
+"""The observation of the current call."""
 
 
 def check_observers(observers: object) -> tuple[CallObserver, ...]:
@@ -198,14 +204,14 @@ def check_observers(observers: object) -> tuple[CallObserver, ...]:
 
 def note_decision(decision: Decision) -> None:
     """Add a hook's decision to the observation of the current call, if it is observed."""
-    seen = _CURRENT.get()
+    seen = CURRENT.get()
     if seen is not None:
-        seen.decisions.append(type(decision).__name__)
+        seen.decisions = (*seen.decisions, type(decision).__name__)
 
 
 def note_rule(rule: str) -> None:
     """Note the rule of a policy that decided about the current call, if it is observed."""
-    seen = _CURRENT.get()
+    seen = CURRENT.get()
     if seen is not None:
         seen.rule = rule
 
@@ -221,12 +227,12 @@ class Listeners:
 
     Attributes:
         observers: They get reports.
-        notes: They get facts, where an observer does without reports.
+        logs: They get facts.
         digest: What makes the digests of arguments; `None` if no observer does.
     """
 
     observers: tuple[CallObserver, ...]
-    notes: tuple[Callable[[CallFacts], object], ...]
+    logs: tuple[DigestingObserver, ...]
     digest: Digest | None
 
     @classmethod
@@ -235,19 +241,38 @@ class Listeners:
         every = tuple(observers)
         logs = tuple(one for one in every if isinstance(one, DigestingObserver))
         others = tuple(one for one in every if not isinstance(one, DigestingObserver))
-        return cls(others, tuple(one.note for one in logs), digest_of(logs)) if every else None
+        return cls(others, logs, digest_of(logs)) if every else None
 
 
-def note_run() -> None:
-    """Note that the tool of the current call runs."""
-    seen = _CURRENT.get()
-    if seen is not None:
-        seen.ran = True
+def _is_noted(
+    log: DigestingObserver, seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
+) -> bool:
+    """Whether a log has taken a call of which there is nothing special to say: nearly all are such calls."""
+    binding = seen.binding
+    if result is None or binding is None or seen.fault is not None or seen.rule or seen.decisions or call.id:
+        return False
+    wire = result.wire
+    if "_meta" in wire or result.ask is not None or wire.get("resultType", "complete") != "complete":
+        return False
+    if context.round or "traceparent" in context.meta:
+        return False
+    common = (
+        call.name,
+        binding.name,
+        binding.source,
+        context.principal,
+        context.protocol_version,
+        context.session,
+        _client_of(context),
+        id(context.identity),
+    )
+    outcome = "error" if wire.get("isError") is True else "result"
+    return log.note_plain(common, seen.arguments, outcome, seen.ran, perf_counter() - seen.began)
 
 
 def note_fault(fault: Exception) -> None:
     """Note the reason of a refusal, where the text for the caller contains arguments."""
-    note_in(_CURRENT.get(), fault)
+    note_in(CURRENT.get(), fault)
 
 
 def note_in(seen: Observation | None, fault: BaseException) -> None:
@@ -259,66 +284,40 @@ def note_in(seen: Observation | None, fault: BaseException) -> None:
 @contextmanager
 def noting(seen: Observation) -> Generator[None]:
     """Make notes in a block apply to this call."""
-    token = _CURRENT.set(seen)
+    token = CURRENT.set(seen)
     try:
         yield
     finally:
-        _CURRENT.reset(token)
+        CURRENT.reset(token)
 
 
-def observe(
+def ended(
+    seen: Observation,
+    token: Token[Observation | None],
     listeners: Listeners | None,
     call: ToolCall,
     context: ToolContext,
-    run: Callable[..., Awaitable[ToolResult]],
-    raising: bool,
-) -> Awaitable[ToolResult]:
-    """Run a call, and report its outcome to the observers and the current span."""
+    result: ToolResult | None,
+) -> None:
+    """Report the outcome of a call to the observers and the current span."""
+    CURRENT.reset(token)
     otel = _tracing()
-    if otel is None or context.protocol_version is not None:
-        return _observed(listeners, call, context, run, raising)
-    return _traced(otel, listeners, call, context, run, raising)
+    if otel is not None:
+        _trace(otel, seen, call, result)
+    if listeners is None:
+        return
+    for log in listeners.logs:
+        if otel is not None or not _is_noted(log, seen, call, context, result):
+            tell((log.note,), facts_of(seen, call, context, result))
+    if listeners.observers:
+        tell(listeners.observers, report_of(seen, call, context, result))
 
 
-async def _traced(
-    otel: Any,
-    listeners: Listeners | None,
-    call: ToolCall,
-    context: ToolContext,
-    run: Callable[..., Awaitable[ToolResult]],
-    raising: bool,
-) -> ToolResult:
-    # A call without a client; a served call is within the span of its request.
-    tracer = otel.get_tracer("mcp_toolset")
-    with tracer.start_as_current_span(f"execute_tool {call.name}", attributes=_OPERATION):
-        return await _observed(listeners, call, context, run, raising)
-
-
-async def _observed(
-    listeners: Listeners | None,
-    call: ToolCall,
-    context: ToolContext,
-    run: Callable[..., Awaitable[ToolResult]],
-    raising: bool,
-) -> ToolResult:
-    seen = Observation()
-    result: ToolResult | None = None
-    token = _CURRENT.set(seen)
-    try:
-        result = await run(call, context, raising=raising, seen=seen)
-        return result
-    # Any exception is reported and raised again.
-    except BaseException as fault:
-        seen.fault = fault
-        raise
-    finally:
-        _CURRENT.reset(token)
-        _trace(seen, call, result)
-        if listeners is not None:
-            facts = facts_of(seen, call, context, result)
-            tell(listeners.notes, facts)
-            if listeners.observers:
-                tell(listeners.observers, CallReport(*facts))
+def span_of(call: ToolCall) -> AbstractContextManager[object] | None:
+    """The span of a call without a client, if there is tracing; a served call is in that of its request."""
+    otel = _tracing()
+    tracer = None if otel is None else otel.get_tracer("mcp_toolset")
+    return tracer and tracer.start_as_current_span(f"execute_tool {call.name}", attributes=_OPERATION)
 
 
 def report_of(
@@ -331,8 +330,7 @@ def report_of(
 def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None) -> CallFacts:
     """The facts of a call that has ended."""
     outcome, reason = _outcome(seen.fault, result)
-    client, binding = context.client_info, seen.binding
-    name, version = client.get("name"), client.get("version")
+    binding, duration = seen.binding, perf_counter() - seen.began
     return CallFacts._make(
         (
             call.name,
@@ -341,15 +339,15 @@ def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: To
             outcome,
             reason,
             seen.ran,
-            tuple(seen.decisions),
+            seen.decisions,
             call.id,
             context.round,
             context.session,
             context.principal,
-            f"{name} {version}" if name and version else str(name or version or ""),
+            _client_of(context),
             context.protocol_version,
-            seen.started,
-            time.perf_counter() - seen.began,
+            time() - duration,
+            duration,
             context.identity,
             seen.arguments,
             seen.rule,
@@ -357,6 +355,12 @@ def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: To
             seen.repairs,
         )
     )
+
+
+def _client_of(context: ToolContext) -> str:
+    client = context.client_info
+    name, version = client.get("name"), client.get("version")
+    return f"{name} {version}" if name and version else str(name or version or "")
 
 
 def tell(observers: Iterable[Callable[[Any], object]], report: CallReport | CallFacts) -> None:
@@ -409,10 +413,9 @@ def _tracing() -> Any:
     return None if otel is None or otel._TRACER_PROVIDER is None else otel
 
 
-def _trace(seen: Observation, call: ToolCall, result: ToolResult | None) -> None:
+def _trace(otel: Any, seen: Observation, call: ToolCall, result: ToolResult | None) -> None:
     """Set the tool, its server and the outcome on the current span, by OpenTelemetry's conventions."""
-    otel = _tracing()
-    if otel is None or not (span := otel.get_current_span()).is_recording():
+    if not (span := otel.get_current_span()).is_recording():
         return
     outcome, reason = _outcome(seen.fault, result)
     tool, server = (call.name, "") if seen.binding is None else (seen.binding.name, seen.binding.source)

@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,16 +21,25 @@ from functools import lru_cache
 from hashlib import blake2b, sha256
 from os import PathLike
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import monotonic, time
 from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
 from mcp_toolset.errors import AuditError, DefinitionError
-from mcp_toolset.security.audit.call_facts import CallFacts
+from mcp_toolset.security.audit.call_facts import CallFacts, Common, common_of
 from mcp_toolset.security.audit.chain import Seal
-from mcp_toolset.security.audit.fields import call_text, cleaned_fields, repeated_text, shown_text
+from mcp_toolset.security.audit.fields import (
+    cleaned_fields,
+    own_text,
+    repeated_of,
+    repeated_text,
+    shown_text,
+)
 from mcp_toolset.security.audit.handover import hand_over, handed_over
 from mcp_toolset.security.audit.log_files import LogFiles, stamp
+from mcp_toolset.tools.core.identity import Identity
 
 QUEUED: Final = 10_000
 """Events that wait at most; further ones are lost."""
@@ -59,6 +67,9 @@ _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).enco
 
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 """Types of the values whose text needs no order of keys; `to_json` makes it in a fraction of the time."""
+
+_MILLISECONDS: Final = tuple(f"{number:03d}" for number in range(1000))
+"""To format a number takes longer than to look it up."""
 
 _SHORTEST_KEY: Final = 16
 
@@ -106,22 +117,26 @@ class AuditLog:
         self._files = LogFiles(self.path, self._seal, max_bytes, keep)
         self._fsync = fsync
         self._limit = queued
-        self._queue: deque[tuple[float, str, Any]] = deque()
+        self._queue: deque[str | tuple[float, str, Any]] = deque()
         self._append = self._queue.append
         self._counting = threading.Lock()
         self._lost, self._lost_since, self._lost_ever = 0, 0.0, 0
         self._holders = 0
         self._holding = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._wake, self._ready, self._ending = threading.Event(), threading.Event(), threading.Event()
+        self._ready = threading.Event()
+        # To wait for an `Event` takes Python code; calls and the thread share one interpreter.
+        self._signals: SimpleQueue[None] = SimpleQueue()
+        self._awake, self._ended = False, False
         self._fault: BaseException | None = None
         self._failing = ""
         self._until = 0.0
         self._synced = 0.0
+        self._second = 0, ""
         self._salt = b""
         self._keyed = blake2b(digest_size=16)
         self._scrubbing: dict[int, Callable[[str], str]] = {}
-        self._remember(shown_text)
+        self._remember(self._scrubbed)
 
     @property
     def lost(self) -> int:
@@ -146,6 +161,35 @@ class AuditLog:
     def note(self, facts: CallFacts, /) -> None:
         """Record a call of what its report would say."""
         self._put("call", facts)
+
+    def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
+        """Record a call that nothing refused, if the line of one like it was written before.
+
+        Args:
+            common: What it has in common with others.
+            arguments: The digest of the arguments.
+            outcome: `result` or `error`.
+            ran: Whether the tool ran.
+            duration: Seconds.
+
+        Returns:
+            Whether it is recorded; `note` takes any call.
+        """
+        known = self._known.get(common)
+        if known is None or not arguments or len(self._queue) >= self._limit:
+            return False
+        at = time()
+        second, shown = self._second
+        if not 0 <= at - second < 1:
+            self._second = second, shown = int(at), stamp(int(at))[:-4]
+        told = f"{shown}{_MILLISECONDS[int((at - second) * 1000)]}Z"
+        self._append(
+            f'"call","time":"{told}"{known[0]},"arguments":"{arguments}","outcome":"{outcome}",'
+            f'"ran":{"true" if ran else "false"},"duration":{duration:f}}}'
+        )
+        if not self._awake:
+            self._rouse()
+        return True
 
     def digest(self, arguments: Mapping[str, Any]) -> str:
         """The digest of the arguments of a call, keyed with a secret of this log; empty if they are no JSON.
@@ -222,20 +266,25 @@ class AuditLog:
         if len(self._queue) >= self._limit:
             self._lose(1)
             return
-        self._append((time.time(), event, said))
-        if not self._wake.is_set():
-            self._wake.set()
+        self._append((time(), event, said))
+        self._rouse()
+
+    def _rouse(self) -> None:
+        """Have the thread write what is queued."""
+        if not self._awake:
+            self._awake = True
+            self._signals.put(None)
 
     def _lose(self, count: int) -> None:
         with self._counting:
             if not self._lost:
-                self._lost_since = time.time()
+                self._lost_since = time()
             self._lost += count
             self._lost_ever += count
 
     def _start(self) -> None:
         self._ready.clear()
-        self._ending.clear()
+        self._awake, self._ended = False, False
         self._fault = None
         self._thread = threading.Thread(target=self._run, name="mcp-toolset audit log", daemon=True)
         self._thread.start()
@@ -246,9 +295,9 @@ class AuditLog:
             raise self._fault
 
     def _end(self, deadline: float) -> None:
-        self._until = time.monotonic() + deadline
-        self._ending.set()
-        self._wake.set()
+        self._until = monotonic() + deadline
+        self._ended = True
+        self._signals.put(None)
         assert self._thread is not None
         self._thread.join(deadline + 1)
         if self._queue or self._files.rest or self._thread.is_alive():
@@ -262,14 +311,14 @@ class AuditLog:
             with self._files.opened():
                 self._salt = sha256(self._seal.line(self._files.salt.encode()).encode()).digest()
                 self._keyed = blake2b(key=self._salt, digest_size=16)
+                self._remember(self._scrubbed)
                 self._ready.set()
                 if found := self._files.resumed.fields():
-                    self._queue.appendleft((time.time(), "resumed", found))
-                while not self._ending.is_set():
-                    self._wake.wait(self._patience())
-                    self._wake.clear()
-                    self._ending.wait(_GATHER)
-                    self._write()
+                    self._queue.appendleft((time(), "resumed", found))
+                while not self._ended:
+                    if not self._write():
+                        self._sleep()
+                    self._pause(_RETRY if self._failing else _GATHER)
                 self._write_last()
         # Whatever it is, `open` raises it in the thread that waits.
         except BaseException as fault:
@@ -280,21 +329,37 @@ class AuditLog:
 
     def _write_last(self) -> None:
         self._write()
-        while self._failing and time.monotonic() < self._until:
-            self._wake.clear()
-            self._wake.wait(_GATHER)
+        while self._failing and monotonic() < self._until:
+            with suppress(Empty):
+                self._signals.get(timeout=_GATHER)
             self._write()
 
-    def _patience(self) -> float | None:
-        if self._failing:
-            return _RETRY
-        return self._fsync if self._synced else None
+    def _sleep(self) -> None:
+        """Wait until there is something to write, or to have on disk."""
+        self._awake = False
+        # What was queued before that did not wake it.
+        if not self._queue:
+            self._pause(self._patience())
+        self._awake = True
 
-    def _write(self) -> None:
-        """Write what is queued."""
+    def _patience(self) -> float | None:
+        if self._fsync is None or not self._synced:
+            return None
+        return max(0, self._synced + self._fsync - _GATHER - monotonic())
+
+    def _pause(self, seconds: float | None) -> None:
+        """Wait, at most until the log is closed."""
+        with suppress(Empty):
+            if not self._ended:
+                self._signals.get(timeout=seconds)
+
+    def _write(self) -> bool:
+        """Write what is queued; whether more may follow soon."""
+        count = 0
         try:
             self._files.flush()
             while lines := self._chunk():
+                count += 1
                 self._files.append(lines)
             self._sync()
         except OSError as fault:
@@ -306,19 +371,20 @@ class AuditLog:
                     self._limit,
                 )
             self._failing = str(fault)
-            return
+            return True
         if self._failing:
             _log.warning("%s: the audit log can be written again", self.path)
         self._failing = ""
+        return count > 0
 
     def _sync(self) -> None:
         """Have the lines on disk once the oldest of them is old enough."""
         if self._fsync is None:
             return
-        now = time.monotonic()
+        now = monotonic()
         if not self._synced:
             self._synced = now
-        if now - self._synced >= self._fsync or self._ending.is_set():
+        if now - self._synced >= self._fsync or self._ended:
             self._files.sync()
             self._synced = 0.0
 
@@ -331,33 +397,39 @@ class AuditLog:
         lines: list[bytes] = []
         room = self._files.room
         while self._queue and len(lines) < _CHUNK and room > 0:
-            lines.append(self._line(*self._queue.popleft()))
-            room -= len(lines[-1])
+            said = self._queue.popleft()
+            lines.append(self._files.chain.line_of(said) if isinstance(said, str) else self._line(*said))
+            room -= len(lines[-1]) + 1
         if not self._queue and self._lost:
             lines.append(self._lost_line())
-        return b"".join(lines)
+        return b"\n".join([*lines, b""])
 
     def _lost_line(self) -> bytes:
         with self._counting:
             count, since, self._lost = self._lost, self._lost_since, 0
         _log.error("%s: %d events of the audit log were lost", self.path, count)
-        return self._line(time.time(), "lost", {"count": count, "since": stamp(since), "why": self._failing})
+        return self._line(time(), "lost", {"count": count, "since": stamp(since), "why": self._failing})
 
     def _line(self, at: float, event: str, said: Any) -> bytes:
         chain, told = self._files.chain, stamp(at)
         try:
             if not isinstance(said, dict):
-                text = call_text(said, self._repeated, self._quoted)
-                return chain.line_of(f'"call","time":"{told}"{text}}}') + b"\n"
+                call, known = cast("CallFacts", said), self._known
+                text = repeated_of(call, self._repeated)
+                if not call.reason and not call.rule:
+                    # For `note_plain`.
+                    if len(known) >= _TEXTS:
+                        known.clear()
+                    known[common_of(call)] = text, call.identity
+                return chain.line_of(f'"call","time":"{told}"{text}{own_text(call, self._quoted)}}}')
             fields = cast("dict[str, Any]", said)
             if session := fields.get("session"):
                 # The id of a session lets others use it.
                 fields = {**fields, "session": self.short_digest(str(session))}
-            line = chain.line(self._shown(event), told, cleaned_fields(fields, self._shown))
+            return chain.line(self._shown(event), told, cleaned_fields(fields, self._shown))
         # A recorded object may be anything; the line says what kind of error hid it.
         except Exception as fault:
-            line = chain.line(shown_text(str(event)), told, {"unreadable": type(fault).__name__})
-        return line + b"\n"
+            return chain.line(shown_text(str(event)), told, {"unreadable": type(fault).__name__})
 
     def _remember(self, shown: Callable[[str], str]) -> None:
         """Remember what texts of lines become: most of them are those of other lines too."""
@@ -368,6 +440,8 @@ class AuditLog:
         self._shown: Callable[[str], str] = lru_cache(_TEXTS)(shown)
         self._quoted: Callable[[str], str] = lru_cache(_TEXTS)(quoted)
         self._repeated: Callable[..., str] = lru_cache(_TEXTS)(repeated_text(quoted, self.short_digest))
+        # Set last, as it is read first: what was learned with the functions of before is not kept.
+        self._known: dict[Common, tuple[str, Identity | None]] = {}
 
     def _scrubbed(self, text: str) -> str:
         for scrubbed in list(self._scrubbing.values()):
@@ -377,10 +451,15 @@ class AuditLog:
 
 def _canonical(arguments: Mapping[str, Any]) -> bytes:
     """The text of arguments, whatever the order of their keys."""
-    if _FLAT.issuperset(map(type, arguments.values())):
+    for value in arguments.values():
+        if type(value) not in _FLAT:
+            break
+    else:
+        try:
+            return to_json(dict(arguments if len(arguments) < 2 else sorted(arguments.items())))
         # A text with half of a surrogate pair is no UTF-8.
-        with suppress(ValueError):
-            return to_json(dict(sorted(arguments.items())))
+        except ValueError:
+            pass
     return _CANONICAL(arguments).encode()
 
 

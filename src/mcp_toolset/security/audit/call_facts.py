@@ -6,6 +6,12 @@ from typing import Literal, NamedTuple
 
 from mcp_toolset.tools.core.identity import Identity
 
+Common = tuple[str, str, str, str | None, str | None, str | None, str, int]
+"""What a call has in common with others: called, tool, server, principal, protocol, session, client, caller.
+
+The last is Python's `id` of the identity, which takes longer to compare: who keeps it must keep the identity.
+"""
+
 
 class CallFacts(NamedTuple):
     """What is known of a call that has ended; the fields of `CallReport`, in its order."""
@@ -30,3 +36,17 @@ class CallFacts(NamedTuple):
     rule: str
     trace: str
     repairs: tuple[str, ...]
+
+
+def common_of(call: CallFacts) -> Common:
+    """What it has in common with others."""
+    return (
+        call.called,
+        call.tool,
+        call.server,
+        call.principal,
+        call.protocol_version,
+        call.session,
+        call.client,
+        id(call.identity),
+    )

@@ -68,8 +68,9 @@ class Head:
 
     def encoded(self, seal: Seal) -> bytes:
         """The content of its file."""
-        fields = {"seq": self.seq, "digest": self.digest, "size": self.size, "salt": self.salt}
-        text = json.dumps({**fields, "keyed": seal.is_keyed, "seal": seal.head(self)})
+        salt, keyed = json.dumps(self.salt), "true" if seal.is_keyed else "false"
+        said = f'"seq": {self.seq}, "digest": "{self.digest}", "size": {self.size}, "salt": {salt}'
+        text = f'{{{said}, "keyed": {keyed}, "seal": "{seal.head(self)}"}}'
         return text.ljust(HEAD_SIZE - 1).encode() + b"\n"
 
     @staticmethod
@@ -141,10 +142,11 @@ class Chain:
         Raises:
             ValueError: the line would be too long.
         """
-        line = self.expected() + rest.encode()
+        line = f'{{"seq":{self.seq + 1},"prev":"{self.digest}","event":{rest}'.encode()
         if len(line) > LONGEST_LINE:
             raise ValueError(f"a line of {len(line)} bytes; at most {LONGEST_LINE} are kept")
-        self.follow(line)
+        self.seq += 1
+        self.digest = self._seal.line(line)
         return line
 
     def follow(self, line: bytes) -> None:

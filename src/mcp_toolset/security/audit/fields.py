@@ -38,16 +38,34 @@ def who_fields(identity: Identity | None, principal: str | None = None) -> dict[
     return {"who": identity.name, "roles": sorted(identity.roles), "key": identity.key}
 
 
-def call_text(call: CallFacts, repeated: Callable[..., str], quoted: Callable[[str], str]) -> str:
-    """The fields of a call's line as JSON text, each after a comma.
+def own_text(call: CallFacts, quoted: Callable[[str], str]) -> str:
+    """The fields of a call's line that other lines do not have as JSON text, each after a comma.
+
+    Args:
+        call: The call.
+        quoted: The JSON of a text, cleared of secrets; it remembers the texts.
+    """
+    text = ""
+    if call.trace or call.round or call.id:
+        texts = (("trace", call.trace), ("round", call.round), ("id", call.id))
+        text += "".join([f',"{name}":{quoted(value)}' for name, value in texts if value])
+    if call.decisions:
+        text += f',"decisions":[{",".join(map(quoted, call.decisions))}]'
+    if call.arguments:
+        text += f',"arguments":"{call.arguments}"'
+    ran = "true" if call.ran else "false"
+    return f'{text},"outcome":"{call.outcome}","ran":{ran},"duration":{call.duration:.6f}'
+
+
+def repeated_of(call: CallFacts, repeated: Callable[..., str]) -> str:
+    """The fields of a call's line that many others have as well, as JSON text, each after a comma.
 
     Args:
         call: The call.
         repeated: `repeated_text` that remembers its texts.
-        quoted: The JSON of a text, cleared of secrets; it remembers the texts.
     """
     called = "" if call.called == call.tool else call.called
-    text = repeated(
+    return repeated(
         call.identity,
         call.principal,
         call.client,
@@ -59,15 +77,6 @@ def call_text(call: CallFacts, repeated: Callable[..., str], quoted: Callable[[s
         call.reason,
         call.rule,
     )
-    if call.trace or call.round or call.id:
-        texts = (("trace", call.trace), ("round", call.round), ("id", call.id))
-        text += "".join([f',"{name}":{quoted(value)}' for name, value in texts if value])
-    if call.decisions:
-        text += f',"decisions":[{",".join(map(quoted, call.decisions))}]'
-    if call.arguments:
-        text += f',"arguments":"{call.arguments}"'
-    ran = "true" if call.ran else "false"
-    return f'{text},"outcome":"{call.outcome}","ran":{ran},"duration":{call.duration:.6f}'
 
 
 def repeated_text(quoted: Callable[[str], str], digest: Callable[[str], str]) -> Callable[..., str]:

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -286,8 +287,12 @@ class LogFiles:
     def _write_head(self) -> None:
         assert self._head_file is not None
         head = Head(self.chain.seq, self.chain.digest, self._size, self.salt)
-        os.lseek(self._head_file, 0, os.SEEK_SET)
-        os.write(self._head_file, head.encoded(self._seal))
+        data = head.encoded(self._seal)
+        if sys.platform == "win32":
+            os.lseek(self._head_file, 0, os.SEEK_SET)
+            os.write(self._head_file, data)
+        else:
+            os.pwrite(self._head_file, data, 0)
 
     def _close_newest(self) -> None:
         file, self._file = self._file, None
