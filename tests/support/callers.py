@@ -61,7 +61,7 @@ async def client_of(
         ) as client:
             yield client
         return
-    async with httpx2.AsyncClient(headers=sent) as http:
+    async with httpx2.AsyncClient(headers=sent, timeout=60) as http:
         transport = streamable_http_client(f"{url}/mcp", http_client=http)
         async with Client(transport, mode=mode, cache=None, **more) as client:
             yield client
