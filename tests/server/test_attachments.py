@@ -390,8 +390,8 @@ async def test_h10_a_server_that_shares_its_state_file_goes_on_when_another_writ
     assert RegistryState.from_json(path.read_text()).generation == saved.generation + 5
 
 
-SESSIONS = 8
-ROUNDS = 12
+SESSIONS = 6
+ROUNDS = 6
 
 
 async def churn(server: ToolsetServer, done: anyio.Event) -> None:
