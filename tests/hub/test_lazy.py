@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
 from mcp import Client
 from tests.faults.harness import until
@@ -99,7 +100,7 @@ async def test_m1_lists_and_searches_start_no_server_and_a_call_starts_its_own(
             assert [one.name for one in (await client.list_prompts()).prompts] == ["p"]
             assert [str(one.uri) for one in (await client.list_resources()).resources] == ["plain://r"]
             found: Any = await client.call_tool("search_tools", {"query": "the tool c", "resolve": 1})
-            assert found.structured_content["hits"][0]["state"] == "available"
+            assert "state" not in found.structured_content["hits"][0]
             assert [folder.starts(name) for name in folder.servers] == [0, 0, 0]
             assert {one.state for one in server.statuses().values()} == {"stopped"}
             grant = found.structured_content["resolved"][0]["grant"]
@@ -213,6 +214,29 @@ async def test_m1_a_server_is_not_stopped_while_it_works_or_is_watched(folder: L
                 await until(lambda: server.statuses()["up"].state == "ready")
                 await anyio.to_thread.run_sync(lambda: open(gate, "w").close())
             assert await stopped(server)
+
+
+@ERAS
+async def test_m1_a_client_that_can_be_asked_starts_nothing_by_listing_and_keeps_nothing_up(
+    folder: Lazy, era: str
+) -> None:
+    async def answer(*_: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"word": "blue"})
+
+    folder.become("up", "ask")
+    with anyio.fail_after(BOUND):
+        await folder.known()
+        server = folder.serving(idle_timeout=0.2)
+        mode: Any = "legacy" if era == "legacy" else "auto"
+        async with Client(server.lowlevel, mode=mode, cache=None, elicitation_callback=answer) as client:
+            assert await listed(client) == ["up_ask"]
+            assert folder.starts() == 0
+            assert "heard blue" in text_of(await client.call_tool("up_ask", {}))
+            await stopped(server)
+            started = folder.starts()
+            assert await listed(client) == ["up_ask"]
+            assert server.statuses()["up"].state == "stopped"
+            assert folder.starts() == started
 
 
 @ERAS

@@ -108,6 +108,7 @@ class UpstreamConnection:
             self._state, starts, is_known=lambda: self.tools.known, in_use=lambda: self._in_use
         )
         self.tools.is_strict = self.dormancy.is_lazy
+        self.pool.idle = starts.idle_timeout
         self._refresh = ToolRefresh(self.tools, self._listing, self.pool, self._state, log)
         self.offers = UpstreamOffers(
             link.name,
@@ -283,12 +284,12 @@ class UpstreamConnection:
 
     @property
     def _in_use(self) -> bool:
-        """Whether a client has a call in flight, a session of its own, or resources that it watches."""
+        """Whether a client has a call in flight, watches a resource, or has what a session keeps for it."""
         exchange = self._exchange
         return bool(
             exchange.ending.working
             or exchange.suspended
-            or len(self.pool)
+            or self.pool.is_kept
             or self._refresh.is_due
             or self.watches
         )
@@ -314,6 +315,7 @@ class UpstreamConnection:
     ) -> None:
         """Take other settings from now on; `UpstreamTools.judged_anew` applies the policy."""
         self.dormancy.settle(starts)
+        self.pool.idle = starts.idle_timeout
         self.tools.is_strict = self.dormancy.is_lazy
         self.resilience = resilient(self._state, self.link.name, resilience, self.resilience)
         self.timeout = self._exchange.timeout = timeout

@@ -248,6 +248,7 @@ class Owner:
     def _sleep(self) -> None:
         self.dormancy.sleep()
         self.lists.refresh.tools.sleep()
+        self.pool.retire()
         self.listing.main.dispatcher = None
 
     def lose(self) -> None:

@@ -63,6 +63,7 @@ class SessionPool:
     Attributes:
         routing: Which session each request takes.
         start_timeout: Seconds that opening one may take.
+        idle: Seconds without a call after which a session is closed; `None` for the default.
         is_asleep: Whether the server is stopped until a call needs it.
         uses_listing: Whether anybody has used the session that lists since this was last set to `False`.
     """
@@ -100,6 +101,7 @@ class SessionPool:
         self.on_silence: Callable[[float], None] = lambda waited: None
         self.on_heard: Heard = _nobody
         self.on_stir: Callable[[], None] = lambda: None
+        self.idle: float | None = None
         self.is_asleep: Callable[[], bool] = lambda: False
         self.uses_listing = False
         self.on_ended: Ended = lambda pooled: None
@@ -156,6 +158,11 @@ class SessionPool:
             and each.key.declares != NOTHING_DECLARED
         }
         return bool(there) and self.routing.all_in(there)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a session has a call in flight, or keeps something for its clients."""
+        return any(each.is_kept for each in self._sessions.values())
 
     @property
     def silence(self) -> str:
@@ -246,7 +253,7 @@ class SessionPool:
             link = replace(link, headers=_with_credentials(link.headers, caller.authorization or ""))
         session = UpstreamSession(link, declares=json.loads(key.declares), client=client)
         unsaid = tuple(name for name in self._shows if name not in session.declares)
-        pooled = PooledSession(key, next(self._serials), session, anyio.current_time(), unsaid)
+        pooled = PooledSession(key, next(self._serials), session, anyio.current_time(), unsaid, self.idle)
         session.on_lost = pooled.retire
         session.on_broken_off = self.on_broken_off
         session.health.on_change = lambda: self.on_silence(session.health.waited)

@@ -44,6 +44,7 @@ class PooledSession:
         retired: Whether it takes no more calls.
         fault: Why it could not be opened, or has ended.
         refused: Whether the server refused its era.
+        idle: Seconds without a call after which it is closed; `None` for `IDLE`.
         listed: The tools that it listed when it was last asked for them.
         open: Set once calls go through it, or never will.
         ended: Set once it is closed.
@@ -54,6 +55,7 @@ class PooledSession:
     session: UpstreamSession
     used_at: float
     unsaid: tuple[str, ...] = ()
+    idle: float | None = None
     users: int = 0
     owner: str | None = None
     called: bool = False
@@ -138,15 +140,21 @@ class PooledSession:
                 self.wake = anyio.Event()
                 with anyio.move_on_after(self._rest()):
                     await self.wake.wait()
-                if not self._kept and anyio.current_time() - self.used_at >= IDLE:
+                if not self.is_kept and anyio.current_time() - self.used_at >= self._until_idle:
                     break
             self.retired = True
             group.cancel_scope.cancel()
 
     @property
-    def _kept(self) -> bool:
+    def is_kept(self) -> bool:
+        """Whether it is to stay open at the moment, however long it was not used."""
         return bool(self.users or self.holds or self.stays)
 
     def _rest(self) -> float:
         """Seconds until it may be time to close it."""
-        return IDLE if self._kept else max(0.0, self.used_at + IDLE - anyio.current_time())
+        after = self._until_idle
+        return after if self.is_kept else max(0.0, self.used_at + after - anyio.current_time())
+
+    @property
+    def _until_idle(self) -> float:
+        return IDLE if self.idle is None else self.idle
