@@ -30,4 +30,4 @@ def test_m1_a_lazy_hub_lists_and_searches_without_a_process(tmp_path: Path) -> N
     rows = {row["program"]: row for row in json.loads(file.read_text())["rows"]}
     processes = {name.rpartition(", ")[2]: row["children"] for name, row in rows.items() if row["search_ms"]}
     assert processes["lazy"] == 0
-    assert len(processes) == 4 and processes["background"] and processes["eager"]
+    assert processes["background"] > 0

@@ -220,7 +220,7 @@ async def test_m1_a_server_is_not_stopped_while_it_works_or_is_watched(folder: L
 async def test_m1_a_client_that_can_be_asked_starts_nothing_by_listing_and_keeps_nothing_up(
     folder: Lazy, era: str
 ) -> None:
-    async def answer(*_: Any) -> types.ElicitResult:
+    async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"word": "blue"})
 
     folder.become("up", "ask")
