@@ -98,13 +98,21 @@ def first_search(server: Raw) -> Point:
 
 
 def measured(
-    command: Sequence[str], servers: int, python: str, environment: Mapping[str, str], rest: float
+    command: Sequence[str],
+    servers: int,
+    python: str,
+    environment: Mapping[str, str],
+    rest: float,
+    *,
+    starts: bool = False,
 ) -> HubStart:
-    """Start a hub that lists, and one that searches."""
+    """Start a hub that lists, and one that searches; `starts` if it starts its servers by itself."""
     with raw(*command, python=python, environment=environment) as server:
         listed = first_list(server, servers * TOOLS)
     with raw(*command, "--deferred", python=python, environment=environment) as server:
         searched = first_search(server)
+        while starts and not below(server.process.pid):
+            time.sleep(0.01)  # noqa: TID251
         time.sleep(rest)  # noqa: TID251
         children = below(server.process.pid)
         memory, of_children = share(server.process.pid), sum(map(share, children))
@@ -125,7 +133,8 @@ def once(folder: Path, servers: int, fastmcp: str | None, *, quick: bool) -> dic
         cache = "off" if name == FIRST_RUN else str(folder / "cache")
         environment = {**os.environ, "MCP_TOOLSET_CACHE": cache}
         command = ("-m", "mcp_toolset", "serve", str(folder / f"{rule}.json"))
-        found[name] = measured(command, servers, sys.executable, environment, rest)
+        starts = rule != "lazy"
+        found[name] = measured(command, servers, sys.executable, environment, rest, starts=starts)
     if fastmcp:
         command = ("-c", OF_FASTMCP, str(folder / "plain.json"))
         silent = {**os.environ, "FASTMCP_LOG_LEVEL": "ERROR"}
