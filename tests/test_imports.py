@@ -27,6 +27,7 @@ ALWAYS_LATER = {
     "mcp_types",
     "numpy",
     "opentelemetry",
+    "pydantic_monty",
     "rich",
     "sqlite3",
     "starlette",

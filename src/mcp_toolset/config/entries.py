@@ -25,6 +25,7 @@ from mcp_toolset.config.rules import (
 
 __all__ = [
     "AuditEntry",
+    "CodeEntry",
     "TEXTS",
     "CallersEntry",
     "Entry",
@@ -59,6 +60,8 @@ _Names = tuple[str, ...] | None
 TEXTS = "a list of strings"
 """The remedy for a list of another kind."""
 _SECONDS = "a positive number of seconds"
+_Count = Annotated[int, Field(gt=0, strict=True)]
+_COUNT = "a positive whole number"
 _SWITCH = "true or false"
 _CHANGES = '"accept", "warn" or "quarantine"'
 _HIDDEN_TEXT = '"strip", "flag" or "refuse"'
@@ -184,6 +187,7 @@ class ToolsetSection(Entry):
         None, description='the path of a file, or an object such as {"path": "audit.jsonl"}'
     )
     auth: dict[str, Any] | None = Field(None, description="an object with `tokens` or `jwt`")
+    code: bool | dict[str, Any] = Field(False, description='true, false or limits such as {"seconds": 5}')
     large_results: bool | int | dict[str, Any] = Field(
         False, description='true, a number of characters, or an object such as {"limit": 20000}'
     )
@@ -198,6 +202,22 @@ class LargeResultsEntry(Entry):
     preview: int | None = Field(None, gt=0, strict=True, description="a positive number of characters")
     memory: int = Field(64_000_000, gt=0, strict=True, description="a positive number of characters")
     lifetime: _Seconds = Field(3600.0, description=_SECONDS)
+
+
+class CodeEntry(Entry):
+    """The limits of code mode in the `toolset` section; `CodeMode` says what each means."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seconds: _Seconds | None = Field(None, description=_SECONDS)
+    timeout: _Seconds | None = Field(None, description=_SECONDS)
+    memory_mb: _Count | None = Field(None, description=_COUNT)
+    calls: _Count | None = Field(None, description=_COUNT)
+    suspensions: _Count | None = Field(None, description=_COUNT)
+    parallel: _Count | None = Field(None, description=_COUNT)
+    printed: _Count | None = Field(None, description=_COUNT)
+    value: _Count | None = Field(None, description=_COUNT)
+    workers: _Count | None = Field(None, description=_COUNT)
 
 
 class AuditEntry(Entry):

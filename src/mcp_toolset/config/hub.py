@@ -15,6 +15,7 @@ from typing import Any, cast
 from mcp_toolset.config.auth import AuthConfig
 from mcp_toolset.config.entries import (
     AuditEntry,
+    CodeEntry,
     InputEntry,
     LargeResultsEntry,
     ServerEntry,
@@ -103,6 +104,7 @@ def parse_config(
         auth=auth,
         rules=permissions_at(defaults.permissions, root.at("toolset", "permissions")),
         large_results=_large_results(defaults.large_results, root.at("toolset", "large_results")),
+        code=_code(defaults.code, root.at("toolset", "code")),
     )
 
 
@@ -114,6 +116,13 @@ def _large_results(said: bool | int | dict[str, Any], place: Place) -> Mapping[s
     if entry.preview is not None and entry.preview > entry.limit:
         raise place.at("preview").error(f"is longer than the limit, {entry.limit}", "choose a smaller number")
     return entry.model_dump()
+
+
+def _code(said: bool | dict[str, object], place: Place) -> Mapping[str, Any] | None:
+    """The limits of code mode that the file gives; None without code mode."""
+    if isinstance(said, bool):
+        return {} if said else None
+    return validated(CodeEntry, said, place).model_dump(exclude_none=True)
 
 
 def _audit(said: str | dict[str, object] | None, variables: Variables, place: Place) -> AuditConfig | None:

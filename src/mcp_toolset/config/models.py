@@ -168,6 +168,7 @@ class HubConfig:
         limits: The limits of callers, by pattern of tools, for all servers.
         auth: Who may call over HTTP; None means that the file does not say.
         large_results: The arguments of `LargeResults`; None means that results are passed on whole.
+        code: The limits of code that models run, by name; None means that they run none.
     """
 
     path: Path
@@ -183,6 +184,7 @@ class HubConfig:
     auth: AuthConfig | None = None
     rules: Permissions = Permissions()
     large_results: Mapping[str, Any] | None = None
+    code: Mapping[str, Any] | None = None
 
     @property
     def permissions(self) -> Permissions:

@@ -43,7 +43,7 @@ ASK_DEADLINE: Final = 300.0
 _MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)
 """Codes with which the SDK says that a connection has ended, or that no answer came."""
 
-_ROUND_TRIP: Final = ("inputResponses", "requestState")
+ROUND_TRIP: Final = ("inputResponses", "requestState")
 _log = logging.getLogger("mcp_toolset.ask")
 
 
@@ -69,11 +69,11 @@ class WireContext(Caller):
         Raises:
             CallError: its state was altered, has ended, was used, or belongs to another call.
         """
-        if not self.modern or not any(key in self._params for key in _ROUND_TRIP):
+        if not self.modern or not any(key in self._params for key in ROUND_TRIP):
             return
         first = self.replay.call_id
         self._replay = trips.resume(self._params, call.name, call.arguments, self.principal, first)
-        plain = {key: value for key, value in self._params.items() if key not in _ROUND_TRIP}
+        plain = {key: value for key, value in self._params.items() if key not in ROUND_TRIP}
         self._params = {**plain, **self._replay.passed_on}
 
     async def elicit(

@@ -19,6 +19,7 @@ from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.code.code_mode import CodeMode
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.security.policy.limits import Limits
@@ -105,6 +106,17 @@ class ConfiguredToolset(Toolset):
         from mcp_toolset.security.audit.audit_log import AuditLog
 
         return AuditLog(said.path, max_bytes=said.max_bytes, keep=said.keep, key=said.key)
+
+    @property
+    def code(self) -> CodeMode | None:
+        """The limits of code that models may run, as the configuration says; `None` if it says nothing."""
+        said = self.config.code
+        if said is None:
+            return None
+        # Few configurations run code.
+        from mcp_toolset.calls.code.code_mode import CodeMode
+
+        return CodeMode(**said)
 
     def watched(self) -> list[Path]:
         """The configuration file, its lock file, and the files of environments and secrets that it names."""

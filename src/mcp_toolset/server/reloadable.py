@@ -13,6 +13,7 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mcp_toolset.calls.code.code_mode import CodeMode
     from mcp_toolset.config import HubConfig
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
@@ -99,6 +100,11 @@ class Reloadable(Protocol):
 
     def audit(self) -> AuditLog | None:
         """The audit log, as the configuration says; `None` if it does not say."""
+        ...
+
+    @property
+    def code(self) -> CodeMode | None:
+        """The limits of code that models may run, as the configuration says; `None` if it says nothing."""
         ...
 
     def watched(self) -> list[Path]:

@@ -13,7 +13,7 @@ from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.rules import Rules, rules_from
-from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
+from mcp_toolset.catalog.deferred.tool_names import CODE_TOOLS, FIXED_TOOLS
 from mcp_toolset.catalog.grants.access import Access, AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET
@@ -44,11 +44,13 @@ from mcp_toolset.server.reloadable import reloadable_in
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
+from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.capability import ALWAYS, granted
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.code.code_mode import CodeMode
     from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.registry.state_store import StateStore
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.audit_trail import Audit
     from mcp_toolset.server.call_guards import LimitsByPattern
+    from mcp_toolset.server.code.code_tools import CodeTools
     from mcp_toolset.server.lowlevel.server import LowlevelServer
     from mcp_toolset.server.state_keeper import StateKeeper
 
@@ -106,6 +109,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         auth: Auth | None = None,
         audit: Audit | Literal[False] | None = None,
         large_results: LargeResults | int | bool | None = None,
+        code: CodeMode | bool | None = None,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -158,10 +162,12 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             large_results: How many characters a result may have, or `True` for 20,000: a longer one is kept
                 here, and the model gets its beginning and ways to read and search the rest; the
                 configuration's unless given, else results are passed on. See docs/large-results.md.
+            code: Whether models may run code that calls granted tools, and its limits; by default as the
+                toolset or the configuration says. See docs/code-mode.md.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, the prefix is too
-                long, or `access` is asynchronous.
+                long, `access` is asynchronous, or the extra `code` is needed and not installed.
             NameConflictError: two mounts or two local tools have one name, or one has a name of the
                 deferred catalog's.
         """
@@ -195,7 +201,10 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             auth=auth,
             audit=audit if self.audit is None else self.audit,
             large_results=large_results,
+            code=code,
         )
+        self.configured = reloadable_in(toolset)
+        self._code = self._code_tools(toolset)
         self._rules = observed_by(self.audit, options.rules)
         AccessPolicy(access)
         if scorer != "built-in":
@@ -207,10 +216,10 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self.work = BackgroundWork()
         self.events = options.events
         self.grants = options.grants
-        self.configured = reloadable_in(toolset)
         large = long_results(large_results, self.configured)
         toolsets = [toolset] if large is None else [toolset, Toolset(large.tool)]
-        self.registry = ToolRegistry(*toolsets, client_prefix=client_prefix, reserved=FIXED_TOOLS)
+        reserved = FIXED_TOOLS if self._code is None else (*FIXED_TOOLS, *CODE_TOOLS)
+        self.registry = ToolRegistry(*toolsets, client_prefix=client_prefix, reserved=reserved)
         self._introductions = {}
         guards = CallGuards(
             limits,
@@ -244,6 +253,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             rules=self._rules,
             own_hint=list_hint,
             promises=large is None,
+            code=() if self._code is None else self._code.bindings(),
         )
         self.answers = MCPServer(
             self, name=name, version=version, instructions=instructions, offering=self._offering, large=large
@@ -301,6 +311,24 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             deferring=self.registry.deferring,
             listed_to=lambda context: {each["name"] for each in self._served.listed_to(context)},
         )
+
+    def _code_tools(self, toolset: Toolset) -> CodeTools | None:
+        """What runs code; `None` if models may not."""
+        code = self._options.code
+        if code is None:
+            code = (None if self.configured is None else self.configured.code) or toolset.runs_code
+        if not code:
+            return None
+        # Few servers run code.
+        from mcp_toolset.calls.code.code_mode import CodeMode
+        from mcp_toolset.server.code.code_tools import code_tools
+
+        mode = CodeMode() if code is True else code
+        return code_tools(mode, self._in_scope, lambda call, context: self._served.call(call, context))
+
+    async def _in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
+        """The tools that code of a caller may call."""
+        return await self._served.catalog.in_scope(references, context)
 
     def _identified(self) -> str:
         """What tells this server from others that share a file of approvals."""

@@ -77,6 +77,7 @@ class ServedTools:
         rules: Rules,
         own_hint: CacheHint = STRICTEST,
         promises: bool = True,
+        code: Sequence[ToolBinding] = (),
     ) -> None:
         """Start with nothing.
 
@@ -90,6 +91,7 @@ class ServedTools:
             own_hint: How long clients may keep the application's part of the list.
             promises: Whether tools are listed with their output schemas; a client refuses a result that does
                 not have what its schema says.
+            code: The tools that run code, beside those of the catalog.
         """
         self.registry = registry
         self._make_catalog = catalog
@@ -112,6 +114,7 @@ class ServedTools:
         self.report = NameReport(rules.strict)
         self._own_hint = own_hint
         self._promises = promises
+        self._code = code
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
         self._dispatch = ToolDispatch(())
         self.lists = ListVariants()
@@ -201,7 +204,7 @@ class ServedTools:
 
     def _checked(self, members: Sequence[ToolBinding], policy: Policy | None) -> ToolNames:
         """Hold the names that rules and verbs were given against the members."""
-        surface = self.catalog.surface() if self.defers else ()
+        surface = [*self.catalog.surface(), *self._code] if self.defers else ()
         names = ToolNames([*members, *surface])
         known = self.registry.known_tools()
         unused = unused_patterns(policy, known, [*members, *self._held(())]) if policy is not None else ()
@@ -248,7 +251,7 @@ class ServedTools:
         shown = self._made_shown.of(one for one in bound if not one.deferred)
         table = [one.binding for one in shown]
         if self.defers:
-            surface = list(map(self._bound, self.catalog.surface()))
+            surface = [*map(self._bound, self.catalog.surface()), *self._code]
             shown += [Shown(one, self._wire(one)) for one in surface]
             table += [*surface, *self._made_gated.of(self.catalog.gated())]
         names = ToolNames(table)

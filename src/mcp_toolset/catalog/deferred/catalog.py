@@ -186,6 +186,22 @@ class DeferredCatalog:
         run = partial(self._gate.run, binding)
         return replace(binding, gate=self._gate.gate, execute=run, explain=explain)
 
+    async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
+        """The tools of some grants of a caller: their public names, each with what its grant is found by.
+
+        Args:
+            references: The handles; all that the caller holds if `None`.
+            context: The caller.
+
+        Raises:
+            GrantError: a grant is not there, or not for the tool as it is by now.
+        """
+        if references is None:
+            await self._ledger.know_held(context)
+            return {binding.name: binding.name for binding in self.granted(context)}
+        found = [(await loaded(partial(self._gate.verified, one, context)), one) for one in references]
+        return {grant.name: reference for grant, reference in found}
+
     def ungated(self, name: str) -> ToolBinding | None:
         """A deferred tool without its gate, for the host, who needs no grant."""
         return self._shown.tools.get(name)

@@ -133,6 +133,15 @@ class GrantGate:
             )
         return redirected
 
+    def verified(self, reference: str, context: ToolContext) -> ToolGrant:
+        """The caller's grant of a reference.
+
+        Raises:
+            GrantError: the grant is not there, or not for the tool as it is by now.
+            StoreMiss: the store must be awaited, and the grant is not cached.
+        """
+        return self._verified(ToolCall("call_tool", {"grant": reference}), context)[0]
+
     def _verified(self, call: ToolCall, context: ToolContext) -> tuple[ToolGrant, ToolCall]:
         reference: str = call.arguments["grant"]
         grant = self._found(reference, context)

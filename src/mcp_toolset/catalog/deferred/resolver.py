@@ -13,6 +13,7 @@ from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, replay_k
 from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.tools.binding.binding import loaded
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.export.python_stub import python_stub
 from mcp_toolset.tools.view.view import ToolBinding
 
 _NO_SUCH: Final = "no such tool; use the id of a search hit"
@@ -36,8 +37,16 @@ class Resolver:
         self._index = index
         self._arrive = arrive
 
-    async def resolve(self, ids: Sequence[str], context: ToolContext) -> list[Resolution]:
-        """What becomes of each id, in order; one that comes twice is granted once."""
+    async def resolve(
+        self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
+    ) -> list[Resolution]:
+        """What becomes of each id, in order; one that comes twice is granted once.
+
+        Args:
+            ids: The ids of hits.
+            context: The caller.
+            stubs: Whether a Python stub stands in place of each definition.
+        """
         if not ids:
             return []
         if self._arrive is not None and not all(self._shown.named(id, context) for id in ids):
@@ -46,7 +55,7 @@ class Resolver:
         replay = replay_key(context)
         wanted = {id: self._available(id, context) for id in ids}
         records = await self._records(wanted, context, replay)
-        return [await loaded(partial(self._resolution, id, records[id], context)) for id in ids]
+        return [await loaded(partial(self._resolution, id, records[id], context, stubs)) for id in ids]
 
     async def _records(
         self, wanted: Mapping[str, ToolBinding | str], context: ToolContext, replay: str
@@ -110,7 +119,9 @@ class Resolver:
         )
         return self._shown.ids.near(id, [hit.name for hit in hits])
 
-    def _resolution(self, id: str, record: GrantRecord, context: ToolContext) -> Resolution:
+    def _resolution(
+        self, id: str, record: GrantRecord, context: ToolContext, stubs: bool = False
+    ) -> Resolution:
         grant = record.grant
         if grant is None:
             found = self._shown.named(id, context)
@@ -133,5 +144,6 @@ class Resolver:
             status="granted",
             grant=grant.handle,
             expires_in=self._ledger.remaining(grant),
-            definition=needed(binding.to_wire()),
+            definition=None if stubs else needed(binding.to_wire()),
+            stub=python_stub(binding.name, binding.definition) if stubs else None,
         )

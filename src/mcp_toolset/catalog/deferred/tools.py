@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -82,6 +82,7 @@ class Resolution(_Compact):
         reason: Why there is none, and what to do.
         retry_in: Seconds until another try makes sense.
         definition: What a model needs to call it: name, description, input schema, hints.
+        stub: The same as a typed function of Python, if stubs were asked for.
     """
 
     id: str
@@ -91,6 +92,7 @@ class Resolution(_Compact):
     reason: str | None = None
     retry_in: float | None = None
     definition: dict[str, Any] | None = None
+    stub: str | None = None
 
 
 class Unavailable(_Compact):
@@ -130,7 +132,6 @@ class SearchRequest:
 
 
 Search = Callable[[SearchRequest, ToolContext], Awaitable[Found]]
-Resolve = Callable[[Sequence[str], ToolContext], Awaitable[list[Resolution]]]
 Reader = Callable[[SchemaCheck, ToolCall, ToolContext], ToolCall]
 """Reads what a model has sent as it was meant, given the check of the tool's arguments."""
 
@@ -157,13 +158,23 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "resolve_tools": {
         "type": "object",
-        "properties": {"ids": {"type": "array", "items": _TEXT}},
+        "properties": {"ids": {"type": "array", "items": _TEXT}, "stubs": {"type": "boolean"}},
         "required": ["ids"],
     },
     "call_tool": _GRANTED,
     "call_read_only_tool": _GRANTED,
 }
 """What each tool is listed with; the arguments of a call are held against the schema of its function."""
+
+
+class Resolve(Protocol):
+    """Resolves ids: to definitions, or to Python stubs."""
+
+    def __call__(
+        self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
+    ) -> Awaitable[list[Resolution]]:
+        """What becomes of each id, in order."""
+        ...
 
 
 def search_binding(search: Search, preparing: Preparing) -> ToolBinding:
@@ -211,9 +222,11 @@ def resolve_binding(resolve: Resolve, preparing: Preparing) -> ToolBinding:
         open_world=False,
     )
     async def resolve_tools(
-        context: ToolContext, ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_RESOLVED)]
+        context: ToolContext,
+        ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_RESOLVED)],
+        stubs: bool = False,
     ) -> Resolved:
-        return Resolved(tools=await resolve(ids, context))
+        return Resolved(tools=await resolve(ids, context, stubs=stubs))
 
     return _fixed(resolve_tools, preparing.resolve)
 

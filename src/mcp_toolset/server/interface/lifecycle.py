@@ -83,6 +83,8 @@ class Lifecycle(ServerParts):
             if self._keeper is not None:
                 await stack.enter_async_context(self._keeper.running())
             await stack.enter_async_context(self._attachments.running())
+            if self._code is not None:
+                stack.push_async_callback(self._code.close)
             if self.configured is not None:
                 reloads = self._reloads = self.configured.reloads(
                     sources=self.registry.sources, changed=self._news.changed.set, rebuild=self._rebuild

@@ -30,6 +30,7 @@ from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.code.code_mode import CodeMode
     from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.audit_trail import Audit, AuditTrail
     from mcp_toolset.server.call_guards import LimitsByPattern
+    from mcp_toolset.server.code.code_tools import CodeTools
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class ServerOptions:
     auth: Auth | None
     audit: Audit | Literal[False] | None
     large_results: LargeResults | int | bool | None
+    code: CodeMode | bool | None
 
     def arguments(self) -> Mapping[str, Any]:
         """The options as keyword arguments of a `ToolsetServer`."""
@@ -196,6 +199,7 @@ class ServerParts:
     _reloads: Reloading | None
     _rules: Rules
     _trail: AuditTrail | None
+    _code: CodeTools | None
 
     def _withheld(self, identity: Identity | None) -> frozenset[str]:
         """The mounted servers that a caller, or one whom the policy treats the same, may not know of."""

@@ -81,6 +81,11 @@ class ToolsetQueries(Generic[C]):
         """Whether some tools are behind search, even if a mounted server has not answered yet."""
         return any(member.defers for member in self._nested())
 
+    @property
+    def runs_code(self) -> bool:
+        """Whether models may run code that calls its deferred tools."""
+        return any(member.runs_code for member in self._nested())
+
     def identities(self) -> frozenset[object]:
         """The keys that identify its tools, so that it selects all of them wherever it is nested."""
         return frozenset(map(identity, self.compiled(UNPREPARED)))

@@ -142,9 +142,9 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[AnyCall]
     def __add__(self, other: Tool[..., Any] | Toolset) -> Toolset:
         return self.including(other)
 
-    def through(self, step: Step, *, defers: bool = False) -> Toolset:
+    def through(self, step: Step, *, defers: bool = False, code: bool = False) -> Toolset:
         """The toolset with every binding passed through a step; every verb uses this."""
-        return Transformed(self, step, defers=defers)
+        return Transformed(self, step, defers=defers, code=code)
 
     def __repr__(self) -> str:
         """The names of the tools, for people."""
@@ -200,11 +200,19 @@ def _unmade(binding: ToolBinding) -> ToolBinding | None:
 class Transformed(Toolset):
     """Another toolset with every binding passed through one step; the result of a verb."""
 
-    def __init__(self, inner: Toolset, transform: Step, *, defers: bool = False) -> None:
-        """Wrap `inner`; `defers` says that the step puts tools behind search."""
+    def __init__(self, inner: Toolset, transform: Step, *, defers: bool = False, code: bool = False) -> None:
+        """Wrap `inner`.
+
+        Args:
+            inner: The toolset.
+            transform: The step.
+            defers: Whether the step puts tools behind search.
+            code: Whether models may run code that calls them.
+        """
         self._inner = inner
         self._transform = transform
         self._defers = defers
+        self._code = code
         self._made = Made(transform if isinstance(transform, Each) else _unmade)
         self._named: tuple[list[ToolBinding], list[ToolBinding]] = ([], [])
         super().__init__(name=inner.name)
@@ -264,3 +272,8 @@ class Transformed(Toolset):
     def defers(self) -> bool:
         """Whether this step or an inner one puts tools behind search."""
         return self._defers or self._inner.defers
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether this step or an inner one lets models run code that calls deferred tools."""
+        return self._code or self._inner.runs_code

@@ -53,7 +53,7 @@ V = TypeVar("V")
 class ToolsetVerbs(Generic[T]):
     """The toolset that a verb returns: another one, a `T`; `Toolset` implements it."""
 
-    def through(self, step: Step, *, defers: bool = False) -> T:
+    def through(self, step: Step, *, defers: bool = False, code: bool = False) -> T:
         """The toolset with every binding passed through a step."""
         raise NotImplementedError
 
@@ -227,9 +227,13 @@ class ToolsetVerbs(Generic[T]):
         chosen = self._known("off", dict.fromkeys(selectors or (EVERY_TOOL,), True))
         return self.through(NamedStep("off", chosen, _switched_off))
 
-    def deferred(self) -> T:
-        """Put all tools behind search: they are found by meaning, resolved and granted before a call."""
-        return self.through(Each(lambda binding: replace(binding, deferred=True)), defers=True)
+    def deferred(self, *, code: bool = False) -> T:
+        """Put all tools behind search: they are found by meaning, resolved and granted before a call.
+
+        Args:
+            code: Whether models may also run code that calls granted tools; see docs/code-mode.md.
+        """
+        return self.through(Each(lambda binding: replace(binding, deferred=True)), defers=True, code=code)
 
     def _known(self, verb: str, by: BySelector[V]) -> dict[ToolSelector, V]:
         """A copy of a verb's selectors, checked: each must match a tool of the toolset.

@@ -1,0 +1,20 @@
+"""`CodeMode`: the limits of code that models write, and the sandbox that runs it."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+
+from mcp_toolset.calls.code.sandbox import Sandbox
+from mcp_toolset.calls.code.settings import CodeLimits
+
+
+@dataclass(frozen=True, slots=True)
+class CodeMode(CodeLimits):
+    """The limits of each run, and the sandbox.
+
+    Attributes:
+        sandbox: Another sandbox than the one of the extra `code`.
+    """
+
+    _: KW_ONLY
+    sandbox: Sandbox | None = None

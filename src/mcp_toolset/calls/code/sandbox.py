@@ -1,0 +1,122 @@
+"""`Sandbox`: what runs a snippet, which stops at each call of a tool until the call is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from mcp_toolset.calls.code.settings import CodeLimits
+from mcp_toolset.tools.export.python_name import Functions
+
+FaultKind = Literal["failed", "seconds", "memory_mb", "suspensions", "printed", "died"]
+"""Why a snippet has ended early: its own exception, a limit by its name, a dead sandbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A snippet to run.
+
+    Attributes:
+        code: The Python code.
+        functions: The functions that it can call; no other name of the server exists in it.
+        mode: Its limits.
+        state: What `Execution.dump` gave, to go on from there.
+        printed: What was printed until then.
+    """
+
+    code: str
+    functions: Functions
+    mode: CodeLimits
+    state: bytes | None = None
+    printed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One call of a function by the snippet; `id` tells it from the others of the same run."""
+
+    id: int
+    function: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a call: a value, or the message of a `RuntimeError` that is raised in the snippet."""
+
+    value: Any = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The snippet waits.
+
+    Attributes:
+        fresh: The calls since the last pause.
+        waiting: The ids of all calls that have no answer yet.
+    """
+
+    fresh: tuple[Called, ...]
+    waiting: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The snippet has run to its end; `value` is that of its last expression."""
+
+    value: Any
+
+
+class SandboxFault(Exception):
+    """The snippet has ended early.
+
+    Attributes:
+        kind: Why.
+        text: Its traceback, of the snippet only, or what is known.
+    """
+
+    def __init__(self, kind: FaultKind, text: str) -> None:
+        """Say why."""
+        super().__init__(text)
+        self.kind: FaultKind = kind
+        self.text = text
+
+
+class Execution(Protocol):
+    """One run of a snippet."""
+
+    @property
+    def printed(self) -> str:
+        """What the snippet has printed so far."""
+        ...
+
+    async def step(self, answers: Mapping[int, Answer]) -> Paused | Ended:
+        """Begin, or go on with answers to some calls, by id.
+
+        Raises:
+            SandboxFault: the snippet has ended early.
+        """
+        ...
+
+    def dump(self) -> bytes:
+        """The paused run, to be taken up by another execution; it is trusted, so that it must stay here."""
+        ...
+
+
+class Sandbox(Protocol):
+    """Runs snippets where they reach nothing but the functions that they are given."""
+
+    def running(self, program: Program) -> AbstractAsyncContextManager[Execution]:
+        """A run of a program, in a sandbox of its own, which is gone when the block ends.
+
+        Raises:
+            SandboxFault: there is no sandbox to be had.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End every process; a later run starts one again."""
+        ...

@@ -1,0 +1,99 @@
+"""`InnerCall`: one of several calls that are made for one request of a client, such as by code of a model.
+
+Its questions are told from those of the other calls, so that no answer counts for another call. Its progress
+is not reported: the progress of one request is one growing number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from mcp_toolset.concurrency.deadlines import WorkingTime
+from mcp_toolset.context.request import ROUND_TRIP, WireContext
+from mcp_toolset.context.request_state import Replay
+from mcp_toolset.errors import CallError
+from mcp_toolset.tools.core.asking import InputRequired
+from mcp_toolset.tools.core.result import ToolResult
+
+Wire = Mapping[str, Any]
+_NOTHING: Final[Wire] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class InnerState:
+    """What one inner call has asked, for when it is made again.
+
+    Attributes:
+        replay: What it has asked and was answered.
+        relayed: The result with which a mounted server has asked, if one has.
+    """
+
+    replay: Replay
+    relayed: Wire | None = None
+
+    def answered(self, given: Wire, name: str) -> Replay:
+        """The same with the client's answers, for the call `name` that is made again."""
+        before = self.replay
+        after = Replay(name, answers=dict(before.answers), final=before.final, parked=dict(before.parked))
+        if self.relayed is None:
+            after.passed_on = dict(before.passed_on)
+            after.answers |= _mappings(given)
+            return after
+        after.passed_on = {"inputResponses": dict(given)}
+        if (state := self.relayed.get("requestState")) is not None:
+            after.passed_on["requestState"] = state
+        return after
+
+
+class InnerCall(WireContext):
+    """The caller of a request, as one inner call sees it."""
+
+    __slots__ = ("_time",)
+
+    def __init__(self, outer: WireContext, replay: Replay, time: WorkingTime) -> None:
+        """Make a call for `outer`; `time` pauses while the client is asked."""
+        super().__init__(outer._request)
+        plain = {key: value for key, value in outer.params.items() if key not in ROUND_TRIP}
+        self._params = {**plain, **replay.passed_on}
+        self._replay = replay
+        self._time = time
+        self._wants_progress = False
+
+    def state(self) -> InnerState:
+        """What this call has asked so far."""
+        return InnerState(self.replay)
+
+    def relayed(self, result: ToolResult) -> InnerState:
+        """The same, when a mounted server asks by its result.
+
+        Raises:
+            CallError: the server asks in a way that cannot be passed on.
+        """
+        if result.ask is not None:
+            raise CallError("the tool asks by its result, which code cannot wait for; use call_tool")
+        return InnerState(self.replay, result.wire)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report nothing."""
+
+    async def pass_progress(self, params: Wire) -> None:
+        """Report nothing."""
+
+    async def _sent(self, method: str, params: Wire | None) -> dict[str, Any]:
+        self._time.pause()
+        try:
+            return await super()._sent(method, params)
+        finally:
+            self._time.resume()
+
+
+def asked_by(result: Wire) -> InputRequired:
+    """The questions of a mounted server's `input_required`; none if it wants to be called again."""
+    return InputRequired(_mappings(result.get("inputRequests")))
+
+
+def _mappings(wire: object) -> dict[str, Wire]:
+    found = cast("Mapping[str, object]", wire) if isinstance(wire, Mapping) else _NOTHING
+    return {key: cast("Wire", one) for key, one in found.items() if isinstance(one, Mapping)}

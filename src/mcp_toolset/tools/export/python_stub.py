@@ -1,0 +1,156 @@
+"""`python_stub`: a tool as a typed Python function, for models that write code instead of single calls.
+
+Schemas come from strangers: a part of an unexpected shape is `Any`, never an error.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.export.python_name import python_name
+
+MAX_DEPTH: Final = 4
+"""Objects within objects that have types of their own; deeper ones are `dict[str, Any]`."""
+
+MAX_VALUES: Final = 12
+"""Values of an enumeration that are spelt out."""
+
+_PLAIN: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_ANY_OBJECT: Final = "dict[str, Any]"
+_WORD: Final = re.compile(r"[^0-9A-Za-z]+")
+
+
+def python_stub(name: str, definition: ToolDefinition) -> str:
+    """`async def orders_list(*, month: str, limit: int = 200) -> OrdersList: ...` with its docstring.
+
+    The result is a `TypedDict` if the tool has an output schema, else `Any`. A parameter whose name is none
+    in Python is named in the docstring.
+
+    Args:
+        name: The public name of the tool.
+        definition: Its definition.
+    """
+    function = python_name(name)
+    types = _Types(_camel(function))
+    schema = definition.input_schema
+    required = _texts(schema.get("required"))
+    shown: list[str] = []
+    odd: list[str] = []
+    for each, value in sorted(
+        _mapping(schema.get("properties")).items(), key=lambda one: one[0] not in required
+    ):
+        kind = types.of(value, _camel(each), schema)
+        if not each.isidentifier() or keyword.iskeyword(each):
+            odd.append(f"**{{{each!r}: …}}: {kind}")
+            continue
+        default = _mapping(value).get("default", ...)
+        shown.append(f"{each}: {kind}" + ("" if each in required else f" = {_literal(default)}"))
+    output = definition.output_schema
+    result = "Any" if output is None else types.of(output, "", output)
+    parameters = f"*, {', '.join(shown)}" if shown else ""
+    if odd:
+        parameters = f"{parameters}, **more: Any" if parameters else "**more: Any"
+    lines = [*types.classes.values(), f"async def {function}({parameters}) -> {result}:"]
+    return "\n".join([*lines, *_docstring(definition, schema, odd), "    ..."])
+
+
+class _Types:
+    """The types of one stub; objects with known fields become classes."""
+
+    def __init__(self, prefix: str) -> None:
+        self.classes: dict[str, str] = {}
+        self._prefix = prefix
+        self._within: list[str] = []
+
+    def of(self, schema: object, name: str, root: Mapping[str, Any]) -> str:
+        """The type of a schema; `name` tells the class of an object from others of the same stub."""
+        keywords = _mapping(schema)
+        reference = keywords.get("$ref")
+        if isinstance(reference, str):
+            return self._referred(reference, root)
+        values = [keywords["const"]] if "const" in keywords else _list(keywords.get("enum"))
+        if 0 < len(values) <= MAX_VALUES and all(isinstance(one, str | int | bool | None) for one in values):
+            return f"Literal[{', '.join(map(repr, values))}]"
+        kinds = keywords.get("type")
+        if several := _list(kinds):
+            return self._either([{**keywords, "type": one} for one in several], name, root)
+        branches = _list(keywords.get("anyOf")) or _list(keywords.get("oneOf"))
+        if branches:
+            return self._either(branches, name, root)
+        if kinds == "array":
+            return (
+                f"list[{self.of(keywords.get('items'), name, root)}]" if "items" in keywords else "list[Any]"
+            )
+        if kinds == "object" or "properties" in keywords:
+            return self._object(keywords, name, root)
+        return _PLAIN.get(str(kinds), "Any")
+
+    def _either(self, branches: list[Any], name: str, root: Mapping[str, Any]) -> str:
+        named = [self.of(branch, f"{name}{at or ''}", root) for at, branch in enumerate(branches)]
+        return "Any" if "Any" in named else " | ".join(dict.fromkeys(named)) or "Any"
+
+    def _referred(self, reference: str, root: Mapping[str, Any]) -> str:
+        found: object = root
+        for part in reference.removeprefix("#/").split("/"):
+            found = _mapping(found).get(part)
+        if not reference.startswith("#/") or found is None or reference in self._within:
+            return _ANY_OBJECT if reference in self._within else "Any"
+        self._within.append(reference)
+        try:
+            return self.of(found, _camel(reference.rpartition("/")[2]), root)
+        finally:
+            self._within.pop()
+
+    def _object(self, keywords: Mapping[str, Any], name: str, root: Mapping[str, Any]) -> str:
+        fields = _mapping(keywords.get("properties"))
+        if not fields or len(self._within) >= MAX_DEPTH or not all(map(str.isidentifier, fields)):
+            extra = keywords.get("additionalProperties")
+            return f"dict[str, {self.of(extra, name, root)}]" if _mapping(extra) else _ANY_OBJECT
+        called = self._prefix + name
+        required = _texts(keywords.get("required"))
+        self._within.append(called)
+        lines = [f"class {called}(TypedDict):"]
+        for each, value in fields.items():
+            kind = self.of(value, f"{name}{_camel(each)}", root)
+            lines.append(f"    {each}: {kind if each in required else f'NotRequired[{kind}]'}")
+        self._within.pop()
+        self.classes[called] = "\n".join(lines)
+        return called
+
+
+def _docstring(definition: ToolDefinition, schema: Mapping[str, Any], odd: list[str]) -> list[str]:
+    """The description of the tool and of its parameters."""
+    told = [(definition.description or definition.title or "").strip()]
+    for each, value in _mapping(schema.get("properties")).items():
+        if isinstance(said := _mapping(value).get("description"), str) and said.strip():
+            told.append(f"{each}: {' '.join(said.split())}")
+    told += [f"Pass {one}" for one in odd]
+    lines = [line.rstrip() for part in told if part for line in part.replace('"""', "'''").split("\n")]
+    if not lines:
+        return []
+    lines[0], lines[-1] = f'"""{lines[0]}', f'{lines[-1]}"""'
+    return [f"    {line}" if line else "" for line in lines]
+
+
+def _literal(default: object) -> str:
+    return "..." if default is ... else repr(default)
+
+
+def _camel(text: str) -> str:
+    return "".join(word[:1].upper() + word[1:] for word in _WORD.split(text) if word)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _texts(value: object) -> frozenset[str]:
+    return frozenset(one for one in _list(value) if isinstance(one, str))
