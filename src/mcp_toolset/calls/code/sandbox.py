@@ -65,9 +65,9 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The snippet has run to its end; `value` is that of its last expression."""
+    """The snippet has run to its end; `value` is that of its last expression, as JSON."""
 
-    value: Any
+    value: str
 
 
 class SandboxFault(Exception):

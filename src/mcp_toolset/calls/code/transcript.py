@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mcp_toolset.calls.code.plain_value import plain_value
 from mcp_toolset.calls.code.sandbox import FaultKind, Program, SandboxFault
 from mcp_toolset.calls.code.settings import CodeLimits
 from mcp_toolset.tools.core.result import ToolResult
@@ -31,14 +30,15 @@ _LIMITS: Final[Mapping[FaultKind | str, str]] = {
     "workers": "no process of the sandbox was free; runs at once: {}",
     "calls": "the code has called tools more than {} times",
 }
-_COROUTINES: Final = ("<coroutine object", "<coroutine external_future")
+_COROUTINE: Final = '"<coroutine object'
+_TOO_LARGE: Final = object()
 _NOT_AWAITED: Final = "it is a coroutine that was not awaited: put `await` before the call"
 
-Kept = Callable[[Any], Mapping[str, Any]]
-"""Stores a value that is too large for an answer, and says where it is; empty if it stores nothing."""
+Kept = Callable[[str], Mapping[str, Any]]
+"""Stores the JSON of a value that is too large for an answer, and says where; empty if it stores nothing."""
 
 
-def _nowhere(value: Any) -> Mapping[str, Any]:
+def _nowhere(text: str) -> Mapping[str, Any]:
     return {}
 
 
@@ -75,17 +75,16 @@ class Transcript:
 
     calls: list[CallNote] = field(default_factory=list[CallNote])
 
-    def value(self, value: object, printed: str, program: Program, kept: Kept = _nowhere) -> ToolResult:
-        """The result of a run that has ended by itself."""
-        plain, is_whole = plain_value(value)
-        text = json.dumps(plain, ensure_ascii=False)
-        told: dict[str, Any] = {}
-        if is_whole and len(text.encode()) <= program.mode.value:
-            told["value"] = plain
-        else:
-            told |= _preview(text, is_whole, program.mode)
-            told |= kept(plain) if is_whole else {}
-        if isinstance(value, str) and value.startswith(_COROUTINES):
+    def value(self, text: str, printed: str, program: Program, kept: Kept = _nowhere) -> ToolResult:
+        """The result of a run that has ended by itself, with its value as JSON."""
+        size = len(text.encode())
+        value = _read(text) if size <= program.mode.value else _TOO_LARGE
+        told: dict[str, Any] = {"value": value}
+        if value is _TOO_LARGE:
+            limit = f"the server's limit `value` of code mode: {program.mode.value} bytes"
+            note = f"the value is too large ({limit}): filter, count or sum within the code"
+            told = {"preview": text[:PREVIEW], "bytes": size, "note": note, **kept(text)}
+        if text.startswith(_COROUTINE):
             told["note"] = _NOT_AWAITED
         return self._result(told, printed)
 
@@ -120,14 +119,12 @@ class Transcript:
         ]
 
 
-def _preview(text: str, is_whole: bool, mode: CodeLimits) -> dict[str, Any]:
-    size = len(text.encode())
-    return {
-        "preview": text[:PREVIEW],
-        "bytes": size if is_whole else f"more than {size}",
-        "note": f"the value has more than {mode.value} bytes (the server's limit `value` of code mode): "
-        "filter, count or sum within the code",
-    }
+def _read(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=lambda constant: None)
+    # Nested too deeply to be read.
+    except RecursionError:
+        return _TOO_LARGE
 
 
 def _hint(text: str, program: Program) -> str:

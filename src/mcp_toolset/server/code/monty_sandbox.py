@@ -6,15 +6,15 @@ of its own. A process whose run is cancelled, hangs or crashes is killed, and an
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+import json
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from mcp_toolset.calls.code.plain_value import plain_value
 from mcp_toolset.calls.code.sandbox import (
     Answer,
     Called,
@@ -24,14 +24,24 @@ from mcp_toolset.calls.code.sandbox import (
     Program,
     SandboxFault,
 )
+from mcp_toolset.calls.code.snippet import CALL, VALUE, keeping_value, prelude, without_marks
 from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from pydantic_monty import AsyncMonty, AsyncMontySession, AsyncSnapshot, MontyError
+    from pydantic_monty import (
+        AsyncMonty,
+        AsyncMontySession,
+        AsyncSnapshot,
+        MontyError,
+        MontyRuntimeError,
+        MontySyntaxError,
+    )
 
 MAX_ARGUMENTS: Final = 1_000_000
 """Bytes of JSON of the arguments of one call."""
 
+_PRELUDE_FILE: Final = "<python-input-0>"
+_VALUE_FILE: Final = "<python-input-2>"
 _CLOSING: Final = 5.0
 _RECURSION: Final = 200
 _RECYCLED_AFTER: Final = 500
@@ -125,64 +135,57 @@ class MontyExecution:
         from pydantic_monty import MontyError
 
         try:
-            return await self._stepped(answers)
+            paused = await self._paused(await self._resumed(answers))
+            return Ended(await self._value()) if paused is None else paused
         except MontyError as fault:
             raise self._fault(fault) from None
-        # Monty raises these for values that cannot leave its process, such as an integer of 5,000 digits.
-        except (ValueError, TypeError, OverflowError) as fault:
-            raise SandboxFault("failed", f"{type(fault).__name__}: {fault}") from None
-
-    async def _stepped(self, answers: Mapping[int, Answer]) -> Paused | Ended:
-        from pydantic_monty import AsyncFunctionSnapshot, AsyncNameLookupSnapshot, MontyComplete
-
-        snapshot = await self._resumed(answers)
-        fresh: list[Called] = []
-        while True:
-            self._snapshot = snapshot
-            if isinstance(snapshot, MontyComplete):
-                return Ended(snapshot.output)
-            if isinstance(snapshot, AsyncNameLookupSnapshot):
-                known = snapshot.object_id is None and snapshot.variable_name in self.program.functions.tools
-                name = snapshot.variable_name
-                snapshot = await (snapshot.resume(value=_function(name)) if known else snapshot.resume())
-            elif not isinstance(snapshot, AsyncFunctionSnapshot):
-                return Paused(tuple(fresh), tuple(snapshot.pending_call_ids))
-            elif snapshot.is_os_function:
-                snapshot = await snapshot.resume_not_handled()
-            elif refusal := self._refusal(snapshot.function_name, snapshot.args):
-                snapshot = await snapshot.resume({"exc_type": refusal[0], "message": refusal[1]})
-            else:
-                arguments, is_whole = plain_value(snapshot.kwargs, MAX_ARGUMENTS)
-                if not is_whole:
-                    told = f"the arguments of {snapshot.function_name} have more than {MAX_ARGUMENTS} bytes"
-                    snapshot = await snapshot.resume({"exc_type": "ValueError", "message": told})
-                    continue
-                fresh.append(Called(snapshot.call_id, snapshot.function_name, arguments))
-                snapshot = await snapshot.resume(_LATER)
 
     async def _resumed(self, answers: Mapping[int, Answer]) -> AsyncSnapshot:
         from pydantic_monty import AsyncFutureSnapshot
 
-        if self._snapshot is None and self.program.state is None:
-            return await self.session.feed_start(self.program.code, print_callback=self._print)
+        program, session = self.program, self.session
+        if self._snapshot is None and program.state is None:
+            await session.feed_start(prelude(program.functions))
+            return await session.feed_start(keeping_value(program.code), print_callback=self._print)
         if self._snapshot is None:
-            assert self.program.state is not None
-            self._snapshot = await self.session.load_snapshot(self.program.state, print_callback=self._print)
+            assert program.state is not None
+            self._snapshot = await session.load_snapshot(program.state, print_callback=self._print)
         assert isinstance(self._snapshot, AsyncFutureSnapshot)
         return await self._snapshot.resume({call: _settled(answer) for call, answer in answers.items()})
 
-    def _refusal(
-        self, name: str, args: tuple[Any, ...]
-    ) -> tuple[Literal["NameError", "TypeError"], str] | None:
-        functions = self.program.functions
-        if name in functions.ambiguous:
-            names = " or ".join(f"{one} ({tool})" for one, tool in functions.ambiguous[name].items())
-            return "NameError", f"several tools would be {name!r}: use {names}"
-        if name not in functions.tools:
-            return "NameError", f"name {name!r} is not defined"
-        if args:
-            return "TypeError", f"{name}() takes keyword arguments only: {name}(name=value)"
+    async def _paused(self, snapshot: AsyncSnapshot) -> Paused | None:
+        """Run to the next pause; `None` at the end."""
+        from pydantic_monty import AsyncFunctionSnapshot, AsyncNameLookupSnapshot, MontyComplete
+
+        fresh: list[Called] = []
+        while not isinstance(snapshot, MontyComplete):
+            if isinstance(snapshot, AsyncNameLookupSnapshot):
+                snapshot = await snapshot.resume()
+            elif not isinstance(snapshot, AsyncFunctionSnapshot):
+                self._snapshot = snapshot
+                return Paused(tuple(fresh), tuple(snapshot.pending_call_ids))
+            elif snapshot.is_os_function:
+                snapshot = await snapshot.resume_not_handled()
+            # Nothing of a call from elsewhere is looked at: only the prelude is sure to give texts.
+            elif (snapshot.function_name, snapshot.position.filename) != (CALL, _PRELUDE_FILE):
+                told = f"name {snapshot.function_name!r} is not defined"
+                snapshot = await snapshot.resume({"exc_type": "NameError", "message": told})
+            elif (called := _called(snapshot.call_id, snapshot.args, self.program)) is not None:
+                fresh.append(called)
+                snapshot = await snapshot.resume(_LATER)
+            else:
+                told = f"the arguments of a call have more than {MAX_ARGUMENTS} bytes, or are too deep"
+                snapshot = await snapshot.resume({"exc_type": "ValueError", "message": told})
         return None
+
+    async def _value(self) -> str:
+        from pydantic_monty import MontyComplete
+
+        snapshot = await self.session.feed_start(VALUE)
+        # The value is a text, whatever the snippet has made of the functions of the prelude.
+        if await self._paused(snapshot) is None and isinstance(snapshot, MontyComplete):
+            return str(snapshot.output)
+        raise SandboxFault("failed", "the functions of code mode have been replaced by the code")
 
     def dump(self) -> bytes:
         """The paused run; see `Execution`."""
@@ -209,24 +212,36 @@ class MontyExecution:
         if isinstance(fault, MontyCrashedError):
             kind: FaultKind = "seconds" if fault.timed_out or "duration" in text else "died"
             return SandboxFault(kind, "the process of the sandbox died; run the code again")
-        if isinstance(fault, MontyRuntimeError | MontySyntaxError):
-            text = fault.display()
         own = isinstance(fault.exception(), TimeoutError | MemoryError | RuntimeError)
         found: list[FaultKind] = [kind for kind, mark in _MARKS if own and mark in text]
+        if isinstance(fault, MontyRuntimeError | MontySyntaxError):
+            text = _traceback(fault)
         return SandboxFault(found[0] if found else "failed", text)
+
+
+def _called(id: int, args: tuple[Any, ...], program: Program) -> Called | None:
+    """The call that the prelude makes; `None` if its arguments are too large."""
+    name, text = args
+    if name not in program.functions.tools or len(text) > MAX_ARGUMENTS:
+        return None
+    try:
+        return Called(id, name, json.loads(text))
+    # Nested too deeply to be read.
+    except (RecursionError, ValueError):
+        return None
+
+
+def _traceback(fault: MontyRuntimeError | MontySyntaxError) -> str:
+    """The lines of the snippet that lead to its exception."""
+    lines = ["Traceback (most recent call last):"]
+    for frame in fault.traceback():
+        if frame.filename not in (_PRELUDE_FILE, _VALUE_FILE):
+            lines.append(f'  File "code.py", line {frame.line}, in {frame.function_name or "<module>"}')
+            lines.append(f"    {without_marks(frame.source_line or '').strip()}")
+    return "\n".join([*lines, fault.display("type-msg")])
 
 
 def _settled(answer: Answer) -> Any:
     if answer.error is None:
-        return {"return_value": answer.value}
+        return {"return_value": json.dumps(answer.value, ensure_ascii=False)}
     return {"exc_type": "RuntimeError", "message": answer.error}
-
-
-def _function(name: str) -> Callable[[], None]:
-    """A stand-in for a function of the snippet: Monty passes its name on, and never calls it."""
-
-    def stand_in() -> None:
-        return None
-
-    stand_in.__name__ = name
-    return stand_in

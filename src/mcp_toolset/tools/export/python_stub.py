@@ -129,10 +129,11 @@ def _docstring(definition: ToolDefinition, schema: Mapping[str, Any], odd: list[
         if isinstance(said := _mapping(value).get("description"), str) and said.strip():
             told.append(f"{each}: {' '.join(said.split())}")
     told += [f"Pass {one}" for one in odd]
-    lines = [line.rstrip() for part in told if part for line in part.replace('"""', "'''").split("\n")]
-    if not lines:
+    text = "\n".join(part for part in told if part).replace("\\", "\\\\").replace('"""', "'''")
+    if not text:
         return []
-    lines[0], lines[-1] = f'"""{lines[0]}', f'{lines[-1]}"""'
+    end = " " if text.endswith('"') else ""
+    lines = f'"""{text}{end}"""'.split("\n")
     return [f"    {line}" if line else "" for line in lines]
 
 
