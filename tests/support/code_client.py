@@ -54,7 +54,7 @@ class CodeClient:
 async def code_client(
     toolset: Toolset, *names: str, mode: str = "2026-07-28", alone: bool = True, **options: Any
 ) -> AsyncGenerator[tuple[CodeClient, ToolsetServer]]:
-    """A client in memory, with some tools granted; no process of the sandbox is left, if no other one is open."""
+    """A client in memory, with some tools granted; if it is alone, no process of the sandbox is left."""
     client_options = {key: options.pop(key) for key in list(options) if key.endswith("_callback")}
     server = ToolsetServer(toolset.deferred(code=True), **options)
     async with server, Client(server.lowlevel, mode=mode, cache=None, **client_options) as client:
