@@ -1,6 +1,10 @@
 """What a model reads of a catalog: everything listed, the preview with search, and the compact listing.
 
     python benchmarks/tokens.py [--catalog tools.jsonl …] [--json FILE]
+    python benchmarks/tokens.py --surface [--catalog tools.jsonl --servers git,files] [--json FILE]
+
+`--surface` counts what the four tools themselves cost over the composite of 77 tools in `composite.py`, or
+over some servers of a catalog. Run it with another version of the package for the figures of that version.
 
 `listed` is the `tools/list` of every tool. `search` is the `tools/list` of a deferred catalog (its four
 tools, with the preview) and, for one step of a task, a search with its ten hits and the full definitions of
@@ -22,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from composite import SERVERS, definitions
 from search import DEVELOPMENT_SETS, entries_of, renamed
 
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
@@ -64,6 +69,11 @@ class Session(ToolContext):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
+    if options.surface:
+        some = [one for path in options.catalog or () for one in entries_of(path)]
+        chosen = [one for one in some if not options.servers or one.server in options.servers.split(",")]
+        print(surface_table(chosen or entries_of_composite(), tokenizer()))
+        return 0
     entries = {plain(entry): entry for path in options.catalog for entry in entries_of(path)}
     count = tokenizer()
     rows = [row for size in SIZES for row in measured(list(islice(endless(entries), size)), count)]
@@ -72,6 +82,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
     return 0
+
+
+QUERIES = (
+    "commit the staged files",
+    "read a file",
+    "click on a button of the page",
+    "search the knowledge graph",
+    "find an issue about a bug",
+    "delete rows of a table",
+    "search the web for news",
+    "list the branches of a repository",
+    "create something new",
+    "get information about a file",
+)
+
+
+async def surface(bindings: Sequence[ToolBinding]) -> dict[str, str]:
+    """What a model reads of the four tools, by what it does."""
+    catalog = DeferredCatalog(GrantLedger())
+    catalog.update(bindings)
+    dispatch = ToolDispatch(catalog.bindings())
+
+    async def answer(name: str, **arguments: Any) -> str:
+        return shown((await dispatch.call(ToolCall(name, arguments), Session())).structured)
+
+    ids = [hit.id for hit in catalog.search(QUERIES[0])][:2]
+    searches = [await answer("search_tools", query=query, limit=HITS) for query in QUERIES]
+    return {
+        "everything listed": shown([one.to_wire() for one in catalog.bindings() if not one.deferred]),
+        "a search of ten, the largest": max(searches, key=len),
+        "a search of ten, the median": sorted(searches, key=len)[len(searches) // 2],
+        "a search that resolves its first hit": await answer("search_tools", query=QUERIES[0], resolve=1),
+        "resolving two tools": await answer("resolve_tools", ids=ids),
+        "an id that does not exist": await answer("resolve_tools", ids=["no_such_tool"]),
+    }
+
+
+def entries_of_composite() -> list[CatalogEntry]:
+    return [
+        CatalogEntry(definition, f"{server}_{definition.name}", server)
+        for server in SERVERS
+        for definition in definitions(server)
+    ]
+
+
+def surface_table(entries: Sequence[CatalogEntry], count: Count | None) -> str:
+    read = anyio.run(surface, [binding_of(entry) for entry in entries])
+    body = [
+        f"| {name} | {count(text) if count else '–'} | {len(text.encode()):,} |"
+        for name, text in read.items()
+    ]
+    return "\n".join([f"| {len(entries)} tools | tokens | bytes |", "|---|---|---|", *body])
 
 
 def measured(entries: Sequence[CatalogEntry], count: Count | None) -> Iterable[Row]:
@@ -150,7 +212,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--catalog", type=Path, action="append", metavar="FILE")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.add_argument("--surface", action="store_true", help="what the four tools themselves cost")
+    parser.add_argument("--servers", metavar="NAMES", help="with --surface: some servers of the catalog")
     options = parser.parse_args(arguments)
+    if options.surface:
+        return options
     options.catalog = options.catalog or [DEVELOPMENT_SETS / name for name in CATALOGS]
     missing = [path for path in options.catalog if not path.is_file()]
     if missing:

@@ -34,6 +34,9 @@ class Session(ToolContext):
 
 
 SESSION = Session("one")
+NO_SUCH = (
+    'no such tool; use the id of a search hit\nNext: search_tools {"query": "<what the tool should do>"}'
+)
 
 
 def deferred(name: str, *, source: str = "erp", text: str = "Do it.", read_only: bool = False) -> ToolBinding:
@@ -279,7 +282,7 @@ async def test_x5_an_id_that_cannot_be_resolved_may_belong_to_a_server_that_is_d
     desk = Desk(READ)
     desk.others = {"ghost": Server(SourceStatus("starting", "connecting"))}
     (absent,) = await desk.resolve("ghost_tool")
-    assert absent["reason"].endswith("(ghost cannot be reached now and may have it)")
+    assert "(ghost cannot be reached now and may have it)\nNext: search_tools " in absent["reason"]
 
 
 async def test_h16_the_same_request_again_is_answered_from_its_record():
@@ -289,7 +292,7 @@ async def test_h16_the_same_request_again_is_answered_from_its_record():
     desk.update(READ, WIPE)
     again = await desk.resolve("read_invoice", "wipe_disk", context=turn)
     assert [one.get("grant") for one in again] == [first[0]["grant"], None]
-    assert again[1]["reason"] == first[1]["reason"] == "no such tool; use the id of a search hit"
+    assert again[1]["reason"] == first[1]["reason"] == NO_SUCH
     found = (await desk.call("search_tools", turn, query="erase the disk", resolve=1)).structured
     assert found["resolved"][0]["status"] == "not_available"
     assert (await desk.resolve("wipe_disk", context=Session("one", "turn 4")))[0]["status"] == "granted"
@@ -372,7 +375,7 @@ async def test_f34_a_server_whose_only_tool_is_held_and_hidden_is_named_nowhere(
     assert found["hits"] == [] and "unavailable" not in found
     (absent,) = await desk.resolve("nope")
     (hidden,) = await desk.resolve("ops/wipe_disk")
-    assert absent["reason"] == hidden["reason"] == "no such tool; use the id of a search hit"
+    assert absent["reason"] == hidden["reason"] == NO_SUCH
 
 
 async def test_x5_a_server_with_a_held_tool_that_may_be_seen_is_named():

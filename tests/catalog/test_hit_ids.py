@@ -141,7 +141,8 @@ async def test_u33_h21_an_unknown_id_is_answered_with_those_that_may_be_meant():
             ]
         ]
         assert reasons[0].startswith("no such tool; did you mean erp_read_invoice")
-        assert reasons[1] == "no such tool; use the id of a search hit"
+        assert reasons[0].endswith('\nNext: resolve_tools {"ids": ["erp_read_invoice"]}')
+        assert reasons[1].startswith("no such tool; use the id of a search hit\nNext: search_tools ")
         assert "erp_read_invoice" in reasons[2]
 
 
@@ -177,7 +178,9 @@ async def test_u33_h21_an_id_that_several_tools_have_is_refused_and_names_them()
     ids = {hit.name: hit.id for hit in desk.catalog.search("invoice")}
     assert ids["git_log"] == "other_log" and ids["g_log"].startswith("git_log_")
     assert refused["status"] == "not_available"
-    assert refused["reason"] == f"several tools have this id; use {ids['g_log']} or other_log"
+    assert refused["reason"].startswith(
+        f"several tools have this id; use {ids['g_log']} or other_log\nNext: resolve_tools "
+    )
     granted = await desk.resolve(*ids.values())
     assert [one["definition"]["name"] for one in granted] == list(ids)
 

@@ -159,18 +159,20 @@ class GrantGate:
         binding = self.tools[grant.name]
         arguments: dict[str, Any] = call.arguments.get("arguments") or {}
         if not binding.arguments.is_valid(arguments):
-            reading = self._inner(binding, reference, arguments)
+            reading = self._inner(binding, grant, reference, arguments)
             if reading is not None:
                 arguments = reading.arguments
                 call = with_repairs(call, {"grant": reference, "arguments": arguments}, reading.done)
         return grant, ToolCall(grant.name, arguments, call.id, call.original, reference, call.repairs)
 
-    def _inner(self, binding: ToolBinding, reference: str, arguments: dict[str, Any]) -> Reading | None:
+    def _inner(
+        self, binding: ToolBinding, grant: ToolGrant, reference: str, arguments: dict[str, Any]
+    ) -> Reading | None:
         """What was meant by arguments that do not fit: the same ones, without another object around them."""
         if _fits(binding, arguments):
             return None
-        fitting = (one for one in inner_readings(reference, arguments) if _fits(binding, one.arguments))
-        return next(fitting, None)
+        readings = inner_readings(reference, arguments, self._names(grant) | {reference})
+        return next((one for one in readings if _fits(binding, one.arguments)), None)
 
     def prepare(self, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
         """A call of a calling tool as it was meant, if what was sent can be read in one way only.
@@ -201,16 +203,20 @@ class GrantGate:
 
     def _says_again(self, reading: Reading, grant: ToolGrant) -> bool:
         """Whether what a reading leaves out names the tool of the grant, and nothing else."""
+        return {plain(value) for value in reading.beside} <= self._names(grant)
+
+    def _names(self, grant: ToolGrant) -> set[str]:
+        """What names the tool of a grant, or its server."""
         names = {grant.source, grant.handle, grant.name}
         if grant.name in self.tools:
             names |= self._ids.spellings(grant.name) | {self.tools[grant.name].definition.name}
-        return all(plain(value) in names for value in reading.beside)
+        return names
 
     def _chosen(self, name: str, readings: Sequence[Reading], context: ToolContext) -> Reading | None:
         """The only reading that fits its tool; `None` if none does."""
         for known in (True, False):
             fitting = [one for one in readings if self._fits(one, context, known=known)]
-            different = list(_different(fitting))
+            different = _different(fitting)
             if len(different) > 1:
                 raise InvalidArgumentsError(_two_readings(name, different[:2]))
             if different:
@@ -266,12 +272,13 @@ def _fits(binding: ToolBinding, arguments: dict[str, Any]) -> bool:
     return binding.arguments.is_valid(repairs_of(binding.definition.input_schema, arguments)[0])
 
 
-def _different(readings: Iterable[Reading]) -> Iterable[Reading]:
+def _different(readings: Iterable[Reading]) -> list[Reading]:
     """The first reading of those that mean the same call."""
-    return {
-        json.dumps([plain(one.reference), one.arguments], sort_keys=True, default=str): one
-        for one in reversed(list(readings))
-    }.values()
+    found: dict[str, Reading] = {}
+    for one in readings:
+        meant = [plain(one.reference), one.arguments]
+        found.setdefault(json.dumps(meant, sort_keys=True, default=str), one)
+    return list(found.values())
 
 
 def _two_readings(name: str, readings: Sequence[Reading]) -> str:

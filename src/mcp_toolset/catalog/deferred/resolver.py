@@ -8,6 +8,7 @@ from typing import Final
 
 from mcp_toolset.catalog.deferred.findable import FindableTools
 from mcp_toolset.catalog.deferred.needed import needed
+from mcp_toolset.catalog.deferred.next_call import next_call, query_of
 from mcp_toolset.catalog.deferred.tools import Resolution
 from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, replay_key
 from mcp_toolset.catalog.search.index import SearchIndex
@@ -17,6 +18,7 @@ from mcp_toolset.tools.export.python_stub import python_stub
 from mcp_toolset.tools.view.view import ToolBinding
 
 _NO_SUCH: Final = "no such tool; use the id of a search hit"
+_SEARCH: Final = next_call("search_tools", {"query": query_of("")})
 _LOOKED_AT: Final = 10
 """Hits among which those are looked for that an unknown id is like."""
 
@@ -95,7 +97,9 @@ class Resolver:
         """The tool that an id or a public name stands for, or why it cannot be had."""
         names = self._shown.named(id, context)
         if len(names) > 1:
-            return f"several tools have this id; use {' or '.join(map(self._shown.ids.id_of, names))}"
+            ids = list(map(self._shown.ids.id_of, names))
+            following = next_call("resolve_tools", {"ids": ids})
+            return f"several tools have this id; use {' or '.join(ids)}\n{following}"
         if not names:
             return self._no_such(id, context)
         binding = self._shown.found(names[0])
@@ -110,7 +114,8 @@ class Resolver:
         near = self._near(id, hidden)
         told = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
         names = ", ".join(one.server for one in self._shown.unavailable(None, hidden, context))
-        return f"{told} ({names} cannot be reached now and may have it)" if names else told
+        may_have = f" ({names} cannot be reached now and may have it)" if names else ""
+        return f"{told}{may_have}\n{next_call('resolve_tools', {'ids': near[:1]}) if near else _SEARCH}"
 
     def _near(self, id: str, hidden: frozenset[str]) -> list[str]:
         """The ids of tools with names like that of one that does not exist."""
@@ -137,7 +142,7 @@ class Resolver:
             or self._shown.policy.withheld(binding, context) is not None
         ):
             retry_in = None if binding is None else self._shown.standing(binding, None, context)[2]
-            reason = fault or _NO_SUCH
+            reason = fault or f"{_NO_SUCH}\n{_SEARCH}"
             return Resolution(id=id, status="not_available", reason=reason, retry_in=retry_in)
         return Resolution(
             id=id,

@@ -7,7 +7,7 @@ beside the grant, marks around a name. What can be read in two ways is left to t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -22,7 +22,7 @@ _DEEPEST: Final = 3
 """Texts within texts, and objects within objects, that are opened."""
 
 HOLDERS: Final = frozenset(
-    ("arguments", "args", "params", "parameters", "input", "inputs", "kwargs")
+    ("arguments", "args", "params", "parameters", "input", "inputs", "kwargs", "properties")
     + ("toolinput", "toolargs", "toolarguments", "toolparams", "toolparameters")
 )
 """Keys, as `key_of` spells them, under which models put the arguments of a tool."""
@@ -269,12 +269,18 @@ def _held(value: object) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def inner_readings(reference: str, arguments: Sent) -> Iterator[Reading]:
-    """Other ways to read the arguments of a tool that do not fit it: they may be wrapped once more."""
+def inner_readings(reference: str, arguments: Sent, names: Container[str]) -> Iterator[Reading]:
+    """Other ways to read the arguments of a tool that do not fit it: they may be wrapped once more.
+
+    Args:
+        reference: The grant.
+        arguments: The arguments that do not fit.
+        names: What names the tool, and may stand beside its arguments once more.
+    """
     table = {
         key: value
         for key, value in arguments.items()
-        if not (key_of(key) in ("grant", "handle") and value == reference)
+        if not (_is_name(key, value) and plain(str(value)) in names)
     }
     for _ in range(_DEEPEST):
         if len(table) != 1:
