@@ -7,7 +7,7 @@ from time import gmtime, strftime
 from typing import Final, Protocol
 
 from mcp_toolset.catalog.deferred.hit_ids import HitIds
-from mcp_toolset.catalog.deferred.next_call import mended, next_call, signature_of
+from mcp_toolset.catalog.deferred.next_call import mended, next_call, query_of, signature_of
 from mcp_toolset.catalog.deferred.tools import HitState, Unavailable
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
@@ -136,8 +136,13 @@ class FindableTools:
         for tool, reason in self.held.values():
             own = tool.tool_id or tool.definition.name
             if (tool.source, own) == (grant.source, grant.tool) and not self.policy.hides(tool, context):
-                return f"{grant.name} is {reason}"
+                return _told_held(grant.name, reason)
         return ""
+
+    def why_held_now(self, id: str, context: ToolContext) -> str:
+        """The same for a tool that the caller asks for by id, and holds no grant for."""
+        held = [self.held[name][1] for name in self.named(id, context) if name in self.held]
+        return _told_held(id, held[0]) if len(held) == 1 else ""
 
     def servers(self, hidden: frozenset[str], context: ToolContext) -> list[str]:
         """The servers that a caller may know of, in the order in which they were mounted."""
@@ -193,6 +198,11 @@ class FindableTools:
             and name not in secret
             and not hides(name, context.identity)
         ]
+
+
+def _told_held(name: str, reason: str) -> str:
+    following = next_call("search_tools", {"query": query_of(name)})
+    return f"{name} is {reason}. Use another tool until then.\n{following}"
 
 
 def _offline(source: str, status: SourceStatus) -> str:

@@ -68,8 +68,7 @@ class GrantGate:
         """Refuse a grant that is no longer valid, with the way on."""
         binding = self.tools.get(grant.name)
         if binding is None and (held := self._shown.why_held(grant, context)):
-            others = {"query": query_of(grant.name)}
-            raise GrantError(f"{held}. Use another tool until then.\n{next_call('search_tools', others)}")
+            raise GrantError(held)
         try:
             self._ledger.check(grant, binding)
         except GrantError as fault:
@@ -154,7 +153,7 @@ class GrantGate:
             named = plain(reference)
             if self._shown.is_listed(named, context):
                 raise GrantError(self._shown.direct(named))
-            raise GrantError(_no_grant(named))
+            raise GrantError(self._shown.why_held_now(named, context) or _no_grant(named))
         self._check(grant, context)
         binding = self.tools[grant.name]
         arguments: dict[str, Any] = call.arguments.get("arguments") or {}
