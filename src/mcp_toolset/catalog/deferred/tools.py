@@ -245,7 +245,7 @@ def read_binding(redirect: Redirect, read: Reader) -> ToolBinding:
 
 SEARCH_TEXT: Final = (
     "Find tools by what they do; `resolve: n` makes the first n hits callable at once. Search once for each "
-    "step of a task. An empty query lists a server."
+    "step of a task. An empty query with a server lists its tools."
 )
 RESOLVE_TEXT: Final = "Get definitions of hits by id, and grants to call them."
 CALL_TEXT: Final = "Run a granted tool."
