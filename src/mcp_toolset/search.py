@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import CatalogEntry
     from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
     from mcp_toolset.catalog.search.meaning import MeaningScorer
+    from mcp_toolset.catalog.search.models.bert import SentenceModel
     from mcp_toolset.catalog.search.ranking import Scorer
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Scorer",
     "SearchHit",
     "SearchIndex",
+    "SentenceModel",
     "SentenceTransformerEmbedder",
     "ToolSearch",
     "VectorCache",

@@ -21,6 +21,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol, final
 
+from mcp_toolset.catalog.search.clauses import clauses_of
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.meaning import (
     Blend,
@@ -31,6 +32,7 @@ from mcp_toolset.catalog.search.meaning import (
     warn_about_numpy,
 )
 from mcp_toolset.catalog.search.packed_vectors import PackedVectors, Similarity
+from mcp_toolset.catalog.search.vectors import is_latin
 from mcp_toolset.catalog.sqlite_file import log_ahead
 from mcp_toolset.errors import ToolsetError
 
@@ -112,6 +114,7 @@ class EmbeddingScorer:
         enough: float = _ENOUGH,
         part: float = _MODELS_PART,
         patience: float = _PATIENCE,
+        english: bool = False,
         numpy: Any = None,
     ) -> None:
         """Start empty.
@@ -123,10 +126,12 @@ class EmbeddingScorer:
             part: The weight of the model's cosines, from 0 to 1; the built-in table has the rest, for queries
                 that it can read. Give a model that is much larger than MiniLM more.
             patience: Seconds that a query waits for the model at most; then the built-in table answers.
+            english: Whether the model reads English only; queries in other scripts are then ranked by words.
             numpy: Deprecated and ignored.
         """
         warn_about_numpy(numpy)
         self.patience = patience
+        self._english = english
         self._part = part
         self._embedder = embedder
         self._cache: VectorCache = {} if cache is None else cache
@@ -176,17 +181,19 @@ class EmbeddingScorer:
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
     ) -> Mapping[str, float]:
         """By the embedder if all tools and the query are embedded, else by the built-in table."""
-        similarity = self.compare(query)
+        similarity = self.compare(query, among)
         return {} if similarity is None else best_cosines(similarity, count, among, also)
 
-    def compare(self, query: str) -> Similarity | None:
+    def compare(self, query: str, among: AbstractSet[str] | None = None) -> Similarity | None:
         """The similarity of every tool to the query, scaled to `enough`; `None` if it cannot be read."""
+        if self._english and not is_latin(query[:_QUERY_CHARACTERS]):
+            return None
         with self._state:
             vector = self._queries.get(query[:_QUERY_CHARACTERS])
-            by_table = self._table.compare(query)
+            by_table = self._table.compare(query, among)
             if vector is None or self._waiting or not self._packed:
                 return by_table
-            by_model = self._packed.cosines(vector, self._scale)
+            by_model = self._packed.cosines(vector, self._scale, among)
             return by_model if by_table is None else Blend(by_model, by_table, self._part)
 
     def must_read(self, query: str) -> bool:
@@ -200,9 +207,10 @@ class EmbeddingScorer:
         if not self._model.acquire(timeout=self.patience):
             return
         try:
-            (vector,) = self._embedder.embed([query])
-            if not all(map(isfinite, vector)):
-                raise ValueError("its vector has values that are not finite numbers")
+            texts = [query, *clauses_of(query)]
+            vectors = self._embedder.embed(texts)
+            if not all(isfinite(number) for vector in vectors for number in vector):
+                raise ValueError("a vector has values that are not finite numbers")
         # The model is the host's and may raise anything; the built-in table answers in its place.
         except Exception:
             _log.exception("%s could not read a query; the built-in table answers", self._embedder.name)
@@ -210,9 +218,9 @@ class EmbeddingScorer:
         finally:
             self._model.release()
         with self._state:
-            while len(self._queries) >= _QUERIES:
+            self._queries |= zip(texts, vectors, strict=True)
+            while len(self._queries) > _QUERIES:
                 del self._queries[next(iter(self._queries))]
-            self._queries[query] = vector
 
     def settle(self, timeout: float | None = None) -> bool:
         """Wait until all tools are embedded, at most `timeout` seconds; return whether they are."""

@@ -18,6 +18,7 @@ import anyio.to_thread
 
 from mcp_toolset.catalog.search.entry import CatalogEntry, entry_of
 from mcp_toolset.catalog.search.meaning import MeaningScorer, warn_about_numpy
+from mcp_toolset.catalog.search.models.installed import installed_scorer
 from mcp_toolset.catalog.search.name_matching import NameTable
 from mcp_toolset.catalog.search.ranking import Ranking, ReadingScorer, Scorer, require_scorer
 from mcp_toolset.catalog.search.text import is_one_word
@@ -68,8 +69,9 @@ class SearchIndex:
         Args:
             definitions: Bare definitions stand under their own names; a later one replaces an earlier
                 one of the same name. Use `CatalogEntry` to tell servers apart.
-            scorer: The ranking that is fused with the ranking by words: the built-in table of meanings,
-                another scorer such as an `EmbeddingScorer`, or `None` for the words alone.
+            scorer: The ranking that is fused with the ranking by words: the built-in table of meanings, with
+                a sentence model where one is installed, another scorer such as an `EmbeddingScorer`, or
+                `None` for the words alone.
             numpy: Deprecated and ignored.
 
         Raises:
@@ -80,7 +82,7 @@ class SearchIndex:
         self._entries: dict[str, CatalogEntry] = {}
         self._servers: dict[str, set[str]] = {}
         self._names = NameTable()
-        second = MeaningScorer() if isinstance(scorer, str) else scorer
+        second = installed_scorer() or MeaningScorer() if isinstance(scorer, str) else scorer
         self._reader = second if isinstance(second, ReadingScorer) else None
         self._ranking = Ranking(second)
         self.add(definitions)
