@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from mcp_toolset.config.auth import AuthConfig
 from mcp_toolset.config.entries import (
     AuditEntry,
     CodeEntry,
@@ -27,12 +26,15 @@ from mcp_toolset.config.jsonc import Place, decode, read_text
 from mcp_toolset.config.keys import FILE_KEYS, did_you_mean, nearest, unknown_keys
 from mcp_toolset.config.limits import limits_in
 from mcp_toolset.config.models import AuditConfig, HubConfig, ServerConfig
-from mcp_toolset.config.permissions import permissions_at
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import ConfigError
+from mcp_toolset.security.policy.sections import Permissions
 from mcp_toolset.security.secrets.references import References
 from mcp_toolset.security.secrets.vault import Vault
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.auth import AuthConfig
 
 __all__ = ["load_config", "parse_config"]
 
@@ -88,7 +90,7 @@ def parse_config(
         _server(name, entry, section.at(name), surroundings, warnings.append)
         for name, entry in entries.items()
     )
-    auth = AuthConfig.read(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
+    auth = _auth(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
     lock = None if defaults.lock is None else path.parent / defaults.lock
     return HubConfig(
         path=path,
@@ -102,10 +104,29 @@ def parse_config(
         audit=_audit(defaults.audit, surroundings.variables, root.at("toolset", "audit")),
         limits=limits_in(defaults.limits, root.at("toolset")),
         auth=auth,
-        rules=permissions_at(defaults.permissions, root.at("toolset", "permissions")),
+        rules=_permissions(defaults.permissions, root.at("toolset", "permissions")),
         large_results=_large_results(defaults.large_results, root.at("toolset", "large_results")),
         code=_code(defaults.code, root.at("toolset", "code")),
     )
+
+
+# The models of sections that few files have are loaded for these files.
+
+
+def _auth(said: object, place: Place, variables: Variables) -> AuthConfig | None:
+    if said is None:
+        return None
+    from mcp_toolset.config.auth import AuthConfig
+
+    return AuthConfig.read(said, place, variables)
+
+
+def _permissions(said: object, place: Place) -> Permissions:
+    if said is None:
+        return Permissions()
+    from mcp_toolset.config.permissions import permissions_at
+
+    return permissions_at(said, place)
 
 
 def _large_results(said: bool | int | dict[str, Any], place: Place) -> Mapping[str, Any] | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 from urllib.parse import urlsplit
 
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
@@ -16,10 +16,12 @@ from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.config.limits import breaker_in, limits_in
 from mcp_toolset.config.models import ServerConfig
-from mcp_toolset.config.permissions import section_at
 from mcp_toolset.config.rules import Transport
-from mcp_toolset.config.server_logins import server_auth
 from mcp_toolset.config.variables import Variables, parse_env_file
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.server_auth import CallerAuth, ServerAuth
+    from mcp_toolset.security.policy.sections import Section
 
 __all__ = ["Surroundings", "server_config"]
 
@@ -108,7 +110,7 @@ def server_config(
         limits=limits_in(entry.limits, place),
         retries=entry.retries,
         breaker=breaker_in(entry.breaker, place),
-        permissions=section_at(entry.permissions, place.at("permissions")),
+        permissions=_permissions(entry.permissions, place.at("permissions")),
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":
@@ -159,8 +161,27 @@ def _remote(common: ServerConfig, entry: ServerEntry, reader: _Reader) -> Server
         transport=common.transport if entry.type or entry.transport else _transport_of(url),
         url=url,
         headers=MappingProxyType(reader.table(entry.headers, "headers")),
-        auth=None if common.disabled else server_auth(entry.auth, entry.oauth, reader.place, reader.text),
+        auth=None if common.disabled else _auth(entry, reader),
     )
+
+
+# The models of keys that few entries have are loaded for these entries.
+
+
+def _permissions(said: object, place: Place) -> Section | None:
+    if said is None:
+        return None
+    from mcp_toolset.config.permissions import section_at
+
+    return section_at(said, place)
+
+
+def _auth(entry: ServerEntry, reader: _Reader) -> ServerAuth | CallerAuth | None:
+    if entry.auth is None and entry.oauth is None:
+        return None
+    from mcp_toolset.config.server_logins import server_auth
+
+    return server_auth(entry.auth, entry.oauth, reader.place, reader.text)
 
 
 def _addresses(entry: ServerEntry) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
+import anyio.lowlevel
+
 from mcp_toolset.catalog.deferred.browsing import Browser, fitted
 from mcp_toolset.catalog.deferred.findable import FindableTools, Reporting
 from mcp_toolset.catalog.deferred.grant_gate import GrantGate
@@ -143,15 +145,17 @@ class DeferredCatalog:
             self._index.remove(names)
             yield
         fresh = [name for name, binding in found.items() if before.get(name) is not binding]
+        # A hub that is only listed never reads the words of its tools.
+        later = not before
         for some in _slices(fresh, _REMOVED):
             # All at once, so that the posting of a common word is scanned once for all removed tools.
             self._index.remove(
                 name for name in some if name in before and _differs(before[name], found[name])
             )
             for names in _slices(some, _ADDED):
-                self._index.add(
-                    CatalogEntry(found[name].definition, name, found[name].source or None) for name in names
-                )
+                some_found = [found[name] for name in names]
+                entries = [CatalogEntry(one.definition, one.name, one.source or None) for one in some_found]
+                self._index.add(entries, later=later)
                 self._shown.ids.add(found[name] for name in names if name not in beside)
                 self._indexed.update((name, found[name]) for name in names)
                 yield
@@ -277,6 +281,8 @@ class DeferredCatalog:
     async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
         if self._arrive is not None:
             await self._arrive()
+        for _ in self._index.catch_up():
+            await anyio.lowlevel.checkpoint()
         await self._index.read(request.query)
         # Tools that are withheld must not count against the limit of hits.
         hidden = self._shown.hidden(context)

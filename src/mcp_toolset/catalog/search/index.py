@@ -8,9 +8,10 @@ raise or run long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 import anyio
@@ -29,6 +30,7 @@ __all__ = ["CatalogEntry", "Scorer", "SearchHit", "SearchIndex"]
 MAX_HITS = 100
 _RANKED_BELOW = 0.8
 _WITHIN_MATCH = 0.02
+_READ_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class SearchIndex:
         require_scorer(scorer)
         self._entries: dict[str, CatalogEntry] = {}
         self._servers: dict[str, set[str]] = {}
+        self._unread: dict[str, CatalogEntry] = {}
         self._names = NameTable()
         second = installed_scorer() or MeaningScorer() if isinstance(scorer, str) else scorer
         self._reader = second if isinstance(second, ReadingScorer) else None
@@ -97,8 +100,14 @@ class SearchIndex:
         """The names of the servers that have tools here, sorted."""
         return sorted(self._servers)
 
-    def add(self, entries: Iterable[ToolDefinition | CatalogEntry]) -> set[str]:
-        """Add tools, or replace those of the same public names; return the names that had changed."""
+    def add(self, entries: Iterable[ToolDefinition | CatalogEntry], *, later: bool = False) -> set[str]:
+        """Add tools, or replace those of the same public names; return the names that had changed.
+
+        Args:
+            entries: The tools.
+            later: Whether their words are read by the first search, or by `catch_up`. A sentence model, which
+                takes longer, begins at once all the same.
+        """
         wanted = {entry.public_name: entry for entry in map(entry_of, entries)}
         fresh = [entry for entry in wanted.values() if not self._holds(entry)]
         self.remove(entry.public_name for entry in fresh)
@@ -106,8 +115,17 @@ class SearchIndex:
             self._entries[entry.public_name] = entry
             if entry.server is not None:
                 self._servers.setdefault(entry.server, set()).add(entry.public_name)
-        self._tell_of(fresh)
+        if later and self._reader is None:
+            self._unread.update((entry.public_name, entry) for entry in fresh)
+        else:
+            self._tell_of(fresh)
         return {entry.public_name for entry in fresh}
+
+    def catch_up(self) -> Iterator[None]:
+        """Read the words of tools that were added for later, in steps of some milliseconds."""
+        while self._unread:
+            self._tell_of([self._unread.pop(name) for name in [*islice(self._unread, _READ_AT_ONCE)]])
+            yield
 
     def remove(self, public_names: Iterable[str]) -> set[str]:
         """Remove tools by public name; return the names that were indexed."""
@@ -115,9 +133,10 @@ class SearchIndex:
         for name, entry in gone.items():
             if entry.server is not None:
                 self._forget(entry.server, name)
-        if gone:
-            self._names.remove(gone)
-            self._ranking.remove(gone)
+        read = [name for name in gone if self._unread.pop(name, None) is None]
+        if read:
+            self._names.remove(read)
+            self._ranking.remove(read)
         return set(gone)
 
     def replace(self, server: str, entries: Iterable[ToolDefinition | CatalogEntry]) -> set[str]:
@@ -163,6 +182,8 @@ class SearchIndex:
             raise ValueError(f"limit is {limit}; it must be from 1 to {MAX_HITS}")
         if wait and self._reader is not None and self._reader.must_read(query):
             self._reader.read(query)
+        for _ in self.catch_up():
+            pass
         unwanted = frozenset(exclude)
         among = self._of_server(server)
         if hidden:
