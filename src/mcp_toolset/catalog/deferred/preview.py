@@ -13,7 +13,7 @@ BUDGET: Final = 300
 """The default limit of a preview in tokens."""
 
 DETAILS: Final = 45
-"""The limit in tokens up to which a preview names tools, and describes servers."""
+"""The limit in tokens up to which a preview describes servers."""
 
 _CHARACTERS_A_TOKEN = 3
 _LONGEST_SERVER = 64
@@ -64,7 +64,7 @@ def preview_of(
     servers: Mapping[str, ServerNote] = _NO_NOTES,
     budget: int = BUDGET,
 ) -> str:
-    """The number of tools, then the servers with all names if these are few, else with counts.
+    """The number of tools, then the servers with all names if they fit, else with counts.
 
     Descriptions of servers are left out first, then the names of the tools. Servers that do not fit are
     counted; the largest are named first. Empty for an empty catalog.
@@ -100,9 +100,9 @@ def one_line(text: str) -> str:
 def _fitting(groups: Sequence[_Group], room: int) -> str:
     short = [group.short() for group in groups]
     little = min(room, _CHARACTERS_A_TOKEN * DETAILS)
-    for some in (groups, short):
+    for some, most in ((groups, little), (short, room)):
         named = "; ".join(group.named() for group in some)
-        if len(named) <= little:
+        if len(named) <= most:
             return named
     for some, most in ((groups, little), (short, room)):
         counts = [group.counted() for group in sorted(some, key=lambda group: -len(group.names))]

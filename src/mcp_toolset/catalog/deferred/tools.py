@@ -152,7 +152,7 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
             "limit": {"type": "integer"},
             "page": {"type": "integer"},
             "exclude": {"type": "array", "items": _TEXT},
-            "resolve": {"type": "integer", "maximum": 5},
+            "resolve": {"type": "integer"},
         },
         "required": ["query"],
     },
@@ -244,12 +244,12 @@ def read_binding(redirect: Redirect, read: Reader) -> ToolBinding:
 
 
 SEARCH_TEXT: Final = (
-    "Find tools by what they do; `resolve: n` makes the first n hits callable at once. Search once for each "
-    "step of a task. An empty query with a server lists its tools."
+    "Find tools by what they do; `resolve: n` makes the first n hits callable. Search once per step. "
+    "An empty query with a server lists it."
 )
-RESOLVE_TEXT: Final = "Get definitions of hits by id, and grants to call them."
+RESOLVE_TEXT: Final = "Get definitions of hits, and grants to call them."
 CALL_TEXT: Final = "Run a granted tool."
-READ_TEXT: Final = "Run a granted tool that changes nothing."
+READ_TEXT: Final = "Run a granted read-only tool."
 
 
 def _calling_tool(name: str, title: str, text: str, *, read_only: bool) -> Tool[..., Any]:
