@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.rounds.invalid_call import InvalidCall, InvalidCallReason
     from mcp_toolset.calls.rounds.round_commit import RoundCommit
     from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
+    from mcp_toolset.calls.session_state import SessionState
     from mcp_toolset.catalog.grants.access import AccessDenied
     from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
     from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
@@ -144,6 +145,7 @@ __all__ = [
     "SearchIndex",
     "SessionEvent",
     "SessionSnapshot",
+    "SessionState",
     "SourceHandle",
     "SourceStatus",
     "SqliteGrantStore",

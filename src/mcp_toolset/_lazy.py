@@ -100,6 +100,7 @@ HOMES: Final[Mapping[str, str]] = {
     "SentenceModel": "catalog.search.models.bert",
     "SentenceTransformerEmbedder": "catalog.search.embedding",
     "SessionEvent": "tools.core.capability",
+    "SessionState": "calls.session_state",
     "SessionSnapshot": "tools.core.capability",
     "SourceHandle": "catalog.registry.registry",
     "SourceStatus": "tools.core.source",

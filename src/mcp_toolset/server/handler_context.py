@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import CallError
+from mcp_toolset.errors import CallError, CapabilityError
 from mcp_toolset.server.answers.tool_answers import answered
 from mcp_toolset.server.manual_calls import ManualCalls
 from mcp_toolset.tools.binding.binding import Executor
@@ -25,8 +25,10 @@ from mcp_toolset.tools.core.capability import (
     CatalogHit,
     Membership,
     SessionEvent,
+    Sessions,
     SessionSnapshot,
     granted,
+    known_session,
 )
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.view import ToolBinding
@@ -43,6 +45,11 @@ class Host(Protocol):
     @property
     def work(self) -> BackgroundWork:
         """What runs longer than a call."""
+        ...
+
+    @property
+    def sessions(self) -> Sessions | None:
+        """Tells tools of other sessions, if the program lets them know of any."""
         ...
 
     @property
@@ -127,6 +134,11 @@ class HandlerContext(ToolContext):
         return await self._outer._roots(key)
 
     @property
+    def client_info(self) -> Mapping[str, Any]:
+        """What the client says that it is."""
+        return self._outer.client_info
+
+    @property
     def client_capabilities(self) -> Mapping[str, Any]:
         """What the client declares that it can do."""
         return self._outer.client_capabilities
@@ -136,6 +148,18 @@ class HandlerContext(ToolContext):
         self.require("session")
         names = tuple(str(listed["name"]) for listed in self._host.listed(self._outer))
         return SessionSnapshot(self.session, self.principal, self.protocol_version, names)
+
+    def other_session(self, session: str) -> SessionSnapshot:
+        """Another session that the program lets this tool know of (capability `sessions`).
+
+        Raises:
+            CapabilityError: the tool was not granted it, or the program tells of none.
+            CallError: there is no such session for this tool.
+        """
+        self.require("sessions")
+        if self._host.sessions is None:
+            raise CapabilityError("sessions")
+        return known_session(self._host.sessions, session, self)
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
         """Search the deferred tools that the caller may know of."""

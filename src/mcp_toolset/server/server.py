@@ -45,7 +45,7 @@ from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.capability import ALWAYS, granted
+from mcp_toolset.tools.core.capability import ALWAYS, Sessions, granted
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
@@ -110,6 +110,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         audit: Audit | Literal[False] | None = None,
         large_results: LargeResults | int | bool | None = None,
         code: CodeMode | bool | None = None,
+        sessions: Sessions | None = None,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -164,6 +165,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
                 configuration's unless given, else results are passed on. See docs/large-results.md.
             code: Whether models may run code that calls granted tools, and its limits; by default as the
                 toolset or the configuration says. See docs/code-mode.md.
+            sessions: Tells a tool with the capability `sessions` of another session, by the id and the
+                context of the call; `None` for one that the tool may not know of.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, the prefix is too
@@ -202,6 +205,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             audit=audit if self.audit is None else self.audit,
             large_results=large_results,
             code=code,
+            sessions=sessions,
         )
         self.configured = reloadable_in(toolset)
         self._code = self._code_tools(toolset)
@@ -216,6 +220,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self.work = BackgroundWork()
         self.events = options.events
         self.grants = options.grants
+        self.sessions = sessions
         large = long_results(large_results, self.configured)
         toolsets = [toolset] if large is None else [toolset, Toolset(large.tool)]
         reserved = FIXED_TOOLS if self._code is None else (*FIXED_TOOLS, *CODE_TOOLS)

@@ -233,7 +233,7 @@ class RemoteToolset(Toolset):
             await self.connection.remember(kept)
 
     @property
-    def instructions(self) -> str:
+    def instructions(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the server tells models about itself; see `Introduced`."""
         return self.connection.instructions
 

@@ -7,7 +7,7 @@ neither the tool nor its rules have changed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
@@ -95,8 +95,25 @@ class Route:
         return f"Invalid arguments for {call.name}: {faults}"
 
 
-def rules_for(binding: ToolBinding, rules: RuleSet, names: ToolNames) -> ToolRules:
-    """Pick the rules for one tool."""
+def rules_for(
+    binding: ToolBinding, rules: RuleSet, names: ToolNames, carried: Mapping[int, ToolNames]
+) -> ToolRules:
+    """Pick the rules for one tool: those of the host, then those that it carries, with their names."""
+    own = _own_rules_for(binding, rules, names)
+    if not binding.carried:
+        return own
+    parts = [own, *(_own_rules_for(binding, one, carried[id(one)]) for one in binding.carried)]
+    return ToolRules(
+        middleware=tuple(layer for part in parts for layer in part.middleware),
+        asked=tuple(hook for part in parts for hook in part.asked),
+        seeing=tuple(hook for part in parts for hook in part.seeing),
+        names=names.exact(binding),
+        observed=own.observed,
+        guards=tuple(guard for part in parts for guard in part.guards),
+    )
+
+
+def _own_rules_for(binding: ToolBinding, rules: RuleSet, names: ToolNames) -> ToolRules:
     hooks = rules.hooks
     observed = bool(rules.observers)
     if hooks.is_empty and not rules.has_middleware and not rules.guards:

@@ -18,7 +18,7 @@ from mcp_toolset.calls.pipeline.decision import error_result
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.observation import CURRENT, Listeners, Observation, ended, note_in, span_of
-from mcp_toolset.calls.pipeline.rule_set import RuleSet
+from mcp_toolset.calls.pipeline.rule_set import RuleSet, carriers
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.errors import (
     ClientCapabilityError,
@@ -72,10 +72,9 @@ class ToolDispatch:
         self._listeners = Listeners.of(rules.observers)
         self._digest = None if self._listeners is None else self._listeners.digest
         known: Mapping[str, Route] = {} if before is None else before._routes
-        self._routes = {
-            binding.name: route_of(binding, rules_for(binding, rules, names), known.get(binding.name))
-            for binding in bindings
-        }
+        carried = {key: ToolNames(tools) for key, (_, tools) in carriers(bindings).items()}
+        found = ((one, rules_for(one, rules, names, carried)) for one in bindings)
+        self._routes = {one.name: route_of(one, own, known.get(one.name)) for one, own in found}
 
     def admit(
         self, call: ToolCall, context: ToolContext, seen: Observation | None = None

@@ -6,7 +6,7 @@ Applications make `Rules`, which adds ways to combine them and to run one call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -82,15 +82,56 @@ class RuleSet:
         self.report.look(self.uses(), view.names, view.known_tools, verbs)
         self.hooks.require_fitting(view.values(), view.names)
 
+    def check_carried(self, view: ToolView) -> None:
+        """Check that a toolset can carry these rules; see `Toolset.carrying`.
+
+        Raises:
+            UnknownNameError: one of their names matches no tool of the toolset.
+            DefinitionError: there are observers among them, or a hook's input is of another tool's model.
+        """
+        if self.observers:
+            raise DefinitionError("observers see every call of a server or a loop; give them to its rules")
+        self.check(view)
+
     async def describe(self, view: ToolView) -> list[ToolBinding]:
         """The tools of a view with the texts of these rules; see `ToolView.described`."""
         self.check(view)
         return await self.described(list(view.values()), view.names)
 
     async def described(self, bindings: list[ToolBinding], names: ToolNames) -> list[ToolBinding]:
-        """The bindings with these texts; names are not checked."""
+        """The bindings with the texts of what they carry, then with these; names are not checked."""
+        if any(binding.carried for binding in bindings):
+            bindings = await _with_carried(bindings)
         texts = self.descriptions.of(bindings) if self.descriptions else bindings
         return await self.hooks.describe(texts, names)
+
+
+def carriers(bindings: Iterable[ToolBinding]) -> dict[int, tuple[RuleSet, list[ToolBinding]]]:
+    """The rules that tools carry, the innermost of each tool first, each with the tools that carry them."""
+    found: dict[int, tuple[RuleSet, list[ToolBinding]]] = {}
+    for binding in bindings:
+        for rules in reversed(binding.carried):
+            found.setdefault(id(rules), (rules, []))[1].append(binding)
+    return found
+
+
+async def _with_carried(bindings: list[ToolBinding]) -> list[ToolBinding]:
+    """The bindings with the texts of the rules that they carry."""
+    now: dict[int, ToolBinding | None] = {id(binding): binding for binding in bindings}
+    for rules, carrying in carriers(bindings).values():
+        those = [(id(one), found) for one in carrying if (found := now[id(one)]) is not None]
+        plain = replace_all([found for _, found in those], ())
+        described = await rules.described(plain, ToolNames(plain))
+        by_name = {one.name: one for one in described}
+        for key, before in those:
+            after = by_name.get(before.name)
+            now[key] = None if after is None else replace(after, carried=before.carried)
+    return [found for binding in bindings if (found := now[id(binding)]) is not None]
+
+
+def replace_all(bindings: Iterable[ToolBinding], carried: tuple[Any, ...]) -> list[ToolBinding]:
+    """The bindings with other carried rules."""
+    return [replace(binding, carried=carried) for binding in bindings]
 
 
 def _layers(layers: Iterable[ToolMiddleware], where: str) -> tuple[ToolMiddleware, ...]:

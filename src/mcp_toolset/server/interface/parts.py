@@ -5,7 +5,7 @@ What mounted servers say about themselves, instructions and `serverInfo`, is pas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
@@ -21,13 +21,15 @@ from mcp_toolset.server.changes import News
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs
 from mcp_toolset.server.list_variants import MAX_LISTS
 from mcp_toolset.server.mcp_server import MCPServer
-from mcp_toolset.server.reloadable import Reloadable, Reloading
+from mcp_toolset.server.reloadable import Reloadable, Reloading, toolsets_in
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
+from mcp_toolset.tools.core.capability import Sessions
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
+from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.code.code_mode import CodeMode
@@ -76,6 +78,7 @@ class ServerOptions:
     audit: Audit | Literal[False] | None
     large_results: LargeResults | int | bool | None
     code: CodeMode | bool | None
+    sessions: Sessions | None
 
     def arguments(self) -> Mapping[str, Any]:
         """The options as keyword arguments of a `ToolsetServer`."""
@@ -175,6 +178,13 @@ def joint_instructions(sources: Mapping[str, ToolSource], withheld: Collection[s
     )
 
 
+def _instructed(toolsets: Iterable[Toolset]) -> Iterator[Toolset]:
+    """The application's toolsets with instructions, each once; mounted servers speak for themselves."""
+    every = (each for toolset in toolsets for each in toolsets_in(toolset))
+    found = {id(each): each for each in every if not isinstance(each, Introduced) and each.instructions}
+    yield from found.values()
+
+
 class ServerParts:
     """The parts of a server that its program and its clients reach.
 
@@ -242,5 +252,18 @@ class ServerParts:
     def _introduction(self, identity: Identity | None) -> str | None:
         sources, withheld = self.registry.sources(), self._withheld(identity)
         said = joint_instructions(sources, withheld, self._options.instructions_budget)
-        parts = (self._options.instructions, self._served.preview(identity), said)
+        own = self._instructions_of_toolsets(identity)
+        parts = (self._options.instructions, *own, self._served.preview(identity), said)
         return "\n\n".join(part for part in parts if part) or None
+
+    def _instructions_of_toolsets(self, identity: Identity | None) -> Iterator[str]:
+        """What the application's toolsets say about their tools, if a caller may know of one of these."""
+        served = list(self._served.table.values())
+        for toolset in _instructed(self.registry.toolsets()):
+            origins = {id(one.origin) for one in toolset.bindings()}
+            those = [one for one in served if id(one.origin) in origins]
+            if self._options.access is not None:
+                # The host decides for each caller, and this text is for all of a group.
+                those = [one for one in those if not one.deferred]
+            if any(not self._visibility.hides(one, identity) for one in those):
+                yield toolset.instructions

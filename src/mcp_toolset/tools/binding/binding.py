@@ -105,6 +105,7 @@ class ToolBinding:
         metadata: The host's notes about it; clients do not see them.
         personal: Set on tools that do not exist for every caller, or are described otherwise to some.
         explain: Adds to the error for arguments that do not fit, as the caller sent them.
+        carried: The rules that its toolsets carry with them, the outermost first.
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -135,6 +136,7 @@ class ToolBinding:
     metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
     personal: Personal | None = field(default=None, compare=False, repr=False)
     explain: Explain | None = field(default=None, compare=False, repr=False)
+    carried: tuple[Any, ...] = field(default=(), compare=False, repr=False)
 
     def exists_for(self, context: ToolContext) -> bool:
         """Whether its source lists it to a caller."""

@@ -96,6 +96,9 @@ class ToolContext:
     injected: Mapping[Any, Any] = _EMPTY
     """The values for injected parameters, by the parameter's name or its type."""
 
+    model: str | None = None
+    """The model that the loop works with, where the loop says so; clients of MCP do not."""
+
     round: str = ""
     """The id of the round that the call is of; empty outside an owned loop."""
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from mcp_toolset.errors import DefinitionError
+from mcp_toolset.errors import CallError, DefinitionError
 
 CAPABILITIES: Final = {
     "progress": "report progress to the caller",
@@ -15,6 +15,7 @@ CAPABILITIES: Final = {
     "sample": "have the client's model write something",
     "roots": "see which folders the client works in",
     "session": "see who calls and which tools the caller sees",
+    "sessions": "see another session that the host lets the tool know of",
     "catalog": "search the deferred tools",
     "membership": "see and change which tools are members of the catalog",
     "background": "start work that outlives the call, and await it",
@@ -41,6 +42,22 @@ class SessionSnapshot:
     principal: str | None
     protocol_version: str | None
     tools: tuple[str, ...]
+
+
+Sessions = Callable[[str, Any], SessionSnapshot | None]
+"""Tells of another session by its id, given the context of the call; `None` for one that is not for it."""
+
+
+def known_session(sessions: Sessions, session: str, context: Any) -> SessionSnapshot:
+    """What the host tells a tool of another session.
+
+    Raises:
+        CallError: there is none, or the tool may not know of it.
+    """
+    found = sessions(session, context)
+    if found is None:
+        raise CallError(f"there is no session {session!r} that this tool may know of")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,10 @@ from mcp_toolset.tools.core.capability import (
     CatalogHit,
     Membership,
     SessionEvent,
+    Sessions,
     SessionSnapshot,
     granted,
+    known_session,
 )
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.view.view import ToolView
@@ -54,6 +56,7 @@ _ARGUMENTS: Final = {
     "events": "events",
     "ask": "request",
     "sample": "request",
+    "sessions": "sessions",
 }
 """The argument of `RoundContext` that each capability needs."""
 
@@ -68,6 +71,7 @@ class RoundContext(ToolContext):
         "arguments",
         "capabilities",
         "identity",
+        "model",
         "name",
         "principal",
         "session",
@@ -85,6 +89,8 @@ class RoundContext(ToolContext):
         events: Events | None = None,
         request: Request | None = None,
         grant: Iterable[str] | None = None,
+        model: str | None = None,
+        sessions: Sessions | None = None,
     ) -> None:
         """Give the services of the loop, and say who may use them.
 
@@ -99,6 +105,8 @@ class RoundContext(ToolContext):
             request: Asks the user or a model (capabilities `ask` and `sample`).
             grant: The capabilities that every tool is granted; by default all that the arguments allow. A
                 tool also has those of `Toolset.granting`.
+            model: The model that the loop works with, for handlers that choose by it.
+            sessions: Tells of another session that a tool may know of (capability `sessions`).
 
         Raises:
             DefinitionError: a capability does not exist.
@@ -108,6 +116,7 @@ class RoundContext(ToolContext):
         self.principal = principal.key if isinstance(principal, Identity) else principal
         self.name, self.arguments = "", {}
         self._call = ToolCall("", {})
+        self.model = model
         self._request = request
         self._offers: dict[str, Any] = {
             "session": view,
@@ -117,6 +126,7 @@ class RoundContext(ToolContext):
             "events": events,
             "ask": request,
             "sample": request,
+            "sessions": sessions,
         }
         offered = frozenset(name for name, offer in self._offers.items() if offer is not None)
         self.capabilities = ALWAYS | (offered if grant is None else granted(grant, "RoundContext"))
@@ -134,6 +144,11 @@ class RoundContext(ToolContext):
         """The user of the loop, and the tools that the model was offered."""
         view: ToolView = self._granted("session")
         return SessionSnapshot(self.session, self.principal, None, tuple(view))
+
+    def other_session(self, session: str) -> SessionSnapshot:
+        """Another session that the host lets this tool know of."""
+        sessions: Sessions = self._granted("sessions")
+        return known_session(sessions, session, self)
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
         """Search the deferred tools."""

@@ -59,6 +59,9 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[AnyCall]
     `async with toolset:` opens the servers mounted in it; a toolset of local tools needs no opening.
     """
 
+    instructions: str = ""
+    """Text for the model about these tools, which a server adds to its own wherever they are mounted."""
+
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Check a class toolset where it is defined.
 
@@ -74,28 +77,32 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[AnyCall]
         check_calls(cls, bindings)
 
     @overload
-    def __init__(self, *members: Decodes[C], name: str | None = None) -> None: ...
+    def __init__(self, *members: Decodes[C], name: str | None = None, instructions: str = "") -> None: ...
 
     @overload
     def __init__(
         self: Toolset[AnyCall],
         *members: Tool[..., Any] | Callable[..., Any] | Toolset | InputClass,
         name: str | None = None,
+        instructions: str = "",
     ) -> None: ...
 
-    def __init__(self, *members: object, name: str | None = None) -> None:
+    def __init__(self, *members: object, name: str | None = None, instructions: str = "") -> None:
         """Group `members`, in this order, after those that the class declares.
 
         Args:
             *members: Tools, functions (made into tools here), classes declared with `@tool_input`, and
                 toolsets. Type checkers infer the type of `decode` from tools and toolsets.
             name: A name for messages.
+            instructions: Text for the model about these tools; see `instructions`.
 
         Raises:
             DefinitionError: a member is none of these, or a function cannot be a tool.
             NameConflictError: two local tools have one name.
         """
         self.name = name
+        if instructions:
+            self.instructions = instructions
         self._members = (*_DECLARED.of_instance(self), *map(_member, members))
         self._bindings_of_tools: dict[int, ToolBinding] = {}
         self._missing_names = NameReport()

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
@@ -34,6 +34,7 @@ from mcp_toolset.tools.toolsets.turn import TurnOf, TurnStep, turn_step
 from mcp_toolset.tools.view.made import Each
 from mcp_toolset.tools.view.tool_names import EVERY_TOOL, ToolNames, use_of
 from mcp_toolset.tools.view.unbound import KnownTools, unbound
+from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.toolsets.named_step import BySelector
@@ -48,6 +49,15 @@ _log = logging.getLogger("mcp_toolset.names")
 
 T = TypeVar("T")
 V = TypeVar("V")
+
+
+@runtime_checkable
+class Carried(Protocol):
+    """Rules that a toolset may carry with it: `Rules`."""
+
+    def check_carried(self, view: ToolView) -> None:
+        """Check that these rules are for the tools of a toolset."""
+        ...
 
 
 class ToolsetVerbs(Generic[T]):
@@ -68,6 +78,21 @@ class ToolsetVerbs(Generic[T]):
     def known_tools(self) -> KnownTools:
         """What names are resolved against."""
         raise NotImplementedError
+
+    def carrying(self, rules: Carried) -> T:
+        """The toolset with rules of its own, which apply to its tools wherever it is mounted.
+
+        They are inside the rules of the server or the loop, and names in them are names in this toolset. In a
+        round they decide when its calls run.
+
+        Raises:
+            UnknownNameError: a rule is for a tool that this toolset does not have.
+            DefinitionError: these are no rules, or observers, which belong to a server or a loop.
+        """
+        if not isinstance(rules, Carried):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"carrying(…) takes Rules(…), not {rules!r}")
+        rules.check_carried(ToolView(self.compiled(UNPREPARED), known=self.known_tools()))
+        return self.through(Each(lambda binding: replace(binding, carried=(rules, *binding.carried))))
 
     def prefixed(self, prefix: str) -> T:
         """Every tool as `prefix_name`; hooks and middleware for the former names still apply.
