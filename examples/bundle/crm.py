@@ -37,7 +37,7 @@ class Crm(Toolset):
 
 
 @hooks.execution("change_order")
-async def customer_is_known(
+async def is_known(call: ToolCall, input: dict[str, Any], context: ToolContext) -> RunNormally | Reject:
     call: ToolCall, input: dict[str, Any], context: ToolContext
 ) -> RunNormally | Reject:
     if input["customer"] in opened.of(context):

@@ -11,12 +11,15 @@ from tests.support.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 SHOWN = re.compile(r"<!-- (examples/[^ ]+) -->\n```python\n(?:(?!```).)*?```\n\n```text\n(.*?)```", re.DOTALL)
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("observing", "grants", "stores", "audit", "large-results")]
+PAGES = [
+    ROOT / "docs" / f"{name}.md"
+    for name in ("observing", "grants", "stores", "audit", "large-results", "bundles")
+]
 PROGRAMS = dict(found for page in PAGES for found in SHOWN.findall(page.read_text()))
 
 
 def test_the_programs_are_found() -> None:
-    assert len(PROGRAMS) == 5
+    assert len(PROGRAMS) == 6
 
 
 @pytest.mark.parametrize("file", PROGRAMS)
