@@ -38,8 +38,6 @@ class Crm(Toolset):
 
 @hooks.execution("change_order")
 async def is_known(call: ToolCall, input: dict[str, Any], context: ToolContext) -> RunNormally | Reject:
-    call: ToolCall, input: dict[str, Any], context: ToolContext
-) -> RunNormally | Reject:
     if input["customer"] in opened.of(context):
         return RunNormally(input)
     return Reject(f"look up {input['customer']} first")
