@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from mcp_toolset.config.entries import InputEntry, ServerEntry, ToolsetSection, known_keys
+from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys
+from mcp_toolset.config.sections import InputEntry
 
 PAGE = (Path(__file__).parents[1] / "docs" / "configuration.md").read_text()
 
@@ -28,5 +29,5 @@ def documented(heading: str) -> list[str]:
         ("Keys of `inputs`", InputEntry),
     ],
 )
-def test_u16_every_key_is_on_the_page(heading: str, model: type[BaseModel]) -> None:
+def test_u16_every_key_is_on_the_page(heading: str, model: Any) -> None:
     assert sorted(documented(heading)) == sorted(known_keys(model))

@@ -11,8 +11,9 @@ from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from mcp_toolset.config.entries import Entry, validated
+from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.sections import Entry
 from mcp_toolset.config.variables import Variables
 
 __all__ = ["AuthConfig", "AuthRules", "AuthSection", "JwtEntry", "JwtRule", "TokenEntry", "TokenRule"]

@@ -12,16 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp_toolset.config.entries import (
-    AuditEntry,
-    CodeEntry,
-    InputEntry,
-    LargeResultsEntry,
-    ServerEntry,
-    ToolsetSection,
-    server_keys,
-    validated,
-)
+from mcp_toolset.config.entries import ServerEntry, ToolsetSection, server_keys, validated
 from mcp_toolset.config.jsonc import Place, decode, read_text
 from mcp_toolset.config.keys import FILE_KEYS, did_you_mean, nearest, unknown_keys
 from mcp_toolset.config.limits import limits_in
@@ -132,6 +123,8 @@ def _permissions(said: object, place: Place) -> Permissions:
 def _large_results(said: bool | int | dict[str, Any], place: Place) -> Mapping[str, Any] | None:
     if said is False:
         return None
+    from mcp_toolset.config.sections import LargeResultsEntry
+
     table: object = {} if said is True else {"limit": said} if isinstance(said, int) else said
     entry = validated(LargeResultsEntry, table, place)
     if entry.preview is not None and entry.preview > entry.limit:
@@ -143,6 +136,8 @@ def _code(said: bool | dict[str, object], place: Place) -> Mapping[str, Any] | N
     """The limits of code mode that the file gives; None without code mode."""
     if isinstance(said, bool):
         return {} if said else None
+    from mcp_toolset.config.sections import CodeEntry
+
     return validated(CodeEntry, said, place).model_dump(exclude_none=True)
 
 
@@ -150,6 +145,8 @@ def _audit(said: str | dict[str, object] | None, variables: Variables, place: Pl
     """The audit log; its path is in the folder of the configuration, and references are expanded."""
     if said is None:
         return None
+    from mcp_toolset.config.sections import AuditEntry
+
     table = {"path": said} if isinstance(said, str) else said
     expanded = {
         key: variables.expand(value, place.at(key), lambda _: None) if isinstance(value, str) else value
@@ -239,6 +236,8 @@ def _inputs(table: dict[str, object], root: Place) -> dict[str, str | None]:
         return {}
     if not isinstance(listed, list):
         raise place.error("must be a list", "write it as [ … ]")
+    from mcp_toolset.config.sections import InputEntry
+
     items = cast("list[object]", listed)
     entries = [validated(InputEntry, item, place.at(index)) for index, item in enumerate(items)]
     return {entry.id: entry.default for entry in entries}

@@ -6,26 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from mcp_toolset.config.entries import CallersEntry, validated
+from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:
     from mcp_toolset.security.policy.limits import Limits
-
-
-class BreakerEntry(BaseModel):
-    """When a server is not called any more, and for how long."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    failures: int = Field(5, gt=0, strict=True, description="a positive whole number")
-    seconds: float = Field(
-        30, gt=0, strict=True, allow_inf_nan=False, description="a positive number of seconds"
-    )
 
 
 def breaker_in(data: Mapping[str, Any] | None, place: Place) -> tuple[int, float] | None:
@@ -36,6 +23,9 @@ def breaker_in(data: Mapping[str, Any] | None, place: Place) -> tuple[int, float
     """
     if data is None:
         return None
+    # Imported here, because few configurations have one.
+    from mcp_toolset.config.sections import BreakerEntry
+
     entry = validated(BreakerEntry, data, place.at("breaker"))
     return entry.failures, entry.seconds
 
@@ -75,6 +65,7 @@ def _limits(table: dict[str, Any], place: Place) -> Limits:
 
 
 def _for_callers(table: dict[str, Any], place: Place) -> Limits:
+    from mcp_toolset.config.sections import CallersEntry
     from mcp_toolset.security.policy.limits import WHO, Limits
 
     limits = _checked({key: value for key, value in table.items() if key not in WHO}, place, WHO)

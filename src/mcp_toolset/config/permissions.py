@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from mcp_toolset.config.entries import TEXTS, CallersEntry, Entry, validated
+from mcp_toolset.config.entries import LIST_OF_TEXTS, validated
 from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.sections import CallersEntry, Entry
 from mcp_toolset.security.policy.patterns import fault_of
 from mcp_toolset.security.policy.sections import Permissions, Section
 
 __all__ = ["permissions_at", "section_at"]
 
-_PATTERNS = TEXTS + " such as `github/*`, `*_delete` or `destructive:*`"
+_PATTERNS = LIST_OF_TEXTS + " such as `github/*`, `*_delete` or `destructive:*`"
 
 
 class _SectionEntry(Entry):

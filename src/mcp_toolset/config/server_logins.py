@@ -11,9 +11,10 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic import ConfigDict, Field
 
-from mcp_toolset.config.entries import Entry, validated
+from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import did_you_mean
+from mcp_toolset.config.sections import Entry
 from mcp_toolset.config.server_auth import (
     CallerAuth,
     ClientCredentials,
