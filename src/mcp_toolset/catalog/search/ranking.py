@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from mcp_toolset.catalog.search.clauses import clauses_of
@@ -19,6 +19,7 @@ from mcp_toolset.catalog.search.postings import WordQuery
 from mcp_toolset.errors import DefinitionError
 
 _POOL = 100
+_POOL_OF_CLAUSE = 30
 _QUERY_CHARACTERS = 2_000
 # Up to so many telling words a query is one thought, and meaning has its whole share of the score. With more,
 # the share falls as their number grows, and the clauses of the query count beside the whole.
@@ -168,11 +169,13 @@ class _Search:
     def among_candidates(self, whole: Heard, query: str, clauses: Sequence[str]) -> list[Heard]:
         """The query and each clause, heard among the tools that the query or a clause's words find."""
         asked = [self.words.read(clause, self.hidden) for clause in clauses]
-        by_words = (each.best(self.pool, self.among) for each in asked)
+        by_words = (each.best(_POOL_OF_CLAUSE, self.among) for each in asked)
         candidates = frozenset(whole.meaning).union(whole.words, *by_words)
-        narrowed = replace(self, among=candidates, pool=len(candidates))
-        heard = zip((query, *clauses), (whole.asked, *asked), strict=True)
-        return [narrowed.heard(text, each) for text, each in heard]
+        heard: list[Heard] = []
+        for text, each in zip((query, *clauses), (whole.asked, *asked), strict=True):
+            meaning = self.scorer.best(text, len(candidates), candidates)
+            heard.append(Heard(each, each.shares(candidates), meaning, self.scorer.enough))
+        return heard
 
     def open_web(self) -> dict[str, float]:
         """The tools that search the web: they may answer what no other tool does."""
