@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.catalog.test_deferred import Desk, deferred
 
 from mcp_toolset.catalog.search.index import CatalogEntry, SearchIndex
 from mcp_toolset.catalog.search.text import words
@@ -61,3 +62,20 @@ def test_m9_a_korean_word_of_one_syllable_is_found_with_any_particle(particle: s
 def test_m9_a_korean_noun_that_ends_like_a_particle_stays_whole() -> None:
     assert set(words("지도를")) & set(words("지도")) == {"지도"}
     assert set(words("세계지도")) >= {"세계", "지도"}
+
+
+def searching(*texts: str) -> str:
+    """The description of `search_tools` over tools with these descriptions."""
+    tools = (deferred(f"tool_{place}", text=text) for place, text in enumerate(texts))
+    return Desk(*tools).catalog.previewing(None).definition.description or ""
+
+
+def test_m9_a_catalog_in_english_says_that_it_is_searched_in_english() -> None:
+    english = ("Read the contents of a file.", "Send an email to a contact.", "Flights")
+    assert ", in English." in searching(*english)
+    for language in LANGUAGES.values():
+        own = [tool[language] for tool in WRITTEN["tools"]]
+        assert "English" not in searching(*own, *english)
+    german = ("Liest den Inhalt einer Datei.", "Sendet eine Nachricht an den Chef.")
+    assert "English" not in searching(*german)
+    assert "English" not in searching()

@@ -9,6 +9,7 @@ before the tool runs, since hooks and middleware may take time.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
@@ -35,6 +36,7 @@ from mcp_toolset.catalog.deferred.tools import (
 from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessDenied, AccessPolicy, Visible
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
+from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantStoreError, StoreError
 from mcp_toolset.tools.binding.binding import StoreMiss, loaded
 from mcp_toolset.tools.core.call import ToolContext
@@ -179,7 +181,10 @@ class DeferredCatalog:
 
     def previewing(self, identity: Identity | None) -> ToolBinding:
         """`search_tools`, as the group of a caller sees it."""
-        return previewing(self._searching, self.preview(identity))
+        hidden = self._policy.hidden_in_texts(self._shown.tools, identity)
+        shown = (tool.definition for name, tool in self._shown.tools.items() if name not in hidden)
+        english = is_english(definition.description or "" for definition in shown)
+        return previewing(self._searching, self._preview_without(hidden, identity), english=english)
 
     def gated(self) -> list[ToolBinding]:
         """Every deferred tool, behind the gate."""
@@ -233,7 +238,9 @@ class DeferredCatalog:
 
         Every caller of a group reads the same text, so it names only tools that each of them may find.
         """
-        hidden = self._policy.hidden_in_texts(self._shown.tools, identity)
+        return self._preview_without(self._policy.hidden_in_texts(self._shown.tools, identity), identity)
+
+    def _preview_without(self, hidden: AbstractSet[str], identity: Identity | None) -> str:
         withheld = self.withheld_servers(identity)
         notes = {name: self._note_of(name) for name in self._deferring() if name not in withheld}
         ordered = {name: notes[name] for name in self._sources() if name in notes}

@@ -203,9 +203,10 @@ def search_binding(search: Search, preparing: Preparing) -> ToolBinding:
     return _fixed(search_tools, preparing.search)
 
 
-def previewing(search: ToolBinding, preview: str) -> ToolBinding:
-    """`search_tools` with a preview of the catalog in its description."""
-    text = f"{SEARCH_TEXT}\n\n{preview}" if preview else SEARCH_TEXT
+def previewing(search: ToolBinding, preview: str, *, english: bool = False) -> ToolBinding:
+    """`search_tools` with a preview of the catalog, and whether to search in English, in its description."""
+    said = _ENGLISH_SEARCH_TEXT if english else SEARCH_TEXT
+    text = f"{said}\n\n{preview}" if preview else said
     return replace(search, definition=search.definition.described(text))
 
 
@@ -247,6 +248,7 @@ SEARCH_TEXT: Final = (
     "Find tools by what they do; `resolve: n` makes the first n hits callable. Search once per step. "
     "An empty query with a server lists it."
 )
+_ENGLISH_SEARCH_TEXT: Final = SEARCH_TEXT.replace(" per step.", " per step, in English.")
 RESOLVE_TEXT: Final = "Get definitions of hits, and grants to call them."
 CALL_TEXT: Final = "Run a granted tool."
 READ_TEXT: Final = "Run a granted read-only tool."

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 _MAX_WORD = 40
@@ -33,6 +34,8 @@ _UNSPACED_CHARACTER = re.compile(rf"[{_UNSPACED}]")
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _JOINT = re.compile(r"[_-]+")
 _VOWEL = re.compile(r"[aeiouy]")
+_ENGLISH = re.compile(r"\b(?:the|of|and|to|for|with|from|by|this|or|is)\b", re.IGNORECASE)
+_SAMPLE, _SAMPLE_CHARACTERS = 50, 400
 _ENDINGS = (("ly", "", 4), ("ment", "", 5), ("tion", "t", 3), ("sion", "s", 3), ("ator", "at", 3))
 
 STOP_WORDS = frozenset(
@@ -103,6 +106,12 @@ def spoken_words(text: str) -> list[str]:
 def telling_words(text: str) -> list[str]:
     """The distinct words of a text in order, without stop words."""
     return [word for word in spoken_words(text) if word not in STOP_WORDS]
+
+
+def is_english(texts: Iterable[str]) -> bool:
+    """Whether most of the first texts are English: they have words that other languages lack."""
+    some = list(islice(filter(None, texts), _SAMPLE))
+    return 2 * sum(_ENGLISH.search(text[:_SAMPLE_CHARACTERS]) is not None for text in some) > len(some)
 
 
 def stem(word: str) -> str:
