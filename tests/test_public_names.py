@@ -20,6 +20,7 @@ NAMESPACES = [
     "arguments",
     "audit",
     "auth",
+    "code",
     "config",
     "errors",
     "grants",

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.cli.credentials import Headers
 from mcp_toolset.cli.display.servers import complain_of, opening, reachable, require_something, warn_of_keys
@@ -24,6 +23,7 @@ from mcp_toolset.cli.program import load
 from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target, Url, default_name
 from mcp_toolset.errors import TargetError
 from mcp_toolset.server.server import ToolsetServer
+from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
@@ -74,6 +74,7 @@ class MountOptions:
         keep: Whether catalogs of the last run are used, and kept for the next.
         headers: Sent to the target's URL.
         audit: The file of the audit log; None leaves the target's own, False means none.
+        code: Whether models may run code; False leaves the target's own setting.
     """
 
     deferred: bool | None = None
@@ -86,6 +87,7 @@ class MountOptions:
     keep: Literal[False] | None = None
     headers: Headers = field(default=(), repr=False)
     audit: Path | Literal[False] | None = None
+    code: bool = False
 
 
 def mount(target: Target, options: MountOptions, *, serving: bool = False) -> ToolsetServer:
@@ -236,6 +238,7 @@ def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
         client_prefix=options.client_prefix,
         state=options.state,
         audit=options.audit,
+        code=options.code or None,
     )
 
 
@@ -248,6 +251,7 @@ def _server(toolset: Toolset, name: str, options: MountOptions) -> ToolsetServer
         state=options.state,
         keep=options.keep,
         audit=options.audit,
+        code=options.code or None,
     )
 
 
@@ -321,8 +325,7 @@ def own_bindings(server: ToolsetServer) -> list[ToolBinding]:
 
 def without_fixed(server: ToolsetServer, bindings: Iterable[ToolBinding]) -> list[ToolBinding]:
     """The tools of a server but for those that only search and grant."""
-    names = FIXED_TOOLS if server.toolset.defers else ()
-    return [binding for binding in bindings if binding.name not in names]
+    return [binding for binding in bindings if binding.place != DEFERRED_CATALOG]
 
 
 def run(work: Callable[[], Awaitable[_Result]]) -> _Result:

@@ -176,11 +176,16 @@ _SERVING: Final = (
         help="Read a configuration again when its file has changed.",
     ),
     deferred_option,
+    click.option(
+        "--code",
+        is_flag=True,
+        help="Let models run code that calls tools behind search; needs the extra `code` of this package.",
+    ),
     timeout_option,
 )
 
 
-_SERVING_NAMES: Final = ("grants", "client_prefix", "state", "audit", "watch", "deferred", "timeout")
+_SERVING_NAMES: Final = ("grants", "client_prefix", "state", "audit", "watch", "deferred", "code", "timeout")
 
 
 def serving_options(function: _Function) -> _Function:

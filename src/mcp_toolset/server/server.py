@@ -208,7 +208,6 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             sessions=sessions,
         )
         self.configured = reloadable_in(toolset)
-        self._code = self._code_tools(toolset)
         self._rules = observed_by(self.audit, options.rules)
         AccessPolicy(access)
         if scorer != "built-in":
@@ -223,6 +222,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self.sessions = sessions
         large = long_results(large_results, self.configured)
         toolsets = [toolset] if large is None else [toolset, Toolset(large.tool)]
+        self._code = self._code_tools(toolset, keeps=large is not None)
         reserved = FIXED_TOOLS if self._code is None else (*FIXED_TOOLS, *CODE_TOOLS)
         self.registry = ToolRegistry(*toolsets, client_prefix=client_prefix, reserved=reserved)
         self._introductions = {}
@@ -282,8 +282,9 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         client_prefix: str | None = None,
         state: str | PathLike[str] | StateStore | None = None,
         audit: Audit | Literal[False] | None = None,
+        code: CodeMode | bool | None = None,
     ) -> ToolsetServer:
-        """A server like this one, hooks and all, with another toolset, name, ledger, prefix, file or log."""
+        """A server like this one, hooks and all, with some other arguments."""
         before = self._options
         options = replace(
             before,
@@ -292,6 +293,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             client_prefix=before.client_prefix if client_prefix is None else client_prefix,
             state=state or before.state,
             audit=before.audit if audit is None else audit,
+            code=before.code if code is None else code,
         )
         return ToolsetServer(toolset or self.toolset, **options.arguments())
 
@@ -317,18 +319,22 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             listed_to=lambda context: {each["name"] for each in self._served.listed_to(context)},
         )
 
-    def _code_tools(self, toolset: Toolset) -> CodeTools | None:
-        """What runs code; `None` if models may not."""
+    def _code_tools(self, toolset: Toolset, *, keeps: bool) -> CodeTools | None:
+        """What runs code; `None` if models may not. If long results are kept, its values are as well."""
         code = self._options.code
+        stated = None if self.configured is None else self.configured.code
         if code is None:
-            code = (None if self.configured is None else self.configured.code) or toolset.runs_code
+            code = stated or toolset.runs_code
         if not code:
             return None
+        if code is True and stated is not None:
+            code = stated
         # Few servers run code.
         from mcp_toolset.calls.code.code_mode import CodeMode
-        from mcp_toolset.server.code.code_tools import code_tools
+        from mcp_toolset.server.code.code_tools import MAX_VALUE, code_tools
 
         mode = CodeMode() if code is True else code
+        mode = replace(mode, value=max(mode.value, MAX_VALUE)) if keeps else mode
         return code_tools(mode, self._in_scope, lambda call, context: self._served.call(call, context))
 
     async def _in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:

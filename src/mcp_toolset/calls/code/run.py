@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.abc
 
-from mcp_toolset.calls.code.sandbox import Answer, Called, Ended, Execution, Paused, Program, SandboxFault
+from mcp_toolset.calls.code.sandbox import CallAnswer, Called, Ended, Execution, Paused, Program, SandboxFault
 from mcp_toolset.calls.code.transcript import CallNote, Transcript, limit_text
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.tools.core.asking import InputRequired, joined
@@ -65,7 +65,7 @@ class CodeRun:
         self._caller = caller
         self._slots = anyio.CapacityLimiter(program.mode.parallel)
         self._changed = anyio.Event()
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, CallAnswer] = {}
         self._running: set[int] = set()
         self._asking: dict[int, Requests] = {}
 
@@ -114,7 +114,7 @@ class CodeRun:
         """Count a call; one too many is answered with the limit."""
         self.calls += 1
         if self.calls > self._program.mode.calls:
-            self._answers[called.id] = Answer(error=limit_text("calls", self._program.mode))
+            self._answers[called.id] = CallAnswer(error=limit_text("calls", self._program.mode))
         else:
             self.unanswered[called.id] = called
 
@@ -154,12 +154,12 @@ class CodeRun:
                 self.transcript.calls.append(CallNote(name, not error, took, told))
             self._changed.set()
 
-    async def _answer(self, called: Called) -> Answer | None:
+    async def _answer(self, called: Called) -> CallAnswer | None:
         """The answer to a call; `None` if it asks first."""
         try:
             result = await self._caller.call(called)
         except ToolsetError as fault:
-            return Answer(error=str(fault)[:MAX_MESSAGE])
+            return CallAnswer(error=str(fault)[:MAX_MESSAGE])
         except (InputRequired, BaseExceptionGroup) as fault:
             asking = joined(fault)
             if not isinstance(asking, InputRequired):
@@ -167,5 +167,5 @@ class CodeRun:
             self._asking[called.id] = asking.requests
             return None
         if result.is_error:
-            return Answer(error=(result.text or "the call failed")[:MAX_MESSAGE])
-        return Answer(result.value())
+            return CallAnswer(error=(result.text or "the call failed")[:MAX_MESSAGE])
+        return CallAnswer(result.value())

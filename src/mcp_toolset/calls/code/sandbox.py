@@ -43,7 +43,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallAnswer:
     """The answer to a call: a value, or the message of a `RuntimeError` that is raised in the snippet."""
 
     value: Any = None
@@ -93,7 +93,7 @@ class Execution(Protocol):
         """What the snippet has printed so far."""
         ...
 
-    async def step(self, answers: Mapping[int, Answer]) -> Paused | Ended:
+    async def step(self, answers: Mapping[int, CallAnswer]) -> Paused | Ended:
         """Begin, or go on with answers to some calls, by id.
 
         Raises:

@@ -10,6 +10,7 @@ import io
 import json
 import tokenize
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from mcp_toolset.tools.export.python_name import Functions
@@ -17,9 +18,7 @@ from mcp_toolset.tools.export.python_name import Functions
 CALL: Final = "_call"
 """The function of the server that the functions of the tools call, with two texts."""
 
-VALUE: Final = 'f"{_text(_value)}"'
-"""Run after a snippet: its value as JSON."""
-
+_LAST: Final = f'\n{CALL}("", f"{{_text(_value)}}")\n'
 _STORED: Final = "_value = ("
 _PRELUDE: Final = f"""\
 import json as _json
@@ -57,7 +56,32 @@ _NO_CODE: Final = frozenset(
 )
 
 
-def prelude(functions: Functions) -> str:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A snippet between what is run before it and after it.
+
+    Attributes:
+        text: All of it.
+        start: Where the snippet starts, in bytes; before it stand the functions, which alone call tools.
+        end: Where it ends; after it, its value is handed out.
+        lines: The lines before it.
+    """
+
+    text: str
+    start: int
+    end: int
+    lines: int
+
+
+def source_of(code: str, functions: Functions) -> Source:
+    """A snippet with the functions that it finds, and with the handing out of its value."""
+    before = _prelude(functions)
+    kept = keeping_value(code)
+    start = len(before.encode())
+    return Source(before + kept + _LAST, start, start + len(kept.encode()), before.count("\n"))
+
+
+def _prelude(functions: Functions) -> str:
     """The functions that a snippet finds, each with keyword arguments."""
     made = [
         f"async def {name}(**arguments):\n    return await _made({json.dumps(name)}, arguments)"
@@ -67,7 +91,7 @@ def prelude(functions: Functions) -> str:
         f"def {name}(**arguments):\n    _unclear({json.dumps(name)}, {json.dumps(_others(functions, name))})"
         for name in functions.ambiguous
     ]
-    return "\n".join([_PRELUDE, *made, *unclear])
+    return "\n".join([_PRELUDE, *made, *unclear, ""])
 
 
 def _others(functions: Functions, name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,13 +33,6 @@ _LIMITS: Final[Mapping[FaultKind | str, str]] = {
 _COROUTINE: Final = '"<coroutine object'
 _TOO_LARGE: Final = object()
 _NOT_AWAITED: Final = "it is a coroutine that was not awaited: put `await` before the call"
-
-Kept = Callable[[str], Mapping[str, Any]]
-"""Stores the JSON of a value that is too large for an answer, and says where; empty if it stores nothing."""
-
-
-def _nowhere(text: str) -> Mapping[str, Any]:
-    return {}
 
 
 def limit_text(kind: FaultKind | str, mode: CodeLimits) -> str:
@@ -75,7 +68,7 @@ class Transcript:
 
     calls: list[CallNote] = field(default_factory=list[CallNote])
 
-    def value(self, text: str, printed: str, program: Program, kept: Kept = _nowhere) -> ToolResult:
+    def value(self, text: str, printed: str, program: Program) -> ToolResult:
         """The result of a run that has ended by itself, with its value as JSON."""
         size = len(text.encode())
         value = _read(text) if size <= program.mode.value else _TOO_LARGE
@@ -83,7 +76,7 @@ class Transcript:
         if value is _TOO_LARGE:
             limit = f"the server's limit `value` of code mode: {program.mode.value} bytes"
             note = f"the value is too large ({limit}): filter, count or sum within the code"
-            told = {"preview": text[:PREVIEW], "bytes": size, "note": note, **kept(text)}
+            told = {"preview": text[:PREVIEW], "bytes": size, "note": note}
         if text.startswith(_COROUTINE):
             told["note"] = _NOT_AWAITED
         return self._result(told, printed)
@@ -122,8 +115,8 @@ class Transcript:
 def _read(text: str) -> object:
     try:
         return json.loads(text, parse_constant=lambda constant: None)
-    # Nested too deeply to be read.
-    except RecursionError:
+    # Nested too deeply to be read, or what a snippet has put in place of the JSON.
+    except (RecursionError, ValueError):
         return _TOO_LARGE
 
 

@@ -81,6 +81,7 @@ def serve_command(
     audit: Path | None,
     watch: bool,
     deferred: bool | None,
+    code: bool,
     inbound: Inbound,
     header: Sequence[str],
     token_env: str | None,
@@ -106,9 +107,11 @@ def serve_command(
     log_to_stderr(verbose, quiet=False)
     with starting(), _ledger(grants) as ledger:
         options = MountOptions(
-            deferred, timeout, name, ledger, client_prefix, state, headers=headers, audit=audit
+            deferred, timeout, name, ledger, client_prefix, state, headers=headers, audit=audit, code=code
         )
         server = _mounted(place, options)
+        if code and not server.toolset.defers:
+            raise click.UsageError("--code is for tools behind search, and none is: add --deferred")
         single = bool(command) or "://" in (target or "")
         names = (*allow_host,), (*allow_origin,)
         how = Serving(transport, host, port, *names, watch, inbound.insecure, auth)

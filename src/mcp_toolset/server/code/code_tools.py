@@ -35,6 +35,9 @@ MAX_CODE: Final = 100_000
 
 _FOREIGN: Final = "the request state is not one of this server's, or has ended; run the code again"
 
+MAX_VALUE: Final = 4_000_000
+"""Bytes of a value, where the server keeps long results."""
+
 MAX_GRANTS: Final = 100
 """Grants that one run may use."""
 

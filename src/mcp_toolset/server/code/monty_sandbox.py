@@ -7,16 +7,17 @@ of its own. A process whose run is cancelled, hangs or crashes is killed, and an
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 
 from mcp_toolset.calls.code.sandbox import (
-    Answer,
+    CallAnswer,
     Called,
     Ended,
     FaultKind,
@@ -24,11 +25,12 @@ from mcp_toolset.calls.code.sandbox import (
     Program,
     SandboxFault,
 )
-from mcp_toolset.calls.code.snippet import CALL, VALUE, keeping_value, prelude, without_marks
+from mcp_toolset.calls.code.snippet import CALL, Source, source_of, without_marks
 from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:
     from pydantic_monty import (
+        AsyncFunctionSnapshot,
         AsyncMonty,
         AsyncMontySession,
         AsyncSnapshot,
@@ -40,8 +42,8 @@ if TYPE_CHECKING:
 MAX_ARGUMENTS: Final = 1_000_000
 """Bytes of JSON of the arguments of one call."""
 
-_PRELUDE_FILE: Final = "<python-input-0>"
-_VALUE_FILE: Final = "<python-input-2>"
+_FILE: Final = "<python-input-0>"
+_POSITIONS: Final = struct.Struct(">III")
 _CLOSING: Final = 5.0
 _RECURSION: Final = 200
 _RECYCLED_AFTER: Final = 500
@@ -124,40 +126,45 @@ class MontyExecution:
     session: AsyncMontySession
     program: Program
     printed: str = field(default="", init=False)
+    _source: Source = field(init=False)
     _snapshot: AsyncSnapshot | None = field(default=None, init=False)
     _flooded: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.printed = self.program.printed
+        if self.program.state is None:
+            self._source = source_of(self.program.code, self.program.functions)
+        else:
+            self._source = Source("", *_POSITIONS.unpack_from(self.program.state))
 
-    async def step(self, answers: Mapping[int, Answer]) -> Paused | Ended:
+    async def step(self, answers: Mapping[int, CallAnswer]) -> Paused | Ended:
         """Begin, or go on with answers; see `Execution`."""
         from pydantic_monty import MontyError
 
         try:
-            paused = await self._paused(await self._resumed(answers))
-            return Ended(await self._value()) if paused is None else paused
+            return await self._paused(await self._resumed(answers))
         except MontyError as fault:
             raise self._fault(fault) from None
 
-    async def _resumed(self, answers: Mapping[int, Answer]) -> AsyncSnapshot:
+    async def _resumed(self, answers: Mapping[int, CallAnswer]) -> AsyncSnapshot:
         from pydantic_monty import AsyncFutureSnapshot
 
         program, session = self.program, self.session
         if self._snapshot is None and program.state is None:
-            await session.feed_start(prelude(program.functions))
-            return await session.feed_start(keeping_value(program.code), print_callback=self._print)
+            return await session.feed_start(self._source.text, print_callback=self._print)
         if self._snapshot is None:
             assert program.state is not None
-            self._snapshot = await session.load_snapshot(program.state, print_callback=self._print)
+            state = program.state[_POSITIONS.size :]
+            self._snapshot = await session.load_snapshot(state, print_callback=self._print)
         assert isinstance(self._snapshot, AsyncFutureSnapshot)
         return await self._snapshot.resume({call: _settled(answer) for call, answer in answers.items()})
 
-    async def _paused(self, snapshot: AsyncSnapshot) -> Paused | None:
-        """Run to the next pause; `None` at the end."""
+    async def _paused(self, snapshot: AsyncSnapshot) -> Paused | Ended:
+        """Run to the next pause, or to the end."""
         from pydantic_monty import AsyncFunctionSnapshot, AsyncNameLookupSnapshot, MontyComplete
 
         fresh: list[Called] = []
+        value = "null"
         while not isinstance(snapshot, MontyComplete):
             if isinstance(snapshot, AsyncNameLookupSnapshot):
                 snapshot = await snapshot.resume()
@@ -166,26 +173,29 @@ class MontyExecution:
                 return Paused(tuple(fresh), tuple(snapshot.pending_call_ids))
             elif snapshot.is_os_function:
                 snapshot = await snapshot.resume_not_handled()
-            # Nothing of a call from elsewhere is looked at: only the prelude is sure to give texts.
-            elif (snapshot.function_name, snapshot.position.filename) != (CALL, _PRELUDE_FILE):
+            # Nothing of a call from elsewhere is looked at: only our own lines are sure to give texts.
+            elif (part := self._part(snapshot)) is None:
                 told = f"name {snapshot.function_name!r} is not defined"
                 snapshot = await snapshot.resume({"exc_type": "NameError", "message": told})
+            elif part == "value":
+                value = snapshot.args[1]
+                snapshot = await snapshot.resume({"return_value": None})
             elif (called := _called(snapshot.call_id, snapshot.args, self.program)) is not None:
                 fresh.append(called)
                 snapshot = await snapshot.resume(_LATER)
             else:
                 told = f"the arguments of a call have more than {MAX_ARGUMENTS} bytes, or are too deep"
                 snapshot = await snapshot.resume({"exc_type": "ValueError", "message": told})
-        return None
+        return Ended(value)
 
-    async def _value(self) -> str:
-        from pydantic_monty import MontyComplete
-
-        snapshot = await self.session.feed_start(VALUE)
-        # The value is a text, whatever the snippet has made of the functions of the prelude.
-        if await self._paused(snapshot) is None and isinstance(snapshot, MontyComplete):
-            return str(snapshot.output)
-        raise SandboxFault("failed", "the functions of code mode have been replaced by the code")
+    def _part(self, snapshot: AsyncFunctionSnapshot) -> Literal["tool", "value"] | None:
+        """Which of our own lines makes a call, if one does."""
+        place = snapshot.position
+        if (snapshot.function_name, place.filename) != (CALL, _FILE):
+            return None
+        if place.start < self._source.start:
+            return "tool"
+        return "value" if place.start > self._source.end else None
 
     def dump(self) -> bytes:
         """The paused run; see `Execution`."""
@@ -194,7 +204,8 @@ class MontyExecution:
         if self._snapshot is None and self.program.state is not None:
             return self.program.state
         assert isinstance(self._snapshot, AsyncFutureSnapshot)
-        return self._snapshot.dump()
+        source = self._source
+        return _POSITIONS.pack(source.start, source.end, source.lines) + self._snapshot.dump()
 
     def _print(self, stream: str, text: str) -> None:
         room = self.program.mode.printed - len(self.printed)
@@ -215,8 +226,19 @@ class MontyExecution:
         own = isinstance(fault.exception(), TimeoutError | MemoryError | RuntimeError)
         found: list[FaultKind] = [kind for kind, mark in _MARKS if own and mark in text]
         if isinstance(fault, MontyRuntimeError | MontySyntaxError):
-            text = _traceback(fault)
+            text = self._traceback(fault)
         return SandboxFault(found[0] if found else "failed", text)
+
+    def _traceback(self, fault: MontyRuntimeError | MontySyntaxError) -> str:
+        """The lines of the snippet that lead to its exception."""
+        lines = ["Traceback (most recent call last):"]
+        before, after = self._source.lines, self._source.lines + self.program.code.count("\n") + 1
+        for frame in fault.traceback():
+            if frame.filename != _FILE or before < frame.line <= after:
+                number = frame.line - before if frame.filename == _FILE else frame.line
+                lines.append(f'  File "code.py", line {number}, in {frame.function_name or "<module>"}')
+                lines.append(f"    {without_marks(frame.source_line or '').strip()}")
+        return "\n".join([*lines, fault.display("type-msg")])
 
 
 def _called(id: int, args: tuple[Any, ...], program: Program) -> Called | None:
@@ -231,17 +253,7 @@ def _called(id: int, args: tuple[Any, ...], program: Program) -> Called | None:
         return None
 
 
-def _traceback(fault: MontyRuntimeError | MontySyntaxError) -> str:
-    """The lines of the snippet that lead to its exception."""
-    lines = ["Traceback (most recent call last):"]
-    for frame in fault.traceback():
-        if frame.filename not in (_PRELUDE_FILE, _VALUE_FILE):
-            lines.append(f'  File "code.py", line {frame.line}, in {frame.function_name or "<module>"}')
-            lines.append(f"    {without_marks(frame.source_line or '').strip()}")
-    return "\n".join([*lines, fault.display("type-msg")])
-
-
-def _settled(answer: Answer) -> Any:
+def _settled(answer: CallAnswer) -> Any:
     if answer.error is None:
         return {"return_value": json.dumps(answer.value, ensure_ascii=False)}
     return {"exc_type": "RuntimeError", "message": answer.error}

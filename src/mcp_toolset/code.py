@@ -1,0 +1,35 @@
+"""Code mode: the limits of code that models write, and what a sandbox of your own provides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_toolset._lazy import homes_of, lazily
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.code.code_mode import CodeMode
+    from mcp_toolset.calls.code.sandbox import (
+        CallAnswer,
+        Called,
+        Ended,
+        Execution,
+        Paused,
+        Program,
+        Sandbox,
+        SandboxFault,
+    )
+
+__all__ = [
+    "CallAnswer",
+    "Called",
+    "CodeMode",
+    "Ended",
+    "Execution",
+    "Paused",
+    "Program",
+    "Sandbox",
+    "SandboxFault",
+]
+
+if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+    __getattr__, __dir__ = lazily(__name__, homes_of(__all__))
