@@ -190,6 +190,7 @@ _NAMESPACES: Final = (
     "arguments",
     "audit",
     "auth",
+    "code",
     "config",
     "errors",
     "grants",
