@@ -32,7 +32,7 @@ def names(server: ToolsetServer) -> list[str]:
 
 
 async def test_m6_serve_with_code_has_the_two_tools(tmp_path: Path) -> None:
-    target = ConfigFile(written(tmp_path))
+    target = ConfigFile(str(written(tmp_path)))
     options = MountOptions(deferred=True, code=True, keep=False)
     server = mount(target, options)
     async with server:
