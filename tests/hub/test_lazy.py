@@ -15,9 +15,11 @@ from mcp import Client
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder, label_of, text_of, visitor
 
-from mcp_toolset import ToolsetServer
+from mcp_toolset import ToolCall, ToolsetServer
 from mcp_toolset.config import load_config
+from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -237,6 +239,42 @@ async def test_m1_a_client_that_can_be_asked_starts_nothing_by_listing_and_keeps
             assert await listed(client) == ["up_ask"]
             assert server.statuses()["up"].state == "stopped"
             assert folder.starts() == started
+
+
+async def test_m1_calls_at_once_start_one_process_and_a_closed_hub_starts_none(folder: Lazy) -> None:
+    folder.become("up", "a")
+    with anyio.fail_after(BOUND):
+        await folder.known()
+        async with folder.serving() as server:
+            texts: list[str] = []
+
+            async def call() -> None:
+                texts.append((await server.call_tool("up_a")).text)
+
+            async with anyio.create_task_group() as group:
+                for _ in range(8):
+                    group.start_soon(call)
+            assert len(texts) == 8 and len(set(texts)) == 1
+        assert folder.starts() == 1
+        async with folder.serving() as server:
+            (binding,) = server.bindings()
+            state = server.statuses()["up"].state
+        with pytest.raises(UpstreamUnavailableError, match="closed"):
+            await binding.execute(ToolCall("up_a", {}), LOCAL_CONTEXT)
+        assert (state, folder.starts()) == ("stopped", 1)
+
+
+async def test_m1_a_definition_is_compared_with_what_was_listed_after_a_reload(folder: Lazy) -> None:
+    folder.become("up", "a", about="Tell the time.\u200b")
+    with anyio.fail_after(BOUND):
+        await folder.known()
+        folder.become("up", "a", about="Tell the date.\u200b")
+        async with folder.client("modern") as (client, server):
+            folder.write(folder.servers, start="lazy", hidden_text="flag")
+            await server.reload(patience=BOUND)
+            answer = await client.call_tool("up_a", {})
+            assert answer.is_error
+            assert "Tell the date." in text_of(answer)
 
 
 @ERAS

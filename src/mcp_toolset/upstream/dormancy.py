@@ -99,6 +99,10 @@ class Dormancy:
         else:
             self._state.set("starting", "connecting")
 
+    def end(self) -> None:
+        """Start it no more: the mount is closed."""
+        self.asleep = self.resting = False
+
     def started(self) -> None:
         """It has answered and listed."""
         self._started_at, self._has_changed = anyio.current_time(), False

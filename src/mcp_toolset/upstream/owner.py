@@ -127,6 +127,7 @@ class Owner:
                     await self._pause(wait)
         finally:
             self.rest.over()
+            self.dormancy.end()
             self.state.set("closed", "")
 
     async def _pause(self, wait: float) -> None:

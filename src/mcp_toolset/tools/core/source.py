@@ -57,7 +57,7 @@ class SourceStatus:
         set_aside: Tools that cannot be used, or are quarantined, each with the reason.
         changes: Tools that differ from their pins, quarantined or not.
         flagged: Tools with hidden text, and what was found.
-        remembered: Whether its tools are those of the last run, because it has not listed in this one.
+        remembered: Whether its tools are those that it listed in the last run, or before it was stopped.
         stops: How often it was stopped because nothing used it.
         about: Its description of itself, in one line.
     """

@@ -190,6 +190,8 @@ class UpstreamTools:
         """Hold what was listed last against the pins and their policy as they are now."""
         async with self._admitting:
             self.snapshot = await in_worker(partial(self._admissible, self._listed))
+            if self.remembered.tools:
+                self.remembered = self.snapshot
 
     def hint(self, *, told_of_changes: bool) -> CacheHint:
         """How long the list may be kept from now on.
