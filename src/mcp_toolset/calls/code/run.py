@@ -167,5 +167,7 @@ class CodeRun:
             self._asking[called.id] = asking.requests
             return None
         if result.is_error:
-            return CallAnswer(error=(result.text or "the call failed")[:MAX_MESSAGE])
+            # The next call, with which errors for models end, is none of a snippet.
+            told = result.text.partition("\nNext: ")[0]
+            return CallAnswer(error=(told or "the call failed")[:MAX_MESSAGE])
         return CallAnswer(result.value())

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.export.python_name import Functions
 
 CALL: Final = "_call"
@@ -76,7 +77,7 @@ class Source:
 def source_of(code: str, functions: Functions) -> Source:
     """A snippet with the functions that it finds, and with the handing out of its value."""
     before = _prelude(functions)
-    kept = keeping_value(code)
+    kept = keeping_value(encodable(code))
     start = len(before.encode())
     return Source(before + kept + _LAST, start, start + len(kept.encode()), before.count("\n"))
 
@@ -106,7 +107,7 @@ def keeping_value(code: str) -> str:
     try:
         last = _last_expression(list(tokenize.generate_tokens(io.StringIO(code).readline)))
     # What cannot be split into tokens, the sandbox refuses with a better message.
-    except (tokenize.TokenError, SyntaxError):
+    except (tokenize.TokenError, SyntaxError, ValueError):
         return code
     if not last:
         return code
