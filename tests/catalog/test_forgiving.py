@@ -304,3 +304,26 @@ def test_m3_whatever_is_sent_is_answered(desk: Desk, tool: str, sent: dict[str, 
     assert not said.is_error or "Next: " in said.text
     with pytest.raises(UnknownToolError):
         desk.said("users_create", sent, Session("eve"))
+
+
+def test_m3_hostile_shapes_are_answered_and_no_fault_of_the_server(desk: Desk) -> None:
+    deep: Any = {}
+    for _ in range(900):
+        deep = {"a": deep}
+    shapes: list[tuple[str, dict[str, Any]]] = [
+        ("call_tool", {"grant": "clock_convert", "arguments": deep}),
+        ("call_tool", {"grant": "clock_convert", "x": deep}),
+        ("call_tool", {"grant": "clock_convert", "arguments": '{"a":' * 20_000 + "}" * 20_000}),
+        ("call_tool", {"grant": "clock_convert\ud800", "arguments": {"a": "\ud800"}}),
+        ("call_tool", {"grant": "clock_convert", "arguments": {"time": float("nan")}}),
+        ("call_tool", {key: json.dumps({"a": 1}) for key in ("tool", "args", "params", "input", "kwargs")}),
+        ("resolve_tools", {"ids": deep}),
+        ("resolve_tools", {"ids": json.loads("[" * 500 + "]" * 500)}),
+        ("resolve_tools", {"ids": " ".join(["a"] * 5_000)}),
+        ("search_tools", {"query": ["a"] * 1_000}),
+        ("search_tools", {"query": deep, "server": deep}),
+        ("search_tools", {"query": "x" * 3_000}),
+    ]
+    for name, arguments in shapes:
+        said = desk.said(name, arguments)
+        assert said.is_error and "fault of the server" not in said.text and len(said.text) < 2_000, name

@@ -83,9 +83,7 @@ def test_u10_a_preview_of_many_servers_stays_within_its_budget() -> None:
     assert len(preview) <= 3 * BUDGET
     assert preview.startswith(f"{len(tools)} tools can be found by search. server59 (59; starting")
     assert "more servers" in preview
-    some = preview_of(tools[:30], {name: notes[name] for name in list(notes)[:9]})
-    assert "What it is for" not in some and "server1 (1; starting)" in some
-    few = preview_of(tools[:3], {name: notes[name] for name in ("server1", "server2")})
+    few = preview_of(tools[:30], {name: notes[name] for name in list(notes)[:9]})
     assert "What it is for" not in few and "server1 (starting): server1_tool0" in few
     assert preview_of([], {"new": ServerNote("starting")}).startswith("0 tools can be found by search. new (")
 

@@ -33,6 +33,7 @@ _OF_LISTED: Final = 0.9
 
 _MAX_SERVERS: Final = 30
 _EVERYTHING: Final = frozenset(("list", "show", "all", "every", "everything", "available", "tools", "tool"))
+_LISTING: Final = frozenset(("list", "show", "available"))
 _FILLING: Final = frozenset(("me", "the", "of", "on", "in", "from", "for", "server", "your", "its"))
 _WORDS: Final = re.compile(r"\w+")
 
@@ -201,8 +202,9 @@ def _wants_everything(query: str, server: str | None) -> bool:
     if query.strip(" *.\"'`") == "":
         return True
     words = set(_WORDS.findall(query.casefold()))
-    named = set(_WORDS.findall((server or "").casefold())) | {(server or "").casefold()}
-    return bool(words & _EVERYTHING) and words <= _EVERYTHING | _FILLING | named
+    named = set(_WORDS.findall((server or "").casefold()))
+    asks = words & _EVERYTHING if words <= _LISTING else words & (_EVERYTHING - _LISTING)
+    return bool(asks) and words <= _EVERYTHING | _FILLING | named
 
 
 def _named(servers: Sequence[str]) -> str:
@@ -244,4 +246,5 @@ def _note(
     if server is not None:
         listed = next_call("search_tools", {"query": "", "server": server})
         return f"Nothing in the catalog fits. Try other words, or list the tools of {server}.\n{listed}"
-    return "Nothing in the catalog fits. Try other words, one search for each step."
+    told = "Nothing in the catalog fits. Try other words, one search for each step, or see what there is."
+    return f"{told}\n{next_call('search_tools', {'query': ''})}"

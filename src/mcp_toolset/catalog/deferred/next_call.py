@@ -28,8 +28,12 @@ _LEVELS: Final = 2
 _LIKE: Final = 0.6
 """The least likeness, from 0 to 1, of a wrong name to a parameter that is then suggested."""
 
+_MOST_WRONG: Final = 8
 _MOST_COMPARED: Final = 40
-"""The number of parameters, and of wrong names, that are compared."""
+"""The number of wrong names, and of parameters, that are compared."""
+
+_LONGEST_NAME: Final = 32
+"""The number of characters of a name that are compared."""
 
 _PLACE: Final = re.compile(r"[.\[:]")
 _WORDS: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
@@ -132,7 +136,7 @@ def _meant(
     properties: Mapping[str, Any], required: Sequence[str], sent: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """The parameter that each wrong name may stand for: the likeliest of those that were not sent."""
-    wrong = [key for key in sent if key not in properties][:_MOST_COMPARED]
+    wrong = [key for key in sent if key not in properties][:_MOST_WRONG]
     free = [name for name in properties if name not in sent][:_MOST_COMPARED]
     pairs = sorted(
         ((_likeness(key, name) + 0.05 * (name in required), key, name) for key in wrong for name in free),
@@ -151,7 +155,7 @@ def _meant(
 
 def _likeness(key: str, name: str) -> float:
     """How likely a wrong name stands for a parameter: alike, an abbreviation, a part of it."""
-    one, other = ("".join(_WORDS.findall(text[:_LONGEST_VALUE])).lower() for text in (key, name))
+    one, other = ("".join(_WORDS.findall(text[:_LONGEST_NAME])).lower() for text in (key, name))
     if not one or not other:
         return 0.0
     if one == other:
@@ -162,4 +166,6 @@ def _likeness(key: str, name: str) -> float:
     letters = iter(long)
     if len(short) > 1 and short[0] == long[0] and all(letter in letters for letter in short):
         return 0.8
-    return SequenceMatcher(a=one, b=other, autojunk=False).ratio()
+    alike = SequenceMatcher(a=one, b=other, autojunk=False)
+    # The exact ratio takes a thousand times as long as its bounds, and the names come from anybody.
+    return alike.ratio() if min(alike.real_quick_ratio(), alike.quick_ratio()) >= _LIKE else 0.0

@@ -102,11 +102,6 @@ def opened(value: object) -> object:
     return value
 
 
-def is_object(value: object) -> bool:
-    """Whether a value is an object, or a text that holds one."""
-    return isinstance(opened(value), dict)
-
-
 def unwrapped(tool: str, sent: Sent) -> dict[str, Any]:
     """The arguments themselves, where a model has put them into another object (`{"arguments": {…}}`)."""
     found = dict(sent)
@@ -147,25 +142,24 @@ def renamed(tool: str, sent: Sent, done: list[str]) -> dict[str, Any]:
     return found
 
 
-def names_in(value: object) -> list[str] | None:
-    """The names in what was sent for a list of them; `None` if it is none that can be read."""
+def names_in(value: object, depth: int = 0) -> list[str] | None:
+    """The names in what was sent for a list of them; `None` if it is none that can be read.
+
+    A name may be a text, a whole hit, or a list of these, also as JSON in a text.
+    """
     value = opened(value)
-    if isinstance(value, dict):
-        return _named(cast("dict[str, Any]", value))
     if isinstance(value, str):
         return [value]
+    if depth == _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        hit = cast("dict[str, object]", value)
+        key = next((key for key in ("id", "ids", "name", "tool", "hits", "tools") if key in hit), None)
+        return None if key is None else names_in(hit[key], depth + 1)
     if not isinstance(value, list):
         return None
-    found = [names_in(one) for one in cast("list[object]", value)]
+    found = [names_in(one, depth + 1) for one in cast("list[object]", value)]
     return None if None in found else [name for names in found for name in names or ()]
-
-
-def _named(hit: Sent) -> list[str] | None:
-    """The id in a whole hit, or the ids in an object such as `{"ids": […]}`."""
-    for key in ("id", "ids", "name", "tool", "hits", "tools"):
-        if key in hit:
-            return names_in(hit[key])
-    return None
 
 
 @dataclass(frozen=True, slots=True)
