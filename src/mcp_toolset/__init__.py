@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.capability import SessionEvent, SessionSnapshot
     from mcp_toolset.tools.core.definition import ToolDefinition
     from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.manifest import ToolManifest
     from mcp_toolset.tools.core.options import tagged
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.core.source import SourceStatus
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.export.compact import compact_listing, help_text
     from mcp_toolset.tools.export.requirement import ToolRequirement
     from mcp_toolset.tools.toolsets.descriptions import Descriptions
-    from mcp_toolset.tools.toolsets.provider import DynamicToolset, ToolProvider
+    from mcp_toolset.tools.toolsets.provider import DynamicToolset, ManifestProvider, ToolProvider
     from mcp_toolset.tools.toolsets.toolset import Toolset
     from mcp_toolset.tools.toolsets.transform import ArgumentTransform
     from mcp_toolset.tools.toolsets.turn import Turns, turn_from_meta
@@ -115,6 +116,7 @@ __all__ = [
     "InputTool",
     "InvalidCall",
     "InvalidCallReason",
+    "ManifestProvider",
     "OutputFormatter",
     "PendingCall",
     "PermissionChecker",
@@ -161,6 +163,7 @@ __all__ = [
     "ToolDefinition",
     "ToolFailure",
     "ToolGrant",
+    "ToolManifest",
     "ToolMiddleware",
     "ToolProvider",
     "ToolRegistry",

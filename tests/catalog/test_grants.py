@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.catalog.grants.difference import MAX_LINES, difference
+from mcp_toolset.tools.core.difference import MAX_LINES, difference
 from mcp_toolset.catalog.grants.ledger import (
     BEARER_LIFETIME,
     LONGEST_REFERENCE,

@@ -13,13 +13,13 @@ ROOT = Path(__file__).parents[2]
 SHOWN = re.compile(r"<!-- (examples/[^ ]+) -->\n```python\n(?:(?!```).)*?```\n\n```text\n(.*?)```", re.DOTALL)
 PAGES = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("observing", "grants", "stores", "audit", "large-results", "bundles")
+    for name in ("observing", "grants", "stores", "audit", "large-results", "bundles", "manifests")
 ]
 PROGRAMS = dict(found for page in PAGES for found in SHOWN.findall(page.read_text()))
 
 
 def test_the_programs_are_found() -> None:
-    assert len(PROGRAMS) == 6
+    assert len(PROGRAMS) == 7
 
 
 @pytest.mark.parametrize("file", PROGRAMS)

@@ -16,8 +16,8 @@ from mcp_toolset.catalog.deferred.tools import Hit, SearchRequest, Unavailable
 from mcp_toolset.catalog.grants.ledger import ToolGrant
 from mcp_toolset.catalog.search.entry import CatalogEntry, shortened
 from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
 
 LOCAL: Final = "this server"
 """What the server of local tools is called."""
@@ -151,7 +151,7 @@ class Browser:
         state, reason, retry_in = self._shown.standing(tool, grant, context)
         return Hit(
             id=self._shown.id_of(hit.name),
-            signature=_signature(tool.definition, hit.name),
+            signature=_signature(tool, hit.name),
             description=hit.description,
             state=state,
             reason=reason,
@@ -180,8 +180,11 @@ def _cut(hit: Hit, description: int, parameters: int) -> Hit:
     return hit.model_copy(update=said)
 
 
-def _signature(definition: ToolDefinition, name: str) -> str:
+def _signature(tool: ToolBinding, name: str) -> str:
     """`create_issue(owner, title, body?)`: the required parameters first; the definition has their types."""
+    if tool.contract is not None:
+        return f"{name}(…)"
+    definition = tool.definition
     properties: object = definition.input_schema.get("properties")
     names = list(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else []
     required = cast("Collection[str]", definition.input_schema.get("required") or ())

@@ -155,7 +155,7 @@ class GrantGate:
                 raise GrantError(self._shown.direct(named))
             raise GrantError(self._shown.why_held_now(named, context) or _no_grant(named))
         self._check(grant, context)
-        binding = self.tools[grant.name]
+        binding = self.tools[grant.name].contracted()
         arguments: dict[str, Any] = call.arguments.get("arguments") or {}
         if not binding.arguments.is_valid(arguments):
             reading = self._inner(binding, grant, reference, arguments)
@@ -232,17 +232,19 @@ class GrantGate:
             sure: Whether it must list those that may have been meant to name a tool.
         """
         grant = self._named(reading.reference, context)
-        binding = None if grant is None else self.tools.get(grant.name)
-        if binding is None or not _fits(binding, reading.arguments):
+        listed = None if grant is None else self.tools.get(grant.name)
+        if listed is None or not _fits(binding := listed.contracted(), reading.arguments):
             return False
-        listed: Mapping[str, Any] = binding.definition.input_schema.get("properties") or {}
+        properties: Mapping[str, Any] = binding.definition.input_schema.get("properties") or {}
         must = reading.arguments.keys() if known else reading.doubtful if sure else ()
-        return listed.keys() >= set(must)
+        return properties.keys() >= set(must)
 
     def explained(self, binding: ToolBinding, call: ToolCall) -> str:
         """What follows the faults of arguments of a deferred tool: the signature, and the next call."""
         calls = "call_read_only_tool" if _changes_nothing(binding.definition) else "call_tool"
         calls = calls if call.grant else call.name
+        if binding.contract is not None and binding.contract.known() is not None:
+            binding = binding.contracted()
         return explained(binding.definition, binding.arguments, calls, call, call.grant)
 
 

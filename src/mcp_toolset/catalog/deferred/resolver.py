@@ -6,13 +6,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+import anyio
+
 from mcp_toolset.catalog.deferred.findable import FindableTools
 from mcp_toolset.catalog.deferred.needed import needed
 from mcp_toolset.catalog.deferred.next_call import next_call, query_of
 from mcp_toolset.catalog.deferred.tools import Resolution
 from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, replay_key
 from mcp_toolset.catalog.search.index import SearchIndex
-from mcp_toolset.tools.binding.binding import loaded
+from mcp_toolset.errors import CallError
+from mcp_toolset.tools.binding.binding import HasContract, loaded
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.export.python_stub import python_stub
 from mcp_toolset.tools.view.view import ToolBinding
@@ -56,6 +59,7 @@ class Resolver:
             await self._arrive()
         replay = replay_key(context)
         wanted = {id: self._available(id, context) for id in ids}
+        await _fetch_contracts(wanted)
         records = await self._records(wanted, context, replay)
         return [await loaded(partial(self._resolution, id, records[id], context, stubs)) for id in ids]
 
@@ -144,6 +148,7 @@ class Resolver:
             retry_in = None if binding is None else self._shown.standing(binding, None, context)[2]
             reason = fault or f"{_NO_SUCH}\n{_SEARCH}"
             return Resolution(id=id, status="not_available", reason=reason, retry_in=retry_in)
+        binding = binding.contracted()
         return Resolution(
             id=id,
             status="granted",
@@ -152,3 +157,21 @@ class Resolver:
             definition=None if stubs else needed(binding.to_wire()),
             stub=python_stub(binding.name, binding.definition) if stubs else None,
         )
+
+
+async def _fetch_contracts(wanted: dict[str, ToolBinding | str]) -> None:
+    """Replace the tools that are listed by manifests: by the tools with their schemas, or by why not."""
+    async with anyio.create_task_group() as fetching:
+        for id, found in wanted.items():
+            if not isinstance(found, str) and found.contract is not None:
+                fetching.start_soon(_fetch_contract, id, found, found.contract, wanted)
+
+
+async def _fetch_contract(
+    id: str, found: ToolBinding, contract: HasContract, wanted: dict[str, ToolBinding | str]
+) -> None:
+    try:
+        await contract.fetch()
+        wanted[id] = found.contracted()
+    except CallError as fault:
+        wanted[id] = str(fault)

@@ -18,7 +18,6 @@ from typing import Final
 import anyio
 
 from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, AwaitedGrants, CachedGrants
-from mcp_toolset.catalog.grants.difference import difference
 from mcp_toolset.catalog.grants.kept_grants import KeptGrants, SteadyClock
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
@@ -33,6 +32,7 @@ from mcp_toolset.catalog.grants.store import (
 from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError
 from mcp_toolset.tools.core.asking import REPLAY_META_KEY
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.difference import difference
 from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.view.view import ToolBinding
 
@@ -212,6 +212,7 @@ class GrantLedger(KeptGrants):
         Raises:
             GrantError: it was revoked, expired or used up, its tool no longer exists, or the definition or
                 the server has changed.
+            StoreMiss: the tool's schemas must be fetched first.
         """
         fault = self.lapsed(grant) or self.moved(grant, binding)
         if fault:
@@ -227,7 +228,11 @@ class GrantLedger(KeptGrants):
         return f"the grant for {grant.name} is used up" if grant.uses == 0 else ""
 
     def moved(self, grant: ToolGrant, binding: ToolBinding | None) -> str:
-        """What has changed since the grant was issued; empty if nothing."""
+        """What has changed since the grant was issued; empty if nothing.
+
+        Raises:
+            StoreMiss: the tool's schemas must be fetched first.
+        """
         if binding is None:
             return f"{grant.name} is no longer in the catalog"
         if (binding.source, _id(binding)) != (grant.source, grant.tool):
@@ -235,6 +240,7 @@ class GrantLedger(KeptGrants):
         endpoint, listed = _behind(binding)
         if endpoint != grant.endpoint:
             return f"{grant.name} now comes from another server than the one granted"
+        binding = binding.contracted()
         if binding.definition.digest != grant.digest:
             return (
                 f"the definition of {grant.name} has changed since it was granted{self._how(grant, binding)}"

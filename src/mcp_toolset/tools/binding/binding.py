@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from mcp_toolset.errors import InvalidArgumentsError, StoreError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -75,6 +75,47 @@ _log = logging.getLogger("mcp_toolset.tools")
 
 
 @dataclass(frozen=True, slots=True)
+class Contract:
+    """The whole definition of a tool, which its source lists by a manifest only.
+
+    Attributes:
+        listed: The definition that is listed.
+        definition: The definition that callers are shown when they resolve the tool.
+        arguments: Its compiled input schema.
+        output: Its compiled output schema, if it promises one.
+    """
+
+    listed: ToolDefinition
+    definition: ToolDefinition
+    arguments: SchemaCheck
+    output: SchemaCheck | None
+
+    def under(self, described: ToolDefinition) -> ToolDefinition:
+        """The definition with what verbs and hooks have changed in the listed one."""
+        if described is self.listed:
+            return self.definition
+        same = described.description == self.listed.description
+        return replace(
+            self.definition,
+            description=self.definition.description if same else described.description,
+            title=described.title or self.definition.title,
+            annotations=described.annotations,
+        )
+
+
+class HasContract(Protocol):
+    """What fetches the contract of a tool."""
+
+    def known(self) -> Contract | None:
+        """The contract, if it is in this process."""
+        ...
+
+    async def fetch(self) -> Contract:
+        """The present contract; raises `CallError` if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class ToolBinding:
     """One tool under its public name, with its handler.
 
@@ -106,6 +147,7 @@ class ToolBinding:
         personal: Set on tools that do not exist for every caller, or are described otherwise to some.
         explain: Adds to the error for arguments that do not fit, as the caller sent them.
         carried: The rules that its toolsets carry with them, the outermost first.
+        contract: Set on tools that are listed by a manifest: the definition has no schemas of its own.
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -137,6 +179,23 @@ class ToolBinding:
     personal: Personal | None = field(default=None, compare=False, repr=False)
     explain: Explain | None = field(default=None, compare=False, repr=False)
     carried: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    contract: HasContract | None = field(default=None, compare=False, repr=False)
+
+    def contracted(self) -> ToolBinding:
+        """The binding with the tool's schemas.
+
+        Raises:
+            StoreMiss: they must be fetched first.
+        """
+        if self.contract is None:
+            return self
+        found = self.contract.known()
+        if found is None:
+            raise StoreMiss(self.contract.fetch)
+        definition = found.under(self.definition)
+        return replace(
+            self, definition=definition, arguments=found.arguments, output=found.output, contract=None
+        )
 
     def exists_for(self, context: ToolContext) -> bool:
         """Whether its source lists it to a caller."""

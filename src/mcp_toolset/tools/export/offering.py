@@ -163,7 +163,15 @@ def _form(provider: Provider) -> ProviderForm:
 
 def _chosen(view: Mapping[str, ToolBinding], form: ProviderForm, deferred: bool) -> list[ToolBinding]:
     searchable = deferred and form.defers
-    return [binding for binding in view.values() if searchable or not binding.deferred]
+    chosen = [binding for binding in view.values() if searchable or not binding.deferred]
+    unseen = [binding.name for binding in chosen if binding.contract is not None]
+    if unseen:
+        raise DefinitionError(
+            f"{len(unseen)} tools are listed by manifests, such as {unseen[0]!r}; a provider must be sent "
+            "schemas; leave them out with view() or export(…, deferred=False), or let the model find them "
+            "with the search_tools of ToolsetServer"
+        )
+    return chosen
 
 
 def _shaped(binding: ToolBinding, name: str, form: ProviderForm, strict: bool) -> _Shaped:

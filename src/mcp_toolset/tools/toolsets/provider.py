@@ -2,34 +2,41 @@
 
 A toolset of values derives its definitions once. A `ToolProvider` is asked for its list again when it reports
 a change or some time has passed, and for one tool's definition right before a call of it, so that no tool
-runs with an outdated definition.
+runs with an outdated definition. A `ManifestProvider` lists names and summaries only; the definition of a
+tool is fetched when a caller resolves it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
-from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
-from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError, InvalidOutputError
+from mcp_toolset.tools.binding.binding import Contract, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.difference import difference
+from mcp_toolset.tools.core.manifest import ToolManifest
 from mcp_toolset.tools.core.names import public_name
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.schema.validation import SchemaCheck, checks_of
+from mcp_toolset.tools.toolsets.contracts import ContractOf, Contracts
 from mcp_toolset.tools.toolsets.prepare import prepared_step
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 LIST_TIMEOUT: Final = 30.0
 """The default seconds that a provider may take to list its tools or to resolve one."""
+
+_Listed = TypeVar("_Listed", ToolDefinition, ToolManifest)
 
 
 class ToolProvider(ABC):
@@ -59,12 +66,36 @@ class ToolProvider(ABC):
         """Run a call; `call.name` is the tool's own name, whatever public name the model used."""
 
 
+class ManifestProvider(ToolProvider):
+    """A source of so many tools that their schemas are fetched one by one, when a caller wants the tool.
+
+    Its tools are deferred: a client cannot be listed a tool without its schema.
+    """
+
+    @abstractmethod
+    async def list_manifests(self) -> Iterable[ToolManifest]:
+        """The present tools, without their schemas."""
+
+    @abstractmethod
+    async def resolve(self, name: str) -> ToolDefinition | None:
+        """The present definition of one tool: when it is resolved, and before every call.
+
+        `None` if the tool no longer exists.
+        """
+
+    async def list_definitions(self) -> Iterable[ToolDefinition]:
+        """The definitions of all tools, fetched one after the other; `DynamicToolset` does not call it."""
+        found = [await self.resolve(one.name) for one in await self.list_manifests()]
+        return [one for one in found if one is not None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Offered:
     definition: ToolDefinition
     arguments: SchemaCheck
     output: SchemaCheck | None
     id: str
+    manifest: ToolManifest | None = None
 
 
 class DynamicToolset(Toolset):
@@ -107,6 +138,8 @@ class DynamicToolset(Toolset):
         self._callbacks: list[Callable[[], None]] = []
         self._stale = anyio.Event()
         self._listing = anyio.Lock()
+        self._manifests = provider if isinstance(provider, ManifestProvider) else None
+        self._contracts = Contracts(self._resolved, name)
         prepares = type(provider).prepare is not ToolProvider.prepare
         self._prepared = prepared_step(None, provider.prepare if prepares else None)
         super().__init__(name=name)
@@ -134,6 +167,15 @@ class DynamicToolset(Toolset):
         """The provider itself."""
         return [self]
 
+    @property
+    def defers(self) -> bool:
+        """Whether the provider lists manifests: their tools are always behind search."""
+        return self._manifests is not None
+
+    def listing_sources(self) -> list[ToolSource]:
+        """The provider, unless its tools are behind search."""
+        return [] if self.defers else [self]
+
     def compiled(self, turn: object) -> list[ToolBinding]:
         """The tools of the provider's last list."""
         step = self._prepared.for_turn(turn)
@@ -149,8 +191,7 @@ class DynamicToolset(Toolset):
             before = (self._offered, self._status)
             try:
                 with anyio.fail_after(self._timeout):
-                    listed = list(await self._provider.list_definitions())
-                self._take(listed)
+                    await self._list()
             except TimeoutError:
                 self._fail(f"it did not list its tools in {self._timeout:g} s")
             # A provider is the application's code and may raise anything; its tools stay.
@@ -177,21 +218,28 @@ class DynamicToolset(Toolset):
         finally:
             self._status = SourceStatus(tools=len(self._offered))
 
-    def _take(self, listed: Iterable[ToolDefinition]) -> None:
+    async def _list(self) -> None:
+        if self._manifests is None:
+            return self._take(list(await self._provider.list_definitions()), self._usable)
+        listed = list(await self._manifests.list_manifests())
+        # Some 100,000 of them take a second, in which the event loop has to go on.
+        await anyio.to_thread.run_sync(partial(self._take, listed, self._by_manifest))
+
+    def _take(self, listed: Sequence[_Listed], usable: Callable[[_Listed], _Offered]) -> None:
         offered: dict[str, _Offered] = {}
         ids: dict[str, str] = {}
         set_aside: list[tuple[str, str]] = []
-        for definition in listed:
-            if definition.name in offered:
-                set_aside.append((definition.name, "it is listed twice; the first one is used"))
+        for one in listed:
+            if one.name in offered:
+                set_aside.append((one.name, "it is listed twice; the first one is used"))
                 continue
             try:
-                made = self._usable(definition)
-                if (other := ids.setdefault(made.id, definition.name)) != definition.name:
+                made = usable(one)
+                if (other := ids.setdefault(made.id, one.name)) != one.name:
                     raise DefinitionError(f"it has the id {made.id!r} of {other!r}; give each its own")
-                offered[definition.name] = made
+                offered[one.name] = made
             except DefinitionError as fault:
-                set_aside.append((definition.name, str(fault)))
+                set_aside.append((one.name, str(fault)))
         self._offered = offered
         self._status = SourceStatus("ready", tools=len(offered), set_aside=tuple(set_aside))
 
@@ -204,6 +252,17 @@ class DynamicToolset(Toolset):
         if known is not None and known.definition == definition and known.id == id:
             return known
         return _Offered(definition, *checks_of(definition), id)
+
+    def _by_manifest(self, manifest: ToolManifest) -> _Offered:
+        """The manifest as a tool, made once for each manifest."""
+        if not manifest.name:
+            raise DefinitionError("a tool needs a non-empty name")
+        known = self._offered.get(manifest.name)
+        if known is not None and known.manifest == manifest:
+            return known
+        listed = manifest.listed()
+        id = manifest.id or f"{self._source_name}:{manifest.name}"
+        return _Offered(listed, ContractOf(self._contracts, listed), None, id, manifest)
 
     def _fail(self, reason: str) -> None:
         self._status = replace(self._status, state="offline", reason=reason, retry_in=self._refresh)
@@ -224,15 +283,21 @@ class DynamicToolset(Toolset):
 
     def _binding(self, offered: _Offered) -> ToolBinding:
         name = offered.definition.name
+        contract = offered.arguments if isinstance(offered.arguments, ContractOf) else None
+        run = self._execute if contract is None else partial(self._execute_shown, contract)
         return ToolBinding(
             name=public_name(name),
             definition=offered.definition,
-            execute=partial(self._execute, offered.definition),
+            execute=partial(run, offered.definition),
             arguments=offered.arguments,
             output=offered.output,
             source=self._source_name,
             place=f"provider {self._source_name!r}",
             tool_id=offered.id,
+            tags=frozenset(() if offered.manifest is None else offered.manifest.tags),
+            deferred=contract is not None,
+            gate=None if contract is None else contract.gate,
+            contract=contract,
         )
 
     async def _execute(self, shown: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
@@ -250,6 +315,24 @@ class DynamicToolset(Toolset):
                 )
         return await self._provider.execute(replace(call, name=shown.name), context)
 
+    async def _execute_shown(
+        self, contract: ContractOf, listed: ToolDefinition, call: ToolCall, context: ToolContext
+    ) -> ToolResult:
+        """Run a call if the provider's present contract is the one that its arguments were checked by."""
+        shown = contract.known()
+        current = await contract.fetch()
+        if shown is not None and shown is not current:
+            changes = "; ".join(difference(shown.definition.to_wire(), current.definition.to_wire()))
+            raise CallError(
+                f"the definition of {call.name} has changed since it was shown ({changes}); resolve it again"
+            )
+        if not current.arguments.is_valid(call.arguments):
+            faults = "; ".join(current.arguments.problems(call.arguments))
+            raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+        result = await self._provider.execute(replace(call, name=listed.name), context)
+        _check_output(current, call.name, result)
+        return result
+
     async def _resolved(self, name: str) -> ToolDefinition | None:
         try:
             with anyio.fail_after(self._timeout):
@@ -258,3 +341,12 @@ class DynamicToolset(Toolset):
             raise CallError(
                 f"{self._source_name}: {name} could not be looked up in {self._timeout:g} s"
             ) from None
+
+
+def _check_output(contract: Contract, name: str, result: ToolResult) -> None:
+    """Raise `InvalidOutputError` unless a result is as the contract promises."""
+    if contract.output is None or result.is_error or not result.is_complete:
+        return
+    if not contract.output.is_valid(structured := result.wire.get("structuredContent")):
+        faults = "; ".join(contract.output.problems(structured))
+        raise InvalidOutputError(f"{name} returned a result that breaks its own schema: {faults}")

@@ -170,6 +170,8 @@ def arrange(binding: ToolBinding, transforms: Transforms) -> Arrangement:
     """
     where = f"tool {binding.name!r} ({binding.place})" if binding.place else f"tool {binding.name!r}"
     before = binding.definition
+    if binding.contract is not None:
+        raise DefinitionError(f"{where} is listed by a manifest; change the arguments in its contract")
     _check(where, before.input_schema, transforms)
     moving = {name: one for name, one in transforms.items() if not one.only_describes}
     if moving:
