@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.tools.core.difference import MAX_LINES, difference
 from mcp_toolset.catalog.grants.ledger import (
     BEARER_LIFETIME,
     LONGEST_REFERENCE,
@@ -29,6 +28,7 @@ from mcp_toolset.errors import DefinitionError, GrantError
 from mcp_toolset.tools.core.asking import REPLAY_META_KEY
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.difference import MAX_LINES, difference
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import Provenance
 from mcp_toolset.tools.schema.validation import checks_of
