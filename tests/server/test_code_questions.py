@@ -172,7 +172,7 @@ async def test_m6_a_state_is_used_once_by_its_caller_for_its_code() -> None:
 
 
 async def test_m6_a_waiting_run_holds_no_process_and_its_grants_are_checked_again() -> None:
-    code = "a = await order(item='hat')\nb = await price(item='hat')\n[a, b]"
+    code = "b = await price(item='hat')\na = await order(item='hat')\n[a, b]"
     person = Person()
     async with code_client(
         SHOP, "order", "price", elicitation_callback=person, capabilities=["ask"], code=CodeMode(workers=1)
@@ -185,7 +185,10 @@ async def test_m6_a_waiting_run_holds_no_process_and_its_grants_are_checked_agai
         (key,) = first["inputRequests"]
         responses = {key: {"action": "accept", "content": {"size": "S"}}}
         last = await steps.call(code, requestState=first["requestState"], inputResponses=responses)
-    assert "taken back" in json.dumps(last) and ran == []
+    told = last["structuredContent"]
+    assert "taken back" in told["error"] and ran == ["price of hat"]
+    # What has run before the question is told, though the run has failed after it.
+    assert [(each["name"], each["ok"]) for each in told["calls"]] == [("price", True), ("order", False)]
 
 
 async def test_m6_too_many_waiting_runs_are_refused_by_the_name_of_the_tool(

@@ -123,13 +123,14 @@ class CodeTools:
     ) -> ToolResult:
         if isinstance(context, WireContext) and context.replay.foreign:
             raise CallError(_FOREIGN)
-        granted = await self.scope(grants, context)
         bound = _digest([by, code, grants, owner_of(context)])
         before = self._before(context, bound)
+        # A run that goes on keeps its functions; the grant of each is checked by each call.
+        granted = await self.scope(grants, context) if before is None else before.granted
         program = Program(code, Functions(granted), self.mode)
         if before is not None:
             program = replace(program, state=before.state, printed=before.printed)
-        run = ServedRun(program, context, partial(self._called, by, granted), before)
+        run = ServedRun(program, context, granted, partial(self._called, by), before)
         return await run.result(self.sandbox, partial(self.waiting.keep, owner=bound))
 
     def _before(self, context: ToolContext, owner: str) -> WaitingRun | None:
@@ -139,11 +140,9 @@ class CodeTools:
         handle = context.replay.parked.pop(PARKED, None)
         return None if handle is None else self.waiting.take(handle, owner)
 
-    async def _called(
-        self, by: str, granted: Mapping[str, str], name: str, called: Called, id: str, context: ToolContext
-    ) -> ToolResult:
+    async def _called(self, by: str, grant: str, called: Called, id: str, context: ToolContext) -> ToolResult:
         """Make one call of a run."""
-        arguments = {"grant": granted[name], "arguments": called.arguments}
+        arguments = {"grant": grant, "arguments": called.arguments}
         return await self.call(ToolCall(by, arguments, id), context)
 
 

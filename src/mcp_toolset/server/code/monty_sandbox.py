@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 
@@ -45,6 +45,9 @@ MAX_ARGUMENTS: Final = 1_000_000
 _FILE: Final = "<python-input-0>"
 _POSITIONS: Final = struct.Struct(">III")
 _CLOSING: Final = 5.0
+_LETTING_GO: Final = 0.05
+"""Seconds for Monty's threads to let go of objects of Python: a process that ends meanwhile is aborted."""
+
 _RECURSION: Final = 200
 _RECYCLED_AFTER: Final = 500
 _GRACE: Final = 1.0
@@ -103,6 +106,7 @@ class MontySandbox:
         if pool is not None:
             with anyio.move_on_after(_CLOSING, shield=True):
                 await pool.__aexit__(None, None, None)
+                await anyio.sleep(_LETTING_GO)
 
     async def _started(self) -> AsyncMonty:
         async with self._starting:
@@ -184,7 +188,7 @@ class MontyExecution:
                 fresh.append(called)
                 snapshot = await snapshot.resume(_LATER)
             else:
-                told = f"the arguments of a call have more than {MAX_ARGUMENTS} bytes, or are too deep"
+                told = f"the arguments of a call have no JSON form of at most {MAX_ARGUMENTS} bytes"
                 snapshot = await snapshot.resume({"exc_type": "ValueError", "message": told})
         return Ended(value)
 
@@ -242,15 +246,20 @@ class MontyExecution:
 
 
 def _called(id: int, args: tuple[Any, ...], program: Program) -> Called | None:
-    """The call that the prelude makes; `None` if its arguments are too large."""
+    """The call that one of our lines makes; `None` if there is no such tool, or no JSON in its arguments."""
     name, text = args
     if name not in program.functions.tools or len(text) > MAX_ARGUMENTS:
         return None
     try:
-        return Called(id, name, json.loads(text))
-    # Nested too deeply to be read.
+        arguments: object = json.loads(text, parse_constant=_refused)
+    # Nested too deeply to be read, or not a number.
     except (RecursionError, ValueError):
         return None
+    return Called(id, name, cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else None
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} has no JSON form")
 
 
 def _settled(answer: CallAnswer) -> Any:

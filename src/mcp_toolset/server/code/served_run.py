@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import anyio
@@ -25,16 +25,24 @@ PARKED: Final = "code run"
 """Key in the state of a call: the reference to its run, which waits."""
 
 Call = Callable[[str, Called, str, ToolContext], Awaitable[ToolResult]]
-"""Makes a call of a run: the tool's public name, the call, its id and its context."""
+"""Makes a call of a run: the grant, the call, its id and its context."""
 
 
 class ServedRun:
     """One run for one request."""
 
-    def __init__(self, program: Program, context: ToolContext, call: Call, before: WaitingRun | None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        context: ToolContext,
+        granted: Mapping[str, str],
+        call: Call,
+        before: WaitingRun | None,
+    ) -> None:
         """Run a program for the caller of `context`, or go on with the run that has waited for it."""
         self._program = program
         self._context = context
+        self._granted = granted
         self._call = call
         self._before = before
         self._execution: Execution | None = None
@@ -67,7 +75,7 @@ class ServedRun:
                     self._wait(outcome, execution, keep, mode.timeout - scope.deadline + anyio.current_time())
             except SandboxFault as fault:
                 return transcript.fault(fault, self._printed(), self._program)
-        kind = "timeout" if self._execution is not None else "workers"
+        kind = "timeout" if spent or self._execution is not None else "workers"
         return transcript.fault(f"stopped: {limit_text(kind, mode)}", self._printed(), self._program)
 
     async def call(self, called: Called) -> ToolResult:
@@ -75,7 +83,7 @@ class ServedRun:
         name = self._program.functions.tools[called.function]
         context = self._inner(called.id)
         try:
-            result = await self._call(name, called, f"{self._id}.{called.id}", context)
+            result = await self._call(self._granted[name], called, f"{self._id}.{called.id}", context)
         except (InputRequired, BaseExceptionGroup) as fault:
             asking = joined(fault)
             if isinstance(asking, InputRequired) and isinstance(context, InnerCall):
@@ -110,7 +118,9 @@ class ServedRun:
         """Hold the run, and have the client asked."""
         assert isinstance(self._context, WireContext)
         states = {id: self._states[id] for id in asking.requests}
-        waiting = WaitingRun(self._id, execution.dump(), execution.printed, self._run, states, spent)
+        waiting = WaitingRun(
+            self._id, execution.dump(), execution.printed, self._run, states, self._granted, spent
+        )
         try:
             self._context.replay.parked[PARKED] = keep(waiting)
         except CallError as fault:

@@ -37,6 +37,7 @@ class WaitingRun:
         printed: What it has printed so far.
         run: Its calls so far, and those without an answer.
         asking: What the calls that ask have asked, by their ids.
+        granted: The tools that it may call, each with its grant.
         spent: Seconds that it took so far.
     """
 
@@ -45,6 +46,7 @@ class WaitingRun:
     printed: str
     run: CodeRun
     asking: Mapping[int, InnerState]
+    granted: Mapping[str, str]
     spent: float
 
 
