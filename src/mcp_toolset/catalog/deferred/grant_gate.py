@@ -36,11 +36,6 @@ class GrantGate:
         self._shown = shown
         self._ids = shown.ids
 
-    @property
-    def tools(self) -> Mapping[str, ToolBinding]:
-        """The present deferred tools by public name."""
-        return self._shown.tools
-
     def gate(self, call: ToolCall, context: ToolContext) -> None:
         """Refuse a call without a grant, when it arrives.
 
@@ -66,7 +61,7 @@ class GrantGate:
 
     def _check(self, grant: ToolGrant, context: ToolContext) -> None:
         """Refuse a grant that is no longer valid, with the way on."""
-        binding = self.tools.get(grant.name)
+        binding = self._shown.tools.get(grant.name)
         if binding is None and (held := self._shown.why_held(grant, context)):
             raise GrantError(held)
         try:
@@ -79,7 +74,7 @@ class GrantGate:
     def _found(self, reference: str, context: ToolContext) -> ToolGrant | None:
         """The caller's grant, if the access policy allows the tool."""
         grant = self._ledger.find(reference, context) or self._by_id(reference, context)
-        binding = None if grant is None else self.tools.get(grant.name)
+        binding = None if grant is None else self._shown.tools.get(grant.name)
         if binding is not None and self._policy.withheld(binding, context) is not None:
             return None
         return grant
@@ -124,7 +119,7 @@ class GrantGate:
     def redirect_read_only(self, call: ToolCall, context: ToolContext) -> ToolCall:
         """The same for `call_read_only_tool`, which takes tools that change nothing."""
         grant, redirected = self._verified(call, context)
-        if not _changes_nothing(self.tools[grant.name].definition):
+        if not _changes_nothing(self._shown.tools[grant.name].definition):
             following = {"grant": redirected.grant, "arguments": redirected.arguments}
             raise GrantError(
                 f"{grant.name} is not annotated as read-only; use call_tool\n"
@@ -155,7 +150,7 @@ class GrantGate:
                 raise GrantError(self._shown.direct(named))
             raise GrantError(self._shown.why_held_now(named, context) or _no_grant(named))
         self._check(grant, context)
-        binding = self.tools[grant.name].contracted()
+        binding = self._shown.tools[grant.name].contracted()
         arguments: dict[str, Any] = call.arguments.get("arguments") or {}
         if not binding.arguments.is_valid(arguments):
             reading = self._inner(binding, grant, reference, arguments)
@@ -207,8 +202,8 @@ class GrantGate:
     def _names(self, grant: ToolGrant) -> set[str]:
         """What names the tool of a grant, or its server."""
         names = {grant.source, grant.handle, grant.name}
-        if grant.name in self.tools:
-            names |= self._ids.spellings(grant.name) | {self.tools[grant.name].definition.name}
+        if grant.name in self._shown.tools:
+            names |= self._ids.spellings(grant.name) | {self._shown.tools[grant.name].definition.name}
         return names
 
     def _chosen(self, name: str, readings: Sequence[Reading], context: ToolContext) -> Reading | None:
@@ -232,7 +227,7 @@ class GrantGate:
             sure: Whether it must list those that may have been meant to name a tool.
         """
         grant = self._named(reading.reference, context)
-        listed = None if grant is None else self.tools.get(grant.name)
+        listed = None if grant is None else self._shown.tools.get(grant.name)
         if listed is None or not _fits(binding := listed.contracted(), reading.arguments):
             return False
         properties: Mapping[str, Any] = binding.definition.input_schema.get("properties") or {}
