@@ -303,7 +303,7 @@ def test_m3_whatever_is_sent_is_answered(desk: Desk, tool: str, sent: dict[str, 
     said = desk.said(tool, sent, Session("eve"))
     assert not said.is_error or "Next: " in said.text
     with pytest.raises(UnknownToolError):
-        desk.said("users_create", sent, Session("eve"))
+        desk.said("users_create", sent, Session("nobody who ever resolved a tool"))
 
 
 def test_m3_hostile_shapes_are_answered_and_no_fault_of_the_server(desk: Desk) -> None:
