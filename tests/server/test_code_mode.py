@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from importlib import util
 from typing import Any
 
@@ -306,3 +308,17 @@ async def test_m6_stubs_stand_in_place_of_definitions_on_request() -> None:
     assert result is not None
     (one,) = result["tools"]
     assert one["stub"].startswith("class OrdersList") and one["grant"] and one.get("definition") is None
+
+
+def test_m6_a_program_that_has_run_code_ends_in_order() -> None:
+    program = (
+        "import asyncio\n"
+        "from mcp_toolset import Toolset, ToolsetServer\n"
+        "async def main():\n"
+        "    async with ToolsetServer(Toolset().deferred(code=True)) as server:\n"
+        "        call = lambda i: server.call_tool('run_code', {'code': str(i), 'grants': []})\n"
+        "        print([one.structured['value'] for one in await asyncio.gather(*map(call, range(9)))])\n"
+        "asyncio.run(main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout) == (0, f"{list(range(9))}\n"), ended.stderr
