@@ -107,6 +107,7 @@ HOMES: Final[Mapping[str, str]] = {
     "Scorer": "catalog.search.ranking",
     "SearchHit": "catalog.search.index",
     "SearchIndex": "catalog.search.index",
+    "SearchLearning": "catalog.search.learning",
     "SentenceModel": "catalog.search.models.bert",
     "SentenceTransformerEmbedder": "catalog.search.embedding",
     "SessionEvent": "tools.core.capability",

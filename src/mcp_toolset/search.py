@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from mcp_toolset.catalog.search.entry import CatalogEntry
     from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
+    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.catalog.search.meaning import MeaningScorer
     from mcp_toolset.catalog.search.models.bert import SentenceModel
     from mcp_toolset.catalog.search.ranking import Scorer
@@ -29,6 +30,7 @@ __all__ = [
     "Scorer",
     "SearchHit",
     "SearchIndex",
+    "SearchLearning",
     "SentenceModel",
     "SentenceTransformerEmbedder",
     "ToolSearch",

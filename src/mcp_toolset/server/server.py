@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
+    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.security.authentication.authenticator import Auth
     from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.policy import Policy
@@ -102,6 +103,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         client_prefix: str = "",
         state: str | PathLike[str] | StateStore | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
+        learn: SearchLearning | None = None,
         list_hint: CacheHint = STRICTEST,
         list_patience: float | None = None,
         keep: Keeping = None,
@@ -148,6 +150,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             state: A file or a `StateStore` that keeps names and membership from one run to the next.
             scorer: Joined with the words in the search of deferred tools, as for `SearchIndex`; give an
                 `EmbeddingScorer` of this server's own to search with a sentence model.
+            learn: What the search of deferred tools learns from use; by default nothing.
             list_hint: How long, and for whom, clients of 2026-07-28 may keep the lists of what is this
                 server's own; what is mounted has hints of its own, and the strictest of all counts.
             list_patience: Seconds from the opening on in which lists and searches wait for mounted servers
@@ -197,6 +200,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             client_prefix=client_prefix,
             state=state,
             scorer=scorer,
+            learn=learn,
             list_hint=list_hint,
             list_patience=list_patience,
             keep=keep,
@@ -314,6 +318,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             access=self._options.access,
             visible=self._visibility,
             scorer=self._options.scorer,
+            learn=self._options.learn,
             arrive=self._unlisted.arrive,
             deferring=self.registry.deferring,
             listed_to=lambda context: {each["name"] for each in self._served.listed_to(context)},

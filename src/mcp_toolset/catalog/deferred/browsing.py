@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, cast
@@ -16,6 +16,7 @@ from mcp_toolset.catalog.deferred.tools import Hit, SearchRequest, Unavailable
 from mcp_toolset.catalog.grants.ledger import ToolGrant
 from mcp_toolset.catalog.search.entry import CatalogEntry, shortened
 from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
+from mcp_toolset.catalog.search.learning import SearchLearning
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext
 
@@ -56,10 +57,11 @@ class Page:
 class Browser:
     """Searches for a model, and lists servers by pages."""
 
-    def __init__(self, shown: FindableTools, index: SearchIndex) -> None:
-        """Search `index`, which holds everything in `shown`."""
+    def __init__(self, shown: FindableTools, index: SearchIndex, learn: SearchLearning | None = None) -> None:
+        """Search `index`, which holds everything in `shown`; `learn` moves up what is used."""
         self._shown = shown
         self._index = index
+        self._learn = learn
 
     def page(self, request: SearchRequest, hidden: frozenset[str], context: ToolContext) -> Page:
         """The hits of a request, among the tools that the caller may know of."""
@@ -71,25 +73,31 @@ class Browser:
         if _wants_everything(request.query, server):
             names = self._names(server, hidden, request.exclude)
             return self._listed(request, server, names, servers, unavailable)
-        found = self._searched(request, server, hidden)
+        found = self._searched(request, server, hidden, context)
         return Page(found, unavailable, _note(request, found, server, unavailable))
 
     def _searched(
-        self, request: SearchRequest, server: str | None, hidden: frozenset[str]
+        self, request: SearchRequest, server: str | None, hidden: frozenset[str], context: ToolContext
     ) -> Sequence[SearchHit]:
         if server == LOCAL:
             hidden |= {name for name, tool in self._shown.findable().items() if tool.source}
         first = (request.page - 1) * request.limit
         if first >= MAX_HITS:
             return ()
+        bonus: Mapping[str, float] = {} if self._learn is None else self._learn.bonus(context, request.query)
+        last = min(MAX_HITS, first + request.limit)
         found = self._index.search(
             request.query,
             server=None if server == LOCAL else server,
-            limit=min(MAX_HITS, first + request.limit),
+            limit=MAX_HITS if bonus else last,
             exclude=self._excluded(request.exclude),
             hidden=hidden,
             wait=False,
         )
+        if bonus:
+            # Only what the search has found is moved: use does not add a tool to the hits.
+            found.sort(key=lambda hit: self._rank(hit) - bonus.get(self._shown.key_of(hit.name), 0.0))
+            return found[first:last]
         return sorted(found[first:], key=self._rank)
 
     def _rank(self, hit: SearchHit) -> float:

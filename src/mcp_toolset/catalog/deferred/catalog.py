@@ -26,6 +26,7 @@ from mcp_toolset.catalog.deferred.tools import (
     MAX_RESOLVED,
     Found,
     Hit,
+    Resolution,
     SearchRequest,
     call_binding,
     previewing,
@@ -36,11 +37,13 @@ from mcp_toolset.catalog.deferred.tools import (
 from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessDenied, AccessPolicy, Visible
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
+from mcp_toolset.catalog.search.learning import SearchLearning
 from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantStoreError, StoreError
 from mcp_toolset.tools.binding.binding import StoreMiss, loaded
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.view import ToolBinding
 
@@ -67,6 +70,7 @@ class DeferredCatalog:
         arrive: Callable[[], Awaitable[None]] | None = None,
         deferring: Callable[[], Collection[str]] = frozenset,
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
+        learn: SearchLearning | None = None,
     ) -> None:
         """Start empty.
 
@@ -78,6 +82,7 @@ class DeferredCatalog:
             scorer: As for `SearchIndex`; for this catalog only.
             deferring: The names of the sources whose tools are behind search, for the preview.
             listed_to: The names of the tools that a caller is listed; a search finds these too.
+            learn: What search learns from use; by default nothing.
             arrive: Waits a bounded time for sources whose tools are unknown; called by each search.
 
         Raises:
@@ -93,12 +98,13 @@ class DeferredCatalog:
         self._made_gated = Made(self._gated)
         self._index = SearchIndex(scorer=scorer)
         self._resolver = Resolver(self._shown, ledger, self._index, arrive)
-        self._browser = Browser(self._shown, self._index)
+        self._browser = Browser(self._shown, self._index, learn)
+        self._learn = learn
         self._gate = GrantGate(ledger, self._policy, self._shown)
         preparing = Preparing(self._shown.knows)
         self._searching = search_binding(self._search, preparing)
         self._fixed = (
-            resolve_binding(self._resolver.resolve, preparing),
+            resolve_binding(self._resolve, preparing),
             call_binding(self._gate.redirect, self._gate.prepare),
             read_binding(self._gate.redirect_read_only, self._gate.prepare),
         )
@@ -192,7 +198,7 @@ class DeferredCatalog:
 
     def _gated(self, binding: ToolBinding) -> ToolBinding:
         explain = partial(self._gate.explained, binding)
-        run = partial(self._gate.run, binding)
+        run = partial(self._gate.run if self._learn is None else self._run, binding)
         return replace(binding, gate=self._gate.gate, execute=run, explain=explain)
 
     async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
@@ -298,13 +304,32 @@ class DeferredCatalog:
         held = {grant.name: grant for grant in self._granted(context)} if page.found else {}
         hits = [await self._hit_of(hit, held.get(hit.name), context) for hit in page.found]
         wanted = [hit.id for hit in hits if hit.state != "listed"][: request.resolve]
-        resolved = await self._resolver.resolve(wanted, context)
+        if self._learn is not None:
+            self._learn.searched(context, request.query, [self._shown.key_of(hit.name) for hit in page.found])
+        resolved = await self._resolve(wanted, context)
         return Found(
             hits=fitted(hits),
             resolved=resolved,
             unavailable=page.unavailable,
             note=page.note,
         )
+
+    async def _resolve(
+        self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
+    ) -> list[Resolution]:
+        done = await self._resolver.resolve(ids, context, stubs=stubs)
+        for one in done if self._learn is not None else ():
+            name = (one.grant or "").rpartition(".")[0]
+            if self._learn is not None and name in self._shown.tools:
+                self._learn.resolved(context, self._shown.key_of(name))
+        return done
+
+    async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run a granted call, and learn from it if it succeeds."""
+        result = await self._gate.run(binding, call, context)
+        if self._learn is not None and not result.is_error and result.is_complete:
+            self._learn.called(context, f"{binding.source}\n{binding.tool_id or binding.definition.name}")
+        return result
 
     async def _hit_of(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
         """A hit; without the grant's data if the grant store cannot be reached."""

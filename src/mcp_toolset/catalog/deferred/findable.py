@@ -112,6 +112,11 @@ class FindableTools:
         """A tool that a search has found, by its public name."""
         return self.held[name][0] if name in self.held else self.tools.get(name) or self.listed[name]
 
+    def key_of(self, name: str) -> str:
+        """What stays with a tool whatever its public name: its source and its own id."""
+        tool = self.found(name)
+        return f"{tool.source}\n{tool.tool_id or tool.definition.name}"
+
     def id_of(self, name: str) -> str:
         """The id of a tool that a search has found: its name, if it is listed."""
         return name if name in self.listed else self.ids.id_of(name)

@@ -85,6 +85,8 @@ class Lifecycle(ServerParts):
             await stack.enter_async_context(self._attachments.running())
             if self._code is not None:
                 stack.push_async_callback(self._code.close)
+            if self._options.learn is not None:
+                stack.callback(self._options.learn.save)
             if self.configured is not None:
                 reloads = self._reloads = self.configured.reloads(
                     sources=self.registry.sources, changed=self._news.changed.set, rebuild=self._rebuild

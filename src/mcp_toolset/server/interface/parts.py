@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
+    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.approvals import Approvals
@@ -70,6 +71,7 @@ class ServerOptions:
     client_prefix: str
     state: str | PathLike[str] | StateStore | None
     scorer: Scorer | Literal["built-in"] | None
+    learn: SearchLearning | None
     list_hint: CacheHint
     list_patience: float | None
     keep: Keeping
