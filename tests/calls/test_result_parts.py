@@ -120,3 +120,24 @@ def test_m7_the_shape_of_a_table_tells_its_columns() -> None:
     assert shape_of([{"a": 1, "b": [True, "x"]}] * 3) == "[3 × {a: number, b: [2 × true or false]}]"
     wide = shape_of({f"k{n}": n for n in range(40)})
     assert wide.endswith("k11: number, 28 more}")
+
+
+def test_m7_a_match_longer_than_a_page_is_shown_in_part_and_the_next_follows() -> None:
+    entries = [{"name": f"{number} " + "x" * 500} for number in range(3)]
+    part = part_of(entries, find="x", offset=0, limit=None, most=100)
+    assert part.text.startswith('0: {"name":"0 x') and len(part.text) == 100
+    assert (part.note, part.next) == ("matches 1 to 1 of 3", 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["ß" * 3000 + " needle", "İ" * 500 + "Needle", "ﬃ" * 9 + "needle " + "z" * 400]
+)
+def test_m7_a_match_is_shown_where_letters_before_it_fold_to_several(text: str) -> None:
+    for value in (text, {"a": text}):
+        part = part_of(value, find="NEEDLE", offset=0, limit=None, most=2000)
+        assert "needle" in part.text.lower() and len(part.text) < 500
+
+
+def test_m7_a_path_of_many_digits_leads_nowhere() -> None:
+    with pytest.raises(CallError, match="leads nowhere"):
+        value_at(ROWS, "rows." + "9" * 5000)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final, cast
 
 from pydantic import Field
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from mcp_toolset.calls.middleware.caller import caller_of
 from mcp_toolset.calls.middleware.text_limit import cut, text_of
 from mcp_toolset.calls.pipeline.middleware import CallNext
-from mcp_toolset.calls.results.kept_results import KeptResult, KeptResults, characters_of
+from mcp_toolset.calls.results.kept_results import PREFIX, KeptResult, KeptResults, characters_of
 from mcp_toolset.calls.results.result_parts import part_of, shape_of, value_at
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -28,6 +29,7 @@ REFERENCE: Final = "$result"
 
 SCHEME: Final = "result://"
 
+_ADDRESS: Final = re.compile(f"{SCHEME}{PREFIX}[0-9a-f]{{16}}")
 _PREVIEW: Final = 1_500
 _DEEPEST: Final = 64
 _SHAPE: Final = 300
@@ -84,10 +86,12 @@ class LargeResults:
         size = characters_of(result)
         if size <= self.limit:
             return result
-        kept = self._kept.keep(result, caller_of(context), size)
-        wire = {key: value for key, value in result.wire.items() if key != "structuredContent"}
-        shown, _ = cut(_readable(result), self._preview)
         others = [block for block in result.content if not _is_text(block)]
+        wire = {**result.wire}
+        read = {key: wire.pop(key) for key in ("structuredContent",) if key in wire}
+        texts = ToolResult({**read, "content": list(filter(_is_text, result.content))})
+        kept = self._kept.keep(texts, caller_of(context), size)
+        shown, _ = cut(_readable(result), self._preview)
         return replace(result, wire={**wire, "content": [*shown, self._note(kept), _link(kept), *others]})
 
     def _note(self, kept: KeptResult) -> Block:
@@ -107,7 +111,7 @@ class LargeResults:
         Raises:
             CallError: a reference is to no result of this caller, or its path leads nowhere.
         """
-        if not len(self._kept) or call.name == READ_RESULT:
+        if call.name == READ_RESULT:
             return call
         arguments = {key: self._filled(value, context, _DEEPEST) for key, value in call.arguments.items()}
         changed = any(arguments[key] is not value for key, value in call.arguments.items())
@@ -123,7 +127,8 @@ class LargeResults:
             return filled if any(a is not b for a, b in zip(filled, entries, strict=True)) else entries
         table = cast("dict[str, Any]", value)
         if REFERENCE in table and table.keys() <= {REFERENCE, "path"}:
-            return value_at(self._found(str(table[REFERENCE]), context).value, str(table.get("path") or ""))
+            found = self._found(str(table[REFERENCE]), context)
+            return _copied(value_at(found.value, str(table.get("path") or "")))
         changed = {key: self._filled(entry, context, depth - 1) for key, entry in table.items()}
         return changed if any(changed[key] is not entry for key, entry in table.items()) else table
 
@@ -137,8 +142,8 @@ class LargeResults:
         return kept
 
     def keeps(self, uri: str) -> bool:
-        """Whether an address is one of a kept result, as far as its scheme tells."""
-        return uri.startswith(SCHEME)
+        """Whether an address is one of a kept result, as far as its form tells."""
+        return _ADDRESS.fullmatch(uri) is not None
 
     def read(self, uri: str, context: ToolContext) -> list[dict[str, Any]]:
         """The contents of the resource of a kept result: its texts, else its structured content.
@@ -199,8 +204,16 @@ def _readable(result: ToolResult) -> list[Block]:
     return [{"type": "text", "text": to_json(result.structured).decode()}]
 
 
+def _copied(value: Any) -> Any:
+    """The value for a handler, which may change it: what is kept stays as it is."""
+    return from_json(to_json(value)) if isinstance(value, dict | list) else value
+
+
 def _kind(kept: KeptResult) -> str:
-    return "text/plain" if isinstance(kept.value, str) else "application/json"
+    """The kind of the resource, which is the text if there is one and not the structured content."""
+    text = _text(kept)
+    is_json = not isinstance(kept.value, str) and (text[:1] in ("{", "["))
+    return "application/json" if is_json else "text/plain"
 
 
 def _link(kept: KeptResult) -> Block:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final, cast
 
 from pydantic_core import to_json
@@ -21,6 +22,8 @@ _AROUND: Final = 100
 _DEEPEST: Final = 3
 _KEYS: Final = 12
 _DEEPEST_SEARCH: Final = 100
+_DIGITS: Final = 20
+"""More digits than the number of an entry has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ def _followed(value: Any, steps: Sequence[str], at: int) -> Any:
             entries = cast("list[Any]", value)
             if step == "*":
                 return [_followed(entry, steps, place + 1) for entry in entries]
-            if step.isascii() and step.isdigit() and int(step) < len(entries):
+            if step.isascii() and step.isdigit() and len(step) < _DIGITS and int(step) < len(entries):
                 value = entries[int(step)]
                 continue
         elif isinstance(value, dict) and step in value:
@@ -142,10 +145,10 @@ def _matches(value: Any, find: str, offset: int, limit: int, most: int) -> Part:
         found += 1
         if found <= offset or end is not None:
             continue
-        if len(taken) == limit or len(match) > room:
+        if len(taken) == limit or (taken and len(match) > room):
             end = found - 1
             continue
-        taken.append(match)
+        taken.append(match[:most])
         room -= len(match) + 1
     told = f"matches {offset + 1} to {offset + len(taken)} of {found}" if found else "no match"
     return Part("\n".join(taken), told, end)
@@ -180,8 +183,17 @@ def _leaves(value: Any, find: str, path: str, depth: int) -> Iterator[str]:
 
 
 def _around(text: str, at: int, length: int) -> str:
+    """The text about a place in its case-folded form, which may be longer than the text ("ß" becomes "ss")."""
+    at = _unfolded(text, at)
     start, end = max(0, at - _AROUND), at + length + _AROUND
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+
+
+def _unfolded(text: str, at: int) -> int:
+    if text.isascii():
+        return at
+    folded = accumulate(len(character.casefold()) for character in text)
+    return next((place for place, end in enumerate(folded) if end > at), 0)
 
 
 def _json(value: Any) -> str:
