@@ -183,7 +183,7 @@ def _leaves(value: Any, find: str, path: str, depth: int) -> Iterator[str]:
 
 
 def _around(text: str, at: int, length: int) -> str:
-    """The text about a place in its case-folded form, which may be longer than the text ("ß" becomes "ss")."""
+    """The text about a place that was found in its case-folded form, where "ß" is "ss"."""
     at = _unfolded(text, at)
     start, end = max(0, at - _AROUND), at + length + _AROUND
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
