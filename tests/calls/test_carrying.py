@@ -194,4 +194,4 @@ def test_s6_any_nesting_keeps_the_order_of_what_is_carried(steps: list[str]) -> 
             tools = tools.carrying(rules)
             expected.insert(0, id(rules))
     (binding,) = tools.bindings()
-    assert [id(rules) for rules in binding.carried] == expected
+    assert [id(one.rules) for one in binding.carried] == expected

@@ -102,7 +102,10 @@ def rules_for(
     own = _own_rules_for(binding, rules, names)
     if not binding.carried:
         return own
-    parts = [own, *(_own_rules_for(binding, one, carried[id(one)]) for one in binding.carried)]
+    inner = (
+        _own_rules_for(binding.known_to(one), one.rules, carried[id(one.rules)]) for one in binding.carried
+    )
+    parts = [own, *inner]
     return ToolRules(
         middleware=tuple(layer for part in parts for layer in part.middleware),
         asked=tuple(hook for part in parts for hook in part.asked),

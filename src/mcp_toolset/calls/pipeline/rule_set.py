@@ -102,36 +102,40 @@ class RuleSet:
         """The bindings with the texts of what they carry, then with these; names are not checked."""
         if any(binding.carried for binding in bindings):
             bindings = await _with_carried(bindings)
+        return await self.reworded(bindings, names)
+
+    async def reworded(self, bindings: list[ToolBinding], names: ToolNames) -> list[ToolBinding]:
+        """The bindings with the texts of these rules alone."""
         texts = self.descriptions.of(bindings) if self.descriptions else bindings
         return await self.hooks.describe(texts, names)
 
 
 def carriers(bindings: Iterable[ToolBinding]) -> dict[int, tuple[RuleSet, list[ToolBinding]]]:
-    """The rules that tools carry, the innermost of each tool first, each with the tools that carry them."""
+    """The rules that tools carry, the innermost of each tool first, each with the tools as they know them."""
     found: dict[int, tuple[RuleSet, list[ToolBinding]]] = {}
     for binding in bindings:
-        for rules in reversed(binding.carried):
-            found.setdefault(id(rules), (rules, []))[1].append(binding)
+        for one in reversed(binding.carried):
+            found.setdefault(id(one.rules), (one.rules, []))[1].append(binding.known_to(one))
     return found
 
 
 async def _with_carried(bindings: list[ToolBinding]) -> list[ToolBinding]:
     """The bindings with the texts of the rules that they carry."""
-    now: dict[int, ToolBinding | None] = {id(binding): binding for binding in bindings}
+    now = {binding.name: binding for binding in bindings}
     for rules, carrying in carriers(bindings).values():
-        those = [(id(one), found) for one in carrying if (found := now[id(one)]) is not None]
-        plain = replace_all([found for _, found in those], ())
-        described = await rules.described(plain, ToolNames(plain))
-        by_name = {one.name: one for one in described}
-        for key, before in those:
-            after = by_name.get(before.name)
-            now[key] = None if after is None else replace(after, carried=before.carried)
-    return [found for binding in bindings if (found := now[id(binding)]) is not None]
+        present = [one for one in carrying if _public(one) in now]
+        known = [replace(one, definition=now[_public(one)].definition) for one in present]
+        described = {_public(one): one for one in await rules.reworded(known, ToolNames(known))}
+        for public in {_public(one) for one in known}:
+            before, after = now.pop(public), described.get(public)
+            if after is not None:
+                now[public] = replace(before, definition=after.definition)
+    return [now[binding.name] for binding in bindings if binding.name in now]
 
 
-def replace_all(bindings: Iterable[ToolBinding], carried: tuple[Any, ...]) -> list[ToolBinding]:
-    """The bindings with other carried rules."""
-    return [replace(binding, carried=carried) for binding in bindings]
+def _public(known: ToolBinding) -> str:
+    """The public name of a tool that stands under the names by which carried rules know it."""
+    return known.carried[0].name
 
 
 def _layers(layers: Iterable[ToolMiddleware], where: str) -> tuple[ToolMiddleware, ...]:

@@ -116,6 +116,21 @@ class HasContract(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class CarriedRules:
+    """Rules that a tool carries with it.
+
+    Attributes:
+        rules: The rules.
+        name: The tool's name in the toolset that brings them.
+        former: The names that it had before.
+    """
+
+    rules: Any
+    name: str
+    former: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ToolBinding:
     """One tool under its public name, with its handler.
 
@@ -178,7 +193,7 @@ class ToolBinding:
     metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
     personal: Personal | None = field(default=None, compare=False, repr=False)
     explain: Explain | None = field(default=None, compare=False, repr=False)
-    carried: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+    carried: tuple[CarriedRules, ...] = field(default=(), compare=False, repr=False)
     contract: HasContract | None = field(default=None, compare=False, repr=False)
 
     def contracted(self) -> ToolBinding:
@@ -204,6 +219,20 @@ class ToolBinding:
     def called(self, name: str) -> ToolBinding:
         """The binding under another public name; hooks and middleware for the old name still apply to it."""
         return self if name == self.name else replace(self, name=name, former=(*self.former, self.name))
+
+    def carrying(self, rules: object) -> ToolBinding:
+        """The binding with rules around those that it carries; they know tools by their present names."""
+        return replace(self, carried=(CarriedRules(rules, self.name, self.former), *self.carried))
+
+    def known_to(self, carried: CarriedRules) -> ToolBinding:
+        """The binding under the names by which carried rules know it, and its public name in `carried`."""
+        return replace(
+            self,
+            name=carried.name,
+            former=carried.former,
+            asked="",
+            carried=(CarriedRules(carried.rules, self.name),),
+        )
 
     def supplying(self, context: ToolContext) -> ToolContext:
         """A context with the toolset's values for injected parameters; the outermost toolset wins."""

@@ -92,7 +92,7 @@ class ToolsetVerbs(Generic[T]):
         if not isinstance(rules, Carried):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"carrying(…) takes Rules(…), not {rules!r}")
         rules.check_carried(ToolView(self.compiled(UNPREPARED), known=self.known_tools()))
-        return self.through(Each(lambda binding: replace(binding, carried=(rules, *binding.carried))))
+        return self.through(Each(lambda binding: binding.carrying(rules)))
 
     def prefixed(self, prefix: str) -> T:
         """Every tool as `prefix_name`; hooks and middleware for the former names still apply.

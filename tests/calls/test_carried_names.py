@@ -1,0 +1,75 @@
+"""Names in carried rules are those that the tools had in the toolset that brings the rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcp_toolset import HookSet, Reject, Rules, RunNormally, ToolCall, ToolContext, Toolset, tool
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+def delete(id: str) -> str:
+    """Delete something."""
+    return f"deleted {id}"
+
+
+@tool
+def look(id: str) -> str:
+    """Look at something."""
+    return f"saw {id}"
+
+
+def refusing(selector: str) -> HookSet:
+    hooks = HookSet()
+
+    @hooks.execution(selector)
+    async def refuse(call: ToolCall, input: dict[str, Any], context: ToolContext) -> RunNormally | Reject:
+        return Reject("never")
+
+    return hooks
+
+
+async def answer(tools: Toolset[Any], name: str) -> str:
+    dispatch = ToolDispatch(tools.bindings())
+    return (await dispatch.call(ToolCall(name, {"id": "1"}), ToolContext())).content[0]["text"]
+
+
+@pytest.mark.parametrize("selector", ["delete", "del*", "*"])
+async def test_s6_names_and_patterns_hold_after_prefixes_and_renames(selector: str) -> None:
+    tools: Toolset[Any] = Toolset(delete).carrying(Rules(hooks=refusing(selector)))
+    assert await answer(tools.prefixed("crm"), "crm_delete") == "Rejected: never"
+    assert await answer(tools.prefixed("crm").prefixed("shop"), "shop_crm_delete") == "Rejected: never"
+    assert await answer(tools.renamed({"delete": "remove"}), "remove") == "Rejected: never"
+    both = Toolset(tools.prefixed("one"), tools.prefixed("two"))
+    assert [await answer(both, name) for name in ("one_delete", "two_delete")] == ["Rejected: never"] * 2
+
+
+async def test_s6_a_tool_that_takes_the_name_of_another_does_not_take_its_carried_rules() -> None:
+    tools: Toolset[Any] = Toolset(delete, look).carrying(Rules(hooks=refusing("delete")))
+    swapped = tools.renamed({"delete": "look", "look": "delete"})
+    assert await answer(swapped, "look") == "Rejected: never"
+    assert await answer(swapped, "delete") == "saw 1"
+
+
+async def test_s6_a_pattern_in_carried_rules_does_not_match_names_given_by_the_host() -> None:
+    tools: Toolset[Any] = Toolset(delete, look).carrying(Rules(hooks=refusing("del*")))
+    assert await answer(tools.prefixed("del"), "del_look") == "saw 1"
+    assert await answer(tools.prefixed("del"), "del_delete") == "Rejected: never"
+
+
+async def test_s6_texts_follow_names_in_the_toolset_in_each_of_its_mounts() -> None:
+    tools: Toolset[Any] = Toolset(delete, look).carrying(Rules(descriptions={"del*": "Take it away."}))
+    mounts = Toolset(tools.prefixed("one"), tools.renamed({"delete": "look", "look": "delete"}))
+    view = await Rules(hooks=HookSet()).describe(mounts.view())
+    told = {one.name: one.definition.description for one in view}
+    assert told == {
+        "one_delete": "Take it away.",
+        "one_look": "Look at something.",
+        "look": "Take it away.",
+        "delete": "Look at something.",
+    }
