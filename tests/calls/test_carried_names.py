@@ -8,6 +8,7 @@ import pytest
 
 from mcp_toolset import HookSet, Reject, Rules, RunNormally, ToolCall, ToolContext, Toolset, tool
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.tools.toolsets.descriptions import Descriptions
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +64,9 @@ async def test_s6_a_pattern_in_carried_rules_does_not_match_names_given_by_the_h
 
 
 async def test_s6_texts_follow_names_in_the_toolset_in_each_of_its_mounts() -> None:
-    tools: Toolset[Any] = Toolset(delete, look).carrying(Rules(descriptions={"del*": "Take it away."}))
+    tools: Toolset[Any] = Toolset(delete, look).carrying(
+        Rules(descriptions=Descriptions({"del*": "Take it away."}))
+    )
     mounts = Toolset(tools.prefixed("one"), tools.renamed({"delete": "look", "look": "delete"}))
     view = await Rules(hooks=HookSet()).describe(mounts.view())
     told = {one.name: one.definition.description for one in view}
