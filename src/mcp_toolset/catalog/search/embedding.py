@@ -12,6 +12,7 @@ import hashlib
 import logging
 import sqlite3
 import threading
+import weakref
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -279,6 +280,8 @@ class VectorFile:
             self._base = _opened(path)
         except sqlite3.Error as fault:
             raise ToolsetError(f"{path} cannot hold vectors: {fault}; name another, or remove it") from None
+        # The scorer of an installed model has no owner that could close its file.
+        weakref.finalize(self, self._base.close).atexit = False
 
     def get(self, digest: str) -> bytes | None:
         """The vector kept under a digest, if any."""
