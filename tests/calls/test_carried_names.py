@@ -8,6 +8,8 @@ import pytest
 
 from mcp_toolset import HookSet, Reject, Rules, RunNormally, ToolCall, ToolContext, Toolset, tool
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.policy import Policy, PolicyGuard
 from mcp_toolset.tools.toolsets.descriptions import Descriptions
 
 pytestmark = pytest.mark.anyio
@@ -76,3 +78,17 @@ async def test_s6_texts_follow_names_in_the_toolset_in_each_of_its_mounts() -> N
         "look": "Take it away.",
         "delete": "Look at something.",
     }
+
+
+@pytest.mark.parametrize("pattern", ["delete", "del*"])
+async def test_s6_a_carried_policy_holds_after_prefixes_and_renames(pattern: str) -> None:
+    guard = PolicyGuard(Policy(deny=[pattern]))
+    tools: Toolset[Any] = Toolset(delete, look).carrying(Rules(guards=[guard]))
+    for mounted, name in (
+        (tools, "delete"),
+        (tools.prefixed("crm"), "crm_delete"),
+        (tools.renamed({"delete": "remove"}), "remove"),
+    ):
+        with pytest.raises(UnknownToolError):
+            await answer(mounted, name)
+    assert await answer(tools.prefixed("crm"), "crm_look") == "saw 1"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, cast
 
@@ -30,7 +30,7 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     innermost,
 )
-from mcp_toolset.tools.binding.binding import Executor, Gate
+from mcp_toolset.tools.binding.binding import CarriedRules, Executor, Gate
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.frozen import copied
 from mcp_toolset.tools.core.result import ToolResult, checked_result
@@ -52,6 +52,7 @@ class ToolRules:
     names: tuple[str, ...] = ()
     observed: bool = False
     guards: tuple[Guard, ...] = ()
+    carried: tuple[CarriedRules, ...] = ()
 
     def same_as(self, other: ToolRules) -> bool:
         """Whether these are the same rule objects."""
@@ -62,7 +63,15 @@ class ToolRules:
             and self.names == other.names
             and self.observed == other.observed
             and same(self.guards, other.guards)
+            and same(self.carried, other.carried)
         )
+
+    def guarded(self, binding: ToolBinding) -> list[tuple[Guard, ToolBinding]]:
+        """The guards, each with the tool under the names that the guard may have been given for it."""
+        inner = (
+            (guard, replace(binding, asked=one.name)) for one in self.carried for guard in one.rules.guards
+        )
+        return [*((guard, binding) for guard in self.guards), *inner]
 
 
 _NO_RULES: Final = ToolRules()
@@ -112,7 +121,8 @@ def rules_for(
         seeing=tuple(hook for part in parts for hook in part.seeing),
         names=names.exact(binding),
         observed=own.observed,
-        guards=tuple(guard for part in parts for guard in part.guards),
+        guards=own.guards,
+        carried=binding.carried,
     )
 
 
@@ -127,18 +137,19 @@ def _own_rules_for(binding: ToolBinding, rules: RuleSet, names: ToolNames) -> To
     return ToolRules(middleware, asked, seeing, exact, observed, tuple(rules.guards))
 
 
-def route_of(binding: ToolBinding, rules: ToolRules, known: Route | None) -> Route:
-    """Compose the chain of a tool, or reuse `known` if it is the same tool under the same rules."""
-    if known is not None and known.binding is binding and known.rules is not None:
-        if rules is known.rules or rules.same_as(known.rules):
-            return known
+def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Route:
+    """Compose the chain of a tool, or reuse `before` if it is the same tool under the same rules."""
+    if before is not None and before.binding is binding and before.rules is not None:
+        if rules is before.rules or rules.same_as(before.rules):
+            return before
     run = partial(_execute, binding, _executor(binding))
     if rules.observed:
         run = partial(_noted, run)
     middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
-    gates = tuple(gate for guard in rules.guards if (gate := guard.gate(binding)) is not None)
+    guarded = rules.guarded(binding)
+    gates = tuple(gate for guard, known in guarded if (gate := guard.gate(known)) is not None)
     route = Route(binding, run, rules.names, rules, gates)
-    for layer in reversed([layer for guard in rules.guards for layer in guard.layers(binding)]):
+    for layer in reversed([layer for guard, known in guarded for layer in guard.layers(known)]):
         run = partial(_around, layer, route, run)
     if seeing:
         run = partial(_seen, seeing, asked, route, run)
