@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from click.testing import CliRunner
 
 from mcp_toolset import (
     DynamicToolset,
@@ -18,6 +20,7 @@ from mcp_toolset import (
     ToolsetServer,
 )
 from mcp_toolset.catalog.deferred.tool_search import ToolSearch
+from mcp_toolset.cli.main import cli
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.toolsets.contracts import MAX_CONTRACTS
 
@@ -254,3 +257,23 @@ async def test_s5_a_changed_summary_leaves_a_grant_for_the_same_contract_valid()
         await toolset.refresh()
         gone = await asked(server, "call_tool", grant=tool["grant"], arguments={"shelf": 3})
         assert gone.is_error and len(provider.ran) == 1
+
+
+PROGRAM = """
+from mcp_toolset import DynamicToolset
+from tests.catalog.test_manifests import Warehouse
+
+tools = DynamicToolset(Warehouse("bolts"), name="stock")
+"""
+
+
+def test_s5_the_command_line_calls_a_tool_with_its_contract_fetched(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "stock.py"
+    program.write_text(PROGRAM)
+    done = CliRunner().invoke(cli, ["call", str(program), "bolts", "shelf=3"])
+    assert (done.exit_code, capfd.readouterr().out) == (0, "bolts: 7\n")
+    wrong = CliRunner().invoke(cli, ["call", str(program), "bolts", "shelf=x"])
+    assert wrong.exit_code != 0 and wrong.exception is not None
+    assert "it takes bolts(shelf: integer)" in repr(wrong.exception)

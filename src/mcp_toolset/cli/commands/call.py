@@ -75,10 +75,12 @@ def call_command(
 async def _tool(server: ToolsetServer, name: str, target: str) -> ToolBinding:
     from mcp_toolset.cli.offered import listed
     from mcp_toolset.context.offer_kinds import PROMPTS
+    from mcp_toolset.tools.binding.binding import loaded
 
     tools = {binding.name: binding for binding in server.bindings()}
     if name in tools:
-        return tools[name]
+        # The schemas of a tool that is listed by a manifest are fetched first.
+        return await loaded(tools[name].contracted)
     if "://" in name:
         raise CallError(
             f"{name}: no tool, but the address of a resource; use mcp-toolset read {target} {name}"
