@@ -86,8 +86,8 @@ class LexicalScorer:
             self._held[entry.public_name] = tuple(
                 [self._put(place, *impact) for impact in self._impacts(entry).items()]
             )
+            self._vocabulary.note(posting.term for posting in self._held[entry.public_name])
         self._tokenizer.forget()
-        self._vocabulary.forget_order()
 
     def remove(self, public_names: Iterable[str]) -> None:
         """Remove entries; names that are not indexed are ignored."""
@@ -99,7 +99,7 @@ class LexicalScorer:
                     left.setdefault(posting, set()).add(place)
         for posting, places in left.items():
             self._leave(posting, places)
-        self._vocabulary.forget_order()
+        self._vocabulary.note(posting.term for posting in left)
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
         """The result of `read(query).best(count, among)`."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.text import folded
+from mcp_toolset.catalog.search.vocabulary import SortedWords
 
 PUBLIC_NAME = 1.0
 OWN_NAME = 0.97
@@ -25,7 +25,7 @@ class NameTable:
         self._entries: dict[str, CatalogEntry] = {}
         self._own: dict[str, list[str]] = {}
         self._spellings: dict[str, list[str]] = {}
-        self._in_order: list[str] = []
+        self._in_order = SortedWords(self._spellings.keys())
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Add entries whose public names are not in the table yet."""
@@ -33,10 +33,8 @@ class NameTable:
             self._entries[entry.public_name] = entry
             self._own.setdefault(entry.definition.name, []).append(entry.public_name)
             for spelling in _spellings(entry):
-                if spelling not in self._spellings:
-                    self._in_order.append(spelling)
                 self._spellings.setdefault(spelling, []).append(entry.public_name)
-        self._in_order.sort()
+                self._in_order.note((spelling,))
 
     def remove(self, public_names: Iterable[str]) -> None:
         """Remove names, all of which are in the table."""
@@ -45,7 +43,7 @@ class NameTable:
             _discard(self._own, entry.definition.name, name)
             for spelling in _spellings(entry):
                 _discard(self._spellings, spelling, name)
-        self._in_order = [spelling for spelling in self._in_order if spelling in self._spellings]
+                self._in_order.note((spelling,))
 
     def matches(self, query: str, *, beginnings: bool) -> dict[str, float]:
         """The public names of tools that the query names, each with the closeness of the match.
@@ -65,10 +63,7 @@ class NameTable:
         return found | {query: PUBLIC_NAME} if query in self._entries else found
 
     def _beginning_with(self, spelling: str) -> Iterable[str]:
-        start = bisect_left(self._in_order, spelling)
-        for longer in self._in_order[start : start + _SPELLINGS]:
-            if not longer.startswith(spelling):
-                return
+        for longer in self._in_order.beginning_with(spelling, _SPELLINGS):
             yield from self._spellings[longer]
 
 

@@ -3,7 +3,8 @@
 `MeaningScorer` and `EmbeddingScorer` hold their vectors here. A vector is kept as small whole numbers, and so
 is a query. One dimension of all tools is one long integer, a column, with sixteen bits for each tool. The sum
 of the columns, each times the query's number for that dimension, holds the products of all tools at once:
-the interpreter multiplies and adds long integers at the speed of memory.
+the interpreter multiplies and adds long integers at the speed of memory. Vectors that have changed since the
+columns were built have a few columns of their own, so a change costs the same in every catalog.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _QUERY_SUM = 1_040
 _FINER = 0.99
 # Columns of fewer names than one in so many are faster than the columns of all.
 _FEWER = 4
+# After so many changes the columns are built anew.
+_RECENT = 256
 _SET = re.compile(b"\1")
 
 
@@ -53,6 +56,8 @@ class PackedVectors:
         self._step = _REACH / sqrt(dimensions) / _LARGEST
         self._vectors: dict[str, bytes] = {}
         self._columns: _Columns | None = None
+        self._recent: dict[str, bytes] = {}
+        self._recent_columns: _Columns | None = None
         self._some: tuple[frozenset[str], _Columns] | None = None
 
     def __len__(self) -> int:
@@ -65,25 +70,41 @@ class PackedVectors:
         numbers = [int(value * scale + _MIDDLE_AND_HALF) for value in vector]
         if max(numbers) > _MOST or min(numbers) < _LEAST:
             numbers = [max(_LEAST, min(_MOST, number)) for number in numbers]
+        self._leave(name)
         self._vectors[name] = bytes(numbers)
-        self._columns = self._some = None
+        if self._columns is not None:
+            self._recent[name] = self._vectors[name]
 
-    def _every(self) -> _Columns:
-        self._columns = self._columns or _Columns(self._vectors, self._dimensions)
-        return self._columns
+    def _every(self) -> tuple[_Columns, ...]:
+        if self._columns is None:
+            self._columns = _Columns(self._vectors, self._dimensions)
+        if not self._recent:
+            return (self._columns,)
+        if self._recent_columns is None:
+            self._recent_columns = _Columns(self._recent, self._dimensions)
+        return self._columns, self._recent_columns
 
-    def _columns_of(self, among: frozenset[str]) -> _Columns:
+    def _columns_of(self, among: frozenset[str]) -> tuple[_Columns, ...]:
         if _FEWER * len(among) > len(self._vectors):
             return self._every()
         if self._some is None or self._some[0] is not among:
             vectors = {name: self._vectors[name] for name in among if name in self._vectors}
             self._some = among, _Columns(vectors, self._dimensions)
-        return self._some[1]
+        return (self._some[1],)
 
     def drop(self, name: str) -> None:
         """Remove the vector of a name, if it has one."""
         if self._vectors.pop(name, None) is not None:
-            self._columns = self._some = None
+            self._leave(name)
+
+    def _leave(self, name: str) -> None:
+        """Make the columns forget a name, which they may have; all of them after many changes."""
+        self._recent_columns = self._some = None
+        self._recent.pop(name, None)
+        columns = self._columns
+        if columns is not None and max(len(self._recent), columns.leave(name)) >= _RECENT:
+            self._columns = None
+            self._recent.clear()
 
     def cosines(
         self, vector: Sequence[float], scale: float = 1.0, among: AbstractSet[str] | None = None
@@ -94,15 +115,14 @@ class PackedVectors:
         """
         columns = self._columns_of(among) if isinstance(among, frozenset) else self._every()
         query, finer = _whole_numbers(vector)
-        products, zero = columns.products(query)
-        return Cosines(columns, products, zero, scale * self._step / (finer * _length(vector)))
+        products = [(each, each.products(query)) for each in columns]
+        return Cosines(products, _zero(query), scale * self._step / (finer * _length(vector)))
 
 
 class Cosines:
     """The cosines of one query with all vectors, computed for a name when they are read; see `Similarity`."""
 
-    def __init__(self, columns: _Columns, products: Sequence[int], zero: int, unit: float) -> None:
-        self._columns = columns
+    def __init__(self, products: Sequence[tuple[_Columns, Sequence[int]]], zero: int, unit: float) -> None:
         self._products = products
         self._zero = zero
         self._unit = unit
@@ -110,22 +130,28 @@ class Cosines:
     @property
     def names(self) -> Sequence[str]:
         """The names that have a vector."""
-        return self._columns.names
+        return [name for columns, _ in self._products for name in list(columns.places)]
 
     def of(self, names: Iterable[str]) -> dict[str, float]:
         """See `Similarity`."""
-        places, products = self._columns.places, self._products
-        return {name: self._cosine(products[places[name]]) for name in names if name in places}
+        names = list(names)
+        return {
+            name: self._cosine(products[place])
+            for columns, products in self._products
+            for name in names
+            if (place := columns.places.get(name)) is not None
+        }
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
         """See `Similarity`."""
-        columns, products, zero = self._columns, self._products, self._zero
-        if among is None:
-            places = columns.highest(products, count, zero + int(1 / self._unit))
-        else:
-            places = [columns.places[name] for name in among if name in columns.places]
-        names = columns.names
-        found = sorted((-products[place], names[place]) for place in places if products[place] > zero)
+        found: list[tuple[int, str]] = []
+        for columns, products in self._products:
+            if among is None:
+                places = columns.highest(products, count, self._zero + int(1 / self._unit))
+            else:
+                places = [place for name in among if (place := columns.places.get(name)) is not None]
+            found += [(-products[place], columns.names[place]) for place in places]
+        found = sorted(pair for pair in found if -pair[0] > self._zero)
         return {name: self._cosine(-product) for product, name in found[:count]}
 
     def _cosine(self, product: int) -> float:
@@ -141,19 +167,26 @@ class _Columns:
         whole = b"".join(vectors.values())
         self._columns = [_spread(whole[dimension::dimensions]) for dimension in range(dimensions)]
         self._ones = _spread(b"\1" * len(vectors))
+        self._left: list[int] = []
 
-    def products(self, query: Sequence[int]) -> tuple[Sequence[int], int]:
-        """The product of each place with the query, and the number that stands for a product of 0."""
-        # The largest amount that negative numbers can subtract is added to every place, so that none is below
-        # 0.
-        credit = -_MOST * sum(number for number in query if number < 0)
-        total = credit * self._ones
+    def leave(self, name: str) -> int:
+        """Let a name go, if it is here; return how many have gone."""
+        place = self.places.pop(name, None)
+        if place is not None:
+            self._left.append(place)
+        return len(self._left)
+
+    def products(self, query: Sequence[int]) -> Sequence[int]:
+        """The product of each place with the query, above `_zero(query)` if it is above 0."""
+        total = _credit(query) * self._ones
         for number, columns in self._by_size(query).items():
             total += number * columns
         products = array("H", total.to_bytes(_PRODUCT_BYTES * len(self.names), "little"))
         if sys.byteorder == "big":
             products.byteswap()
-        return products, credit + _MIDDLE * sum(query)
+        for place in self._left:
+            products[place] = 0
+        return products
 
     def _by_size(self, query: Sequence[int]) -> dict[int, int]:
         """The sums of the columns that share a number: adding is cheaper than multiplying."""
@@ -184,6 +217,16 @@ def _spread(numbers: bytes) -> int:
     wide = bytearray(_PRODUCT_BYTES * len(numbers))
     wide[::_PRODUCT_BYTES] = numbers
     return int.from_bytes(wide, "little")
+
+
+def _credit(query: Sequence[int]) -> int:
+    """The most that negative numbers can subtract: added to every place, so that none is below 0."""
+    return -_MOST * sum(number for number in query if number < 0)
+
+
+def _zero(query: Sequence[int]) -> int:
+    """The number that stands for a product of 0."""
+    return _credit(query) + _MIDDLE * sum(query)
 
 
 def _length(vector: Sequence[float]) -> float:

@@ -74,10 +74,19 @@ class Posting:
 
     def _drop_one(self, place: int) -> None:
         numbers = self.numbers
-        at = 2 * numbers[::2].index(place)
+        at = _at(numbers, place)
         impact, last = numbers.pop(), numbers.pop()
         if last != place:
             numbers[at], numbers[at + 1] = last, impact
+
+
+def _at(numbers: array[int], place: int) -> int:
+    """Where a place that is in the posting stands; its bytes are found at the speed of memory."""
+    every, wanted, size = numbers.tobytes(), array("i", (place,)).tobytes(), numbers.itemsize
+    at = every.index(wanted)
+    while at % (2 * size):
+        at = every.index(wanted, at + 1)
+    return at // size
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,19 +18,71 @@ _LONGEST_ENDING = 5
 _CROWD = 2_000
 _NEAREST = 3
 _LAST = "\U0010ffff"
+# Up to so many words are put in their places one by one; for more, sorting is faster.
+_CHANGED = 500
+
+
+class SortedWords:
+    """Words in order, kept so at the cost of what has changed."""
+
+    def __init__(self, known: Collection[str]) -> None:
+        """Sort `known`, which may change: report that with `note`."""
+        self._known = known
+        self._in_order: list[str] = []
+        self._changed: set[str] | None = None
+
+    def note(self, words: Iterable[str]) -> None:
+        """Note words that may have come or gone."""
+        if self._changed is not None:
+            self._changed.update(words)
+            if len(self._changed) > _CHANGED:
+                self._changed = None
+
+    def forget(self) -> None:
+        """Note that any words may have come or gone."""
+        self._changed = None
+
+    def beginning_with(self, head: str, most: int | None = None) -> list[str]:
+        """The known words that begin so, in order; the first `most` of them."""
+        order = self._sorted()
+        start = bisect_left(order, head)
+        end = bisect_left(order, head + _LAST, lo=start)
+        return order[start : end if most is None else min(end, start + most)]
+
+    def _sorted(self) -> list[str]:
+        if self._changed is None:
+            self._in_order = sorted(self._known)
+        else:
+            for word in self._changed:
+                self._place(word)
+        self._changed = set()
+        return self._in_order
+
+    def _place(self, word: str) -> None:
+        order = self._in_order
+        at = bisect_left(order, word)
+        held = order[at : at + 1] == [word]
+        if held and word not in self._known:
+            del order[at]
+        elif not held and word in self._known:
+            order.insert(at, word)
 
 
 class Vocabulary:
     """The words of an index, searched for words similar to another."""
 
     def __init__(self, known: Collection[str]) -> None:
-        """Search `known`, which may change: report that with `forget_order`."""
+        """Search `known`, which may change: report that with `note` or `forget_order`."""
         self._known = known
-        self._in_order: list[str] | None = None
+        self._in_order = SortedWords(known)
+
+    def note(self, terms: Iterable[str]) -> None:
+        """Note terms that may have come or gone."""
+        self._in_order.note(terms)
 
     def forget_order(self) -> None:
         """Note that the known words have changed."""
-        self._in_order = None
+        self._in_order.forget()
 
     def nearest(self, term: str) -> list[str]:
         """The known terms that an unknown one most likely means; none for short words and codes.
@@ -52,10 +104,7 @@ class Vocabulary:
         return found | {known for known in self._beginning_with(term[:head]) if _is_one_edit(term, known)}
 
     def _beginning_with(self, head: str) -> list[str]:
-        if self._in_order is None:
-            self._in_order = sorted(self._known)
-        start = bisect_left(self._in_order, head)
-        return self._in_order[start : bisect_left(self._in_order, head + _LAST, lo=start)]
+        return self._in_order.beginning_with(head)
 
 
 def _edits(term: str, places: int) -> Iterator[str]:
