@@ -12,9 +12,12 @@ import pytest
 
 from mcp_toolset import (
     AccessDenied,
+    DynamicToolset,
     ToolBinding,
     ToolCall,
     ToolContext,
+    ToolDefinition,
+    ToolProvider,
     ToolResult,
     Toolset,
     ToolsetServer,
@@ -49,6 +52,17 @@ def figures_report() -> str:
 def figures_sheet(fails: bool = False) -> ToolResult:
     """Prepare the monthly figures of costs."""
     return ToolResult.of_error("no") if fails else ToolResult.of_text("sheet")
+
+
+class Broken(ToolProvider):
+    """A tool that breaks what it promises."""
+
+    async def list_definitions(self) -> list[ToolDefinition]:
+        promise = {"type": "object", "required": ["total"]}
+        return [ToolDefinition("figures_broken", "Prepare the monthly figures.", output_schema=promise)]
+
+    async def execute(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        return ToolResult.of_structured({})
 
 
 @tool
@@ -95,6 +109,9 @@ async def test_m8_failures_and_callers_that_cannot_be_told_apart_do_not_count() 
     async with serving(learn) as server:
         assert (await use(server, ANN, "figures_sheet", fails=True)).is_error
         assert (await use(server, ANN, "figures_sheet", fails="x")).is_error
+        broken = ToolsetServer(DynamicToolset(Broken(), name="broken").deferred(), learn=learn)
+        async with broken:
+            assert (await use(broken, ANN, "figures_broken")).is_error
         assert learn.bonus(ANN, QUERY) == {}
         for caller in (Caller(session="one"), Caller()):
             assert not (await use(server, caller, "figures_sheet")).is_error

@@ -327,7 +327,7 @@ class DeferredCatalog:
     async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a granted call, and learn from it if it succeeds."""
         result = await self._gate.run(binding, call, context)
-        if self._learn is not None and not result.is_error and result.is_complete:
+        if self._learn is not None and _succeeded(binding, result):
             self._learn.called(context, f"{binding.source}\n{binding.tool_id or binding.definition.name}")
         return result
 
@@ -352,3 +352,10 @@ def _slices(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 
 def _differs(one: ToolBinding, other: ToolBinding) -> bool:
     return one.definition is not other.definition and one.definition != other.definition
+
+
+def _succeeded(binding: ToolBinding, result: ToolResult) -> bool:
+    """Whether a call has an answer that is no error and fits what the tool promises."""
+    if result.is_error or not result.is_complete:
+        return False
+    return binding.output is None or binding.output.is_valid(result.wire.get("structuredContent"))
