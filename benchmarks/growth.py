@@ -6,7 +6,8 @@ The bridge is a process of its own before `raw_upstream.py`, spoken to in raw by
 CPU of that process, the least of short samples, taken in turns. Servers that take 0.3 s to start are started
 through the bridge in this process, and without any bridge, all at once, for comparison. What a change costs
 is the CPU of this process from the call that changes one tool until that is served: the tools of that server
-are listed again, and what is served is compiled.
+are listed again, and what is served is compiled. An index for search is built of made-up tools, and one of
+them is changed again and again: medians of CPU, and what the index adds to resident memory.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import resource
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from multiprocessing import get_context
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import anyio
@@ -27,7 +33,8 @@ from costs import HERE, Raw, bridge, raw
 from measuring import markdown
 from reporting import say, surroundings
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import RemoteToolset, ToolDefinition, Toolset, ToolsetServer
+from mcp_toolset.catalog.search.index import SearchIndex
 
 SLOW = 0.3
 """Seconds that each server takes to start."""
@@ -128,6 +135,55 @@ def changing(count: int, tools: int, rounds: int, *, deferred: bool) -> float:
     return anyio.run(run)
 
 
+def indexed(size: int, rounds: int) -> dict[str, float]:
+    """What an index of so many tools costs, and a change of one of them: CPU milliseconds and bytes."""
+    tools = [made_up(number) for number in range(size)]
+    before, began = resident(), time.process_time()
+    index = SearchIndex(tools)
+    index.search(ASKED)
+    found = {"build, s": time.process_time() - began, "memory, MB": (resident() - before) / 1e6}
+    taken: dict[str, list[float]] = {"a change": [], "the query after it": [], "a query": []}
+    for edition in range(1, 1 + rounds):
+        tool = made_up(edition % size, edition)
+        for what, work in (
+            ("a change", lambda: index.add([tool])),  # noqa: B023
+            ("the query after it", lambda: index.search(ASKED)),
+            ("a query", lambda: index.search(ASKED)),
+        ):
+            began = time.process_time()
+            work()
+            taken[what].append(1e3 * (time.process_time() - began))
+    return found | {f"{what}, ms": statistics.median(times) for what, times in taken.items()}
+
+
+def in_a_process(size: int, rounds: int) -> dict[str, float]:
+    """The same in a process of its own, so that no memory is used a second time."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(indexed, size, rounds).result()
+
+
+ASKED = "send a message to a user"
+WORDS = (
+    "send read list create update delete message user issue page order weather image table event note".split()
+)
+
+
+def made_up(number: int, edition: int = 0) -> ToolDefinition:
+    """A tool with twenty words, half of them from a vocabulary of 6,000."""
+    of = Random(f"{number} {edition}")
+    said = [of.choice(WORDS) if of.random() < 0.5 else spelled(of.randrange(6_000)) for _ in range(20)]
+    return ToolDefinition(f"{WORDS[number % len(WORDS)]}_{number}", " ".join(said))
+
+
+def spelled(number: int) -> str:
+    return "".join("bdfgklmnprst"[number // 12**place % 12] + "aeio"[place] for place in range(4))
+
+
+def resident() -> int:
+    """The bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 async def changed(server: ToolsetServer, edition: int) -> float:
     """CPU seconds until the first tool of the first server is served in another edition."""
     # Nothing of what came before is left to do.
@@ -172,6 +228,8 @@ def main() -> int:
         kind = "deferred" if deferred else "listed"
         report.setdefault("changing", {})[kind] = changing(*mounted, rounds, deferred=deferred)
     say("growth", f"changing: {report['changing']}")
+    catalogs = (20, 60) if options.quick else (500, 8_000, 50_000)
+    report["index"] = {size: in_a_process(size, 4 * rounds) for size in catalogs}
     rows = [
         (f"a call with {size} {what}, CPU ms", f"{cost:.3f}")
         for what in ("tools", "servers")
@@ -182,6 +240,11 @@ def main() -> int:
     rows += [
         (f"a changed tool {where}, {kind}, CPU ms", f"{cost:.0f}")
         for kind, cost in report["changing"].items()
+    ]
+    rows += [
+        (f"an index of {size} tools: {what}", f"{figure:.2f}")
+        for size, figures in report["index"].items()
+        for what, figure in figures.items()
     ]
     print(markdown(("what", "figure"), rows))
     if options.json:

@@ -55,6 +55,7 @@ def test_growth_measures_both_curves_the_start_of_several_servers_and_a_change_o
     assert all(cost > 0 for curve in ("tools", "servers") for cost in found[curve].values())
     assert found["starting"]["all, s"] >= 0.3
     assert set(found["changing"]) == {"listed", "deferred"} and all(found["changing"].values())
+    assert list(found["index"]) == ["20", "60"] and found["index"]["60"]["a change, ms"] > 0
 
 
 def test_pauses_are_measured_while_another_client_is_answered(warm: Warm, folder: Path) -> None:
