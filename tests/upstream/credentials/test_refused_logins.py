@@ -232,7 +232,7 @@ async def test_i5_the_tokens_of_a_caller_who_is_logged_out_are_not_sent_any_more
     async with protected(issuer) as server:
         store = await logged_in(server)
         source = source_of(server, store)
-        tokens = CallerTokens(source, "alice")
+        tokens = CallerTokens(lambda: source, "alice")
         assert await tokens.header(None) == await tokens.header(None) is not None
         await store.remove(source.key)
         assert await tokens.header(None) is None
