@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_toolset import SessionState, ToolContext
-from mcp_toolset.errors import CallError
+from mcp_toolset.errors import CallError, DefinitionError
 
 
 class Caller(ToolContext):
@@ -47,6 +47,11 @@ def test_s6_a_program_without_a_client_is_one_caller() -> None:
 def test_s6_callers_that_cannot_be_told_apart_share_nothing() -> None:
     with pytest.raises(CallError, match="neither a session nor an authenticated user"):
         SessionState(int).of(caller(revision="2026-07-28"))
+
+
+def test_s6_state_is_made_by_what_can_be_called() -> None:
+    with pytest.raises(DefinitionError, match=r"takes what makes a value"):
+        SessionState([])  # pyright: ignore[reportArgumentType]
 
 
 def test_s6_the_least_recently_used_state_is_forgotten_first() -> None:

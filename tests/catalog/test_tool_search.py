@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from tests.calls.endpoint import Calls, scripted
 
 from mcp_toolset import ToolRound, Toolset, tool
+from mcp_toolset.errors import DefinitionError
 from mcp_toolset.search import SearchIndex, ToolSearch
 from mcp_toolset.tools.export.table import Export
 
@@ -234,3 +235,10 @@ def test_m5_a_renamed_tool_is_referred_to_by_the_name_in_the_request() -> None:
     exported = search.export("anthropic")
     (name,) = [name for name, public in exported.names.items() if public == "odd.name"]
     assert name != "odd.name" and exported.decode(name) == "odd.name"
+
+
+def test_m5_wrong_limits_and_providers_are_refused() -> None:
+    with pytest.raises(DefinitionError, match="limit=0"):
+        ToolSearch(TOOLS, limit=0)
+    with pytest.raises(DefinitionError, match="there is no provider 'cohere'; use one of openai"):
+        ToolSearch(TOOLS).export("cohere")  # pyright: ignore[reportArgumentType]

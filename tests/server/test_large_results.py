@@ -200,3 +200,13 @@ def test_m7_a_mistake_in_the_configuration_is_told(said: Any) -> None:
 
     with pytest.raises(ConfigError, match=r"toolset\.large_results"):
         parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")
+
+
+def test_m7_references_of_one_call_cannot_multiply_what_is_kept() -> None:
+    large = LargeResults(10, memory=100)
+    shown = large.shortened(ToolResult.of_text("x" * 40), ToolCall("rows", {}), Session("one"))
+    (link,) = [block for block in shown.content if block["type"] == "resource_link"]
+    twice = ToolCall("total", {"rows": [{"$result": link["name"]}] * 2})
+    assert large.with_references(twice, Session("one")).arguments == {"rows": ["x" * 40] * 2}
+    with pytest.raises(Exception, match="stand for more than 100 characters"):
+        large.with_references(ToolCall("total", {"rows": [{"$result": link["name"]}] * 3}), Session("one"))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
-from mcp_toolset.errors import CallError
+from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.tools.core.call import ToolContext
 
 T = TypeVar("T")
@@ -30,8 +30,12 @@ class SessionState(Generic[T]):
         """Make a value with `make` when a caller has none; of more than `most`, the least recently used goes.
 
         Raises:
-            DefinitionError: `most` is not positive.
+            DefinitionError: `most` is not positive, or `make` cannot be called.
         """
+        if not callable(make):
+            raise DefinitionError(
+                f"SessionState(make) takes what makes a value, such as list[str], not {make!r}"
+            )
         self._make = make
         self._values: Recent[str, T] = Recent(most)
 

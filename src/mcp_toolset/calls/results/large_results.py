@@ -72,6 +72,7 @@ class LargeResults:
         self.limit = limit
         self._preview = preview
         self._lifetime = lifetime
+        self._memory = memory
         self._kept = KeptResults(memory, lifetime, now)
         self.tool: Final[Tool[..., Any]] = self._reading()
 
@@ -109,27 +110,40 @@ class LargeResults:
         """The call with the values that references in its arguments stand for.
 
         Raises:
-            CallError: a reference is to no result of this caller, or its path leads nowhere.
+            CallError: a reference is to no result of this caller, its path leads nowhere, or the references of
+                the call stand for more than is kept at most.
         """
         if call.name == READ_RESULT:
             return call
-        arguments = {key: self._filled(value, context, _DEEPEST) for key, value in call.arguments.items()}
+        room = [self._memory]
+        arguments = {
+            key: self._filled(value, context, _DEEPEST, room) for key, value in call.arguments.items()
+        }
         changed = any(arguments[key] is not value for key, value in call.arguments.items())
         return call.with_arguments(arguments) if changed else call
 
-    def _filled(self, value: Any, context: ToolContext, depth: int) -> Any:
-        """The value with references replaced; the same object if there are none."""
+    def _filled(self, value: Any, context: ToolContext, depth: int, room: list[int]) -> Any:
+        """The value with references replaced; the same object if there are none.
+
+        `room` is how many characters the references of the call may still stand for.
+        """
         if not depth or not isinstance(value, dict | list):
             return value
         if isinstance(value, list):
             entries = cast("list[Any]", value)
-            filled = [self._filled(entry, context, depth - 1) for entry in entries]
+            filled = [self._filled(entry, context, depth - 1, room) for entry in entries]
             return filled if any(a is not b for a, b in zip(filled, entries, strict=True)) else entries
         table = cast("dict[str, Any]", value)
         if REFERENCE in table and table.keys() <= {REFERENCE, "path"}:
             found = self._found(str(table[REFERENCE]), context)
+            room[0] -= found.size
+            if room[0] < 0:
+                raise CallError(
+                    f"the references of one call stand for more than {self._memory} characters; hand on parts, "
+                    "by their paths, in several calls"
+                )
             return _copied(value_at(found.value, str(table.get("path") or "")))
-        changed = {key: self._filled(entry, context, depth - 1) for key, entry in table.items()}
+        changed = {key: self._filled(entry, context, depth - 1, room) for key, entry in table.items()}
         return changed if any(changed[key] is not entry for key, entry in table.items()) else table
 
     def _found(self, id: str, context: ToolContext) -> KeptResult:

@@ -113,6 +113,7 @@ def part_of(value: Any, *, find: str, offset: int, limit: int | None, most: int)
     if isinstance(value, list):
         return _entries(cast("list[Any]", value), offset, limit, most)
     text = value if isinstance(value, str) else _json(value)
+    offset = min(offset, len(text))
     end = min(len(text), offset + min(limit or most, most))
     note = f"characters {offset} to {end} of {len(text)}"
     if isinstance(value, dict) and (offset or end < len(text)):

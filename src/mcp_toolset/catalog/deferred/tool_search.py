@@ -17,6 +17,7 @@ from pydantic import Field
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
 from mcp_toolset.catalog.search.ranking import Scorer
+from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import Tool, tool
@@ -58,7 +59,12 @@ class ToolSearch:
             name: The name of the search tool.
             scorer: As for `SearchIndex`.
             index: An index that several conversations over the same tools share.
+
+        Raises:
+            DefinitionError: the limit is not positive.
         """
+        if limit < 1:
+            raise DefinitionError(f"ToolSearch finds at least one tool with each search, not limit={limit}")
         self._tools = tools
         self._limit = limit
         self._index = SearchIndex(scorer=scorer) if index is None else index
@@ -94,7 +100,7 @@ class ToolSearch:
             DefinitionError: see `ToolView.export`.
         """
         view = self.view(turn=turn)
-        if not FORMS[provider].defers:
+        if provider in FORMS and not FORMS[provider].defers:
             shown = (
                 replace(one, deferred=False) if one.name in self.found else one
                 for one in view.values()
