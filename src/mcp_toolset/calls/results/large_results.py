@@ -110,8 +110,8 @@ class LargeResults:
         """The call with the values that references in its arguments stand for.
 
         Raises:
-            CallError: a reference is to no result of this caller, its path leads nowhere, or the references of
-                the call stand for more than is kept at most.
+            CallError: a reference is to no result of this caller, its path leads nowhere, or the references
+                of the call stand for more than is kept at most.
         """
         if call.name == READ_RESULT:
             return call
@@ -139,8 +139,8 @@ class LargeResults:
             room[0] -= found.size
             if room[0] < 0:
                 raise CallError(
-                    f"the references of one call stand for more than {self._memory} characters; hand on parts, "
-                    "by their paths, in several calls"
+                    f"the references of one call stand for more than {self._memory} characters; hand on "
+                    "parts, by their paths, in several calls"
                 )
             return _copied(value_at(found.value, str(table.get("path") or "")))
         changed = {key: self._filled(entry, context, depth - 1, room) for key, entry in table.items()}
