@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -47,12 +48,13 @@ def bridge(
     *,
     callers: Callers | None = None,
     more: Iterable[RemoteToolset] = (),
+    audit: Path | None = None,
 ) -> ToolsetServer:
     auth = OAuth(per_user=True, scopes=["tools:read"], store=store or MemoryCredentialStore())
     remote = RemoteToolset(up.url, name="up", start_timeout=20, auth=auth)
     others = list(more)
     tools = Toolset(remote.prefixed("up"), *others) if others else Toolset(remote)
-    return ToolsetServer(tools, auth=callers or Callers())
+    return ToolsetServer(tools, auth=callers or Callers(), audit=audit)
 
 
 async def logs_in(browser: httpx2.AsyncClient, page: str, user: str) -> httpx2.Response:
@@ -209,3 +211,20 @@ async def test_i5_a_caller_whose_tokens_are_gone_logs_in_again_and_others_go_on(
                 refused = await alice.call_tool("of_alice", {})
                 assert refused.is_error and URL.search(text_of(refused))
                 assert text_of(await bob.call_tool("both", {})) == "both by bob"
+
+
+async def test_i9_a_login_of_a_caller_at_the_page_of_the_server_is_recorded(
+    issuer: AuthorizationServer, tmp_path: Path
+) -> None:
+    file, store = tmp_path / "audit.jsonl", MemoryCredentialStore()
+    with upstream(issuer) as up:
+        async with listening(bridge(up, store, audit=file)) as url:
+            await logged_in(url, "alice")
+    text = file.read_text()
+    (login,) = [
+        one for one in map(json.loads, text.splitlines()) if one["event"] == "login" and "server" in one
+    ]
+    assert (login["server"], login["outcome"]) == ("up", "logged in") and "alice" in login["key"]
+    (key,) = await store.list()
+    kept = await store.load(key)
+    assert kept is not None and kept["header"].split()[-1] not in text

@@ -33,6 +33,15 @@ class Scrubbing(Protocol):
         ...
 
 
+@runtime_checkable
+class TellingLogins(Protocol):
+    """A source at which callers log in."""
+
+    def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
+        """Call `callback` with the facts of each login that ends; return what stops this."""
+        ...
+
+
 class AuditTrail:
     """Tells the audit log of one server what happens to it.
 
@@ -45,6 +54,8 @@ class AuditTrail:
         self.log = audit if isinstance(audit, AuditLog) else AuditLog(audit)
         self._seen: frozenset[tuple[str, str, str]] = frozenset()
         self._sources: tuple[Scrubbing, ...] = ()
+        self._telling: tuple[TellingLogins, ...] = ()
+        self._ends: list[Callable[[], None]] = []
 
     @asynccontextmanager
     async def running(self, grants: GrantLedger, facts: Callable[[], dict[str, Any]]) -> AsyncGenerator[None]:
@@ -59,6 +70,7 @@ class AuditTrail:
             )
             stack.push_async_callback(self._close)
             stack.callback(grants.watch(self._of_grant))
+            stack.callback(self._follow_logins, ())
             group = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(group.cancel_scope.cancel)
             group.start_soon(self._take_over)
@@ -77,6 +89,7 @@ class AuditTrail:
         if scrubbing != self._sources:
             self._sources = scrubbing
             self.log.redact(self, self._scrubbed)
+        self._follow_logins(tuple(one for one in sources.values() if isinstance(one, TellingLogins)))
         changes = {
             (name, change.name, change.offered.digest): change
             for name, source in sources.items()
@@ -102,6 +115,17 @@ class AuditTrail:
         while True:
             await anyio.to_thread.run_sync(self.log.take_over)
             await anyio.sleep(TAKE_OVER)
+
+    def _follow_logins(self, telling: tuple[TellingLogins, ...]) -> None:
+        if telling == self._telling:
+            return
+        for end in self._ends:
+            end()
+        self._telling = telling
+        self._ends = [source.watch_logins(self._of_login) for source in telling]
+
+    def _of_login(self, facts: dict[str, Any]) -> None:
+        self.log.record("login", **facts)
 
     def _of_grant(self, what: str, /, **facts: Any) -> None:
         kind, _, owner = (facts.pop("owner", None) or "").partition(":")

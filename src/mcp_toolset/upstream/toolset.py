@@ -232,6 +232,18 @@ class RemoteToolset(Toolset):
         if self._start != "eager":
             await self.connection.remember(kept)
 
+    def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
+        """Call `callback` with the facts of each login of a caller that ends; return what stops this."""
+        if self._logins is None:
+            return lambda: None
+        watchers, key = self._logins.watchers, object()
+        watchers[key] = callback
+
+        def end() -> None:
+            watchers.pop(key, None)
+
+        return end
+
     @property
     def instructions(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the server tells models about itself; see `Introduced`."""

@@ -46,6 +46,10 @@ WAIT: Final = 120.0
 _BEGIN: Final = 30.0
 
 
+Watcher = Callable[[dict[str, Any]], None]
+"""Is told the facts of each login that has ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A request that the server has refused for want of a login.
@@ -186,6 +190,7 @@ class CallerLogins:
         self._pending: dict[tuple[str, frozenset[str]], Login] = {}
         self._ended: OrderedDict[str, _Ended] = OrderedDict()
         self.on_login: Callable[[str], None] = lambda key: None
+        self.watchers: dict[object, Watcher] = {}
         definition: dict[str, Any] = {
             "name": LOG_IN,
             "description": "Logs you in to this server. Its other tools are listed once you are logged in.",
@@ -325,10 +330,19 @@ class CallerLogins:
         finally:
             del self._pending[caller.key, frozenset(challenge.scopes)]
             self._ended[caller.key] = _Ended(challenge.scopes, header, login.fault)
+            for watcher in [*self.watchers.values()]:
+                watcher(_facts(login, challenge))
             if len(self._ended) > MAX_LOGINS:
                 self._ended.popitem(last=False)
             login.ready.set()
             login.done.set()
+
+
+def _facts(login: Login, challenge: Challenge) -> dict[str, Any]:
+    """What there is to record of a login that has ended."""
+    outcome = "failed" if login.fault else "logged in"
+    who = {"server": login.server, "key": login.caller_key}
+    return {**who, "outcome": outcome, "reason": login.fault, "scopes": [*challenge.scopes]}
 
 
 def _name(link: Link) -> str:
