@@ -13,7 +13,9 @@ from tests.identities.browser import PAGE, logs_in
 from tests.identities.doors import Answer, Door, LegacyHttp, Sse
 from tests.identities.world import DENIABLE, LIFETIME, User, World
 
-_DIFFERING: Final = re.compile(r'"id":\d+,|did you mean [^?]*\?|use the id of a search hit')
+_DIFFERING: Final = re.compile(
+    r'"id":\d+,|did you mean [^?]*\?|use the id of a search hit|Next: (resolve|search)_tools \{[^}]*\}'
+)
 
 AT_ONCE: Final = 5
 """Steps that may overlap."""

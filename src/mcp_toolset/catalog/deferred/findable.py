@@ -96,10 +96,15 @@ class FindableTools:
         hidden = self._hidden_deferred(context)
         return hidden | (self.listed.keys() - set(self._listed_to(context))) if self.listed else hidden
 
-    def _hidden_deferred(self, context: ToolContext) -> frozenset[str]:
+    def may_hide(self, context: ToolContext) -> bool:
+        """Whether there is anything that could hide a tool from the caller."""
         group = self.policy.visible.group(context.identity)
-        if group is None and not (self.policy or self._is_personal):
+        return group is not None or bool(self.policy) or self._is_personal
+
+    def _hidden_deferred(self, context: ToolContext) -> frozenset[str]:
+        if not self.may_hide(context):
             return frozenset()
+        group = self.policy.visible.group(context.identity)
         if self.policy or self._is_personal or group is None:
             return self.policy.hidden(self.every(), context)
         if group not in self._hidden:

@@ -106,6 +106,9 @@ class HitIds:
         for name in names:
             for spelling in self.spellings(name):
                 alike.set_seq1(spelling.casefold())
+                # The bounds cost a tenth of the ratio, and most names are unlike.
+                if alike.real_quick_ratio() < _NEAR or alike.quick_ratio() < _NEAR:
+                    continue
                 if (ratio := alike.ratio()) >= _NEAR:
                     found.append((-ratio, self.id_of(name)))
         return list(dict.fromkeys(id for _, id in sorted(found)))[:MAX_NEAR]

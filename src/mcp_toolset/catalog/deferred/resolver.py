@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import anyio
@@ -22,6 +23,9 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 _NO_SUCH: Final = "no such tool; use the id of a search hit"
 _SEARCH: Final = next_call("search_tools", {"query": query_of("")})
+_COMPARED: Final = 5_000
+"""Names with which an unknown id is compared where some tools are hidden."""
+
 _LOOKED_AT: Final = 10
 """Hits among which those are looked for that an unknown id is like."""
 
@@ -115,17 +119,23 @@ class Resolver:
         if self._shown.is_listed(id, context):
             return self._shown.direct(id)
         hidden = self._shown.hidden(context)
-        near = self._near(id, hidden)
+        near = self._near(id, hidden, context)
         told = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
         names = ", ".join(one.server for one in self._shown.unavailable(None, hidden, context))
         may_have = f" ({names} cannot be reached now and may have it)" if names else ""
         return f"{told}{may_have}\n{next_call('resolve_tools', {'ids': near[:1]}) if near else _SEARCH}"
 
-    def _near(self, id: str, hidden: frozenset[str]) -> list[str]:
-        """The ids of tools with names like that of one that does not exist."""
-        hits = self._index.search(
-            id, limit=_LOOKED_AT, exclude=hidden | self._shown.listed.keys(), wait=False
-        )
+    def _near(self, id: str, hidden: frozenset[str], context: ToolContext) -> list[str]:
+        """The ids of tools with names like that of one that does not exist.
+
+        What the search finds depends on the words of all tools, so that it would tell of hidden ones: where
+        tools may be hidden, names are compared with those that the caller may see.
+        """
+        if self._shown.may_hide(context):
+            others = hidden | self._shown.listed.keys()
+            seen = (name for name in self._shown.every() if name not in others)
+            return self._shown.ids.near(id, islice(seen, _COMPARED))
+        hits = self._index.search(id, limit=_LOOKED_AT, exclude=self._shown.listed.keys(), wait=False)
         return self._shown.ids.near(id, [hit.name for hit in hits])
 
     def _resolution(
