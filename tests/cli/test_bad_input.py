@@ -132,7 +132,9 @@ def test_refused_url(line: CommandLine):
     refused(line, "list", REFUSED, code=1, says=(SHOWN, "connection", "check that it runs"))
 
 
-def test_command_that_is_no_server(line: CommandLine):
+def test_command_that_is_no_server(line: CommandLine, monkeypatch: pytest.MonkeyPatch):
+    # The folder of an activated environment is no secret, and stands in the command.
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     refused(
         line, "list", "--", sys.executable, "-c", "pass", code=1, says=(sys.executable, "check that it runs")
     )

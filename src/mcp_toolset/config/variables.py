@@ -31,7 +31,7 @@ __all__ = ["PLAIN_VARIABLES", "Variables", "parse_env_file"]
 PLAIN_VARIABLES: Final = frozenset(
     "HOME USER LOGNAME USERNAME PATH PWD SHELL LANG LC_ALL TZ TERM TMPDIR TMP TEMP USERPROFILE APPDATA "
     "LOCALAPPDATA HOMEDRIVE HOMEPATH PYTHONPATH PYTHONUNBUFFERED NODE_ENV LOG_LEVEL "
-    "CLAUDE_PROJECT_DIR".split()
+    "CLAUDE_PROJECT_DIR VIRTUAL_ENV CONDA_PREFIX PYENV_ROOT".split()
 )
 """Variables whose values are not secret: places, names and settings of the machine."""
 
