@@ -73,8 +73,7 @@ class SchemaValidator:
         """
         check, _ = self._checks(definition)
         if not check.is_valid(call.arguments):
-            faults = "; ".join(check.problems(call.arguments))
-            raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+            raise InvalidArgumentsError(check.misfit(call.name, call.arguments))
 
     def check_result(self, call: ToolCall, definition: ToolDefinition, result: ToolResult) -> None:
         """Check the structured content of a result against the output schema, if the tool has one.

@@ -91,17 +91,14 @@ class Route:
     def check(self, call: ToolCall) -> None:
         """Raise `InvalidArgumentsError` unless the arguments fit, as a rule has made them."""
         if not self.binding.arguments.is_valid(call.arguments):
-            raise InvalidArgumentsError(self._faults(call))
+            raise InvalidArgumentsError(self.binding.arguments.misfit(call.name, call.arguments))
 
     def check_sent(self, call: ToolCall) -> None:
         """The same for arguments as the caller has sent them: the error says how to mend the call."""
-        if not self.binding.arguments.is_valid(call.arguments):
-            explain = self.binding.explain
-            raise InvalidArgumentsError(self._faults(call) + (explain(call) if explain is not None else ""))
-
-    def _faults(self, call: ToolCall) -> str:
-        faults = "; ".join(self.binding.arguments.problems(call.arguments))
-        return f"Invalid arguments for {call.name}: {faults}"
+        check, explain = self.binding.arguments, self.binding.explain
+        if not check.is_valid(call.arguments):
+            told = check.misfit(call.name, call.arguments)
+            raise InvalidArgumentsError(told + (explain(call) if explain is not None else ""))
 
 
 def rules_for(

@@ -243,8 +243,7 @@ class ToolBinding:
     def misfit(self, call: ToolCall) -> str | None:
         """The message for the model if the arguments of a call do not fit; `None` if they fit."""
         if not self.arguments.is_valid(call.arguments):
-            faults = "; ".join(self.arguments.problems(call.arguments))
-            return f"Invalid arguments for {call.name}: {faults}"
+            return self.arguments.misfit(call.name, call.arguments)
         try:
             if self.reads is not None:
                 self.reads(call)

@@ -78,6 +78,10 @@ class SchemaCheck:
         except ValueError as fault:
             return [f"no JSON can carry this: {fault}"]
 
+    def misfit(self, tool: str, arguments: object) -> str:
+        """The message for a model whose arguments for a tool do not fit."""
+        return f"Invalid arguments for {tool}: {'; '.join(self.problems(arguments))}"
+
     def _problems(self, value: object) -> list[str]:
         found = islice((self._validator or self._compiled()).iter_errors(value), MAX_READ)
         return sorted(_line(error) for error in found)[:MAX_PROBLEMS]

@@ -327,8 +327,7 @@ class DynamicToolset(Toolset):
                 f"the definition of {call.name} has changed since it was shown ({changes}); resolve it again"
             )
         if not current.arguments.is_valid(call.arguments):
-            faults = "; ".join(current.arguments.problems(call.arguments))
-            raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+            raise InvalidArgumentsError(current.arguments.misfit(call.name, call.arguments))
         result = await self._provider.execute(replace(call, name=listed.name), context)
         _check_output(current, call.name, result)
         return result

@@ -320,8 +320,7 @@ async def execute(binding: ToolBinding, arguments: dict[str, Any], context: Tool
     if binding.prepare is not None:
         call = binding.prepare(call, context)
     if not binding.arguments.is_valid(call.arguments):
-        faults = "; ".join(binding.arguments.problems(call.arguments))
-        raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+        raise InvalidArgumentsError(binding.arguments.misfit(call.name, call.arguments))
     return await binding.execute(call, context)
 
 

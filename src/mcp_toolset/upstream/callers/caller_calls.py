@@ -160,8 +160,7 @@ class CallerCalls:
         if self._lenient:
             call = repaired(own.definition.input_schema, own.arguments, call)
         if not own.arguments.is_valid(call.arguments):
-            faults = "; ".join(own.arguments.problems(call.arguments))
-            raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+            raise InvalidArgumentsError(own.arguments.misfit(call.name, call.arguments))
         return call
 
 
