@@ -17,7 +17,7 @@ from typing import Final, Literal
 import anyio.lowlevel
 
 from mcp_toolset.catalog.deferred.browsing import Browser, fitted
-from mcp_toolset.catalog.deferred.findable import FindableTools, Reporting
+from mcp_toolset.catalog.deferred.findable import FindableTools, Reporting, key_of
 from mcp_toolset.catalog.deferred.grant_gate import GrantGate
 from mcp_toolset.catalog.deferred.preparing import Preparing
 from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
@@ -318,17 +318,18 @@ class DeferredCatalog:
         self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
     ) -> list[Resolution]:
         done = await self._resolver.resolve(ids, context, stubs=stubs)
-        for one in done if self._learn is not None else ():
-            name = (one.grant or "").rpartition(".")[0]
-            if self._learn is not None and name in self._shown.tools:
-                self._learn.resolved(context, self._shown.key_of(name))
+        if self._learn is not None:
+            names = ((one.grant or "").rpartition(".")[0] for one in done)
+            for name in names:
+                if name in self._shown.tools:
+                    self._learn.resolved(context, self._shown.key_of(name))
         return done
 
     async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a granted call, and learn from it if it succeeds."""
         result = await self._gate.run(binding, call, context)
         if self._learn is not None and _succeeded(binding, result):
-            self._learn.called(context, f"{binding.source}\n{binding.tool_id or binding.definition.name}")
+            self._learn.called(context, key_of(binding))
         return result
 
     async def _hit_of(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:

@@ -98,15 +98,18 @@ class FindableTools:
 
     def may_hide(self, context: ToolContext) -> bool:
         """Whether there is anything that could hide a tool from the caller."""
-        group = self.policy.visible.group(context.identity)
-        return group is not None or bool(self.policy) or self._is_personal
+        return self._hides_by_caller or self.policy.visible.group(context.identity) is not None
+
+    @property
+    def _hides_by_caller(self) -> bool:
+        return bool(self.policy) or self._is_personal
 
     def _hidden_deferred(self, context: ToolContext) -> frozenset[str]:
-        if not self.may_hide(context):
-            return frozenset()
-        group = self.policy.visible.group(context.identity)
-        if self.policy or self._is_personal or group is None:
+        if self._hides_by_caller:
             return self.policy.hidden(self.every(), context)
+        group = self.policy.visible.group(context.identity)
+        if group is None:
+            return frozenset()
         if group not in self._hidden:
             if len(self._hidden) >= MAX_GROUPS:
                 self._hidden = {}
@@ -118,9 +121,8 @@ class FindableTools:
         return self.held[name][0] if name in self.held else self.tools.get(name) or self.listed[name]
 
     def key_of(self, name: str) -> str:
-        """What stays with a tool whatever its public name: its source and its own id."""
-        tool = self.found(name)
-        return f"{tool.source}\n{tool.tool_id or tool.definition.name}"
+        """What stays with a tool when its public name changes: its source and its own id."""
+        return key_of(self.found(name))
 
     def id_of(self, name: str) -> str:
         """The id of a tool that a search has found: its name, if it is listed."""
@@ -144,8 +146,9 @@ class FindableTools:
     def why_held(self, grant: ToolGrant, context: ToolContext) -> str:
         """Why a granted tool is held back by now; empty if it is not, or the caller may not know of it."""
         for tool, reason in self.held.values():
-            own = tool.tool_id or tool.definition.name
-            if (tool.source, own) == (grant.source, grant.tool) and not self.policy.hides(tool, context):
+            if (tool.source, tool.own_id) == (grant.source, grant.tool) and not self.policy.hides(
+                tool, context
+            ):
                 return _told_held(grant.name, reason)
         return ""
 
@@ -208,6 +211,11 @@ class FindableTools:
             and name not in secret
             and not hides(name, context.identity)
         ]
+
+
+def key_of(tool: ToolBinding) -> str:
+    """See `FindableTools.key_of`."""
+    return f"{tool.source}\n{tool.own_id}"
 
 
 def _told_held(name: str, reason: str) -> str:

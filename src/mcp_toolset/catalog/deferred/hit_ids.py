@@ -119,7 +119,7 @@ class HitIds:
 
 
 def _known(binding: ToolBinding) -> _Known:
-    own = binding.tool_id or binding.definition.name
+    own = binding.own_id
     if own.rstrip("@").endswith(f"@{binding.asked or binding.name}"):
         # One tool with several names: only the names tell its places apart.
         return _Known(binding, binding.name, binding.name)

@@ -235,7 +235,7 @@ class GrantLedger(KeptGrants):
         """
         if binding is None:
             return f"{grant.name} is no longer in the catalog"
-        if (binding.source, _id(binding)) != (grant.source, grant.tool):
+        if (binding.source, binding.own_id) != (grant.source, grant.tool):
             return f"{grant.name} now belongs to another server or tool than the one granted"
         endpoint, listed = _behind(binding)
         if endpoint != grant.endpoint:
@@ -309,7 +309,7 @@ class GrantLedger(KeptGrants):
             handle=handle,
             name=binding.name,
             source=binding.source,
-            tool=_id(binding),
+            tool=binding.own_id,
             digest=binding.definition.digest,
             owner=owner,
             expires=expires,
@@ -353,10 +353,6 @@ class GrantLedger(KeptGrants):
 
 def _facts(grant: ToolGrant) -> dict[str, str]:
     return {"grant": grant.key, "owner": grant.owner, "server": grant.source, "tool": grant.name}
-
-
-def _id(binding: ToolBinding) -> str:
-    return binding.tool_id or binding.definition.name
 
 
 def _behind(binding: ToolBinding) -> tuple[str, str]:

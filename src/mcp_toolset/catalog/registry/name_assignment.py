@@ -310,4 +310,4 @@ def _with_id(
 
 
 def _own_key(binding: ToolBinding) -> ToolKey:
-    return ToolKey(binding.source, encodable(binding.tool_id or binding.definition.name))
+    return ToolKey(binding.source, encodable(binding.own_id))

@@ -212,6 +212,11 @@ class ToolBinding:
             self, definition=definition, arguments=found.arguments, output=found.output, contract=None
         )
 
+    @property
+    def own_id(self) -> str:
+        """What stays with the tool within its source: the stable id, else the tool's own name."""
+        return self.tool_id or self.definition.name
+
     def exists_for(self, context: ToolContext) -> bool:
         """Whether its source lists it to a caller."""
         return self.personal is None or self.personal.exists(context)
