@@ -65,14 +65,15 @@ class Browser:
 
     def page(self, request: SearchRequest, hidden: frozenset[str], context: ToolContext) -> Page:
         """The hits of a request, among the tools that the caller may know of."""
-        servers = self._shown.servers(hidden, context)
-        server = None if request.server is None else self._server(request.server, servers, hidden)
-        if server is None and request.server is not None and not _is_any(request.server):
-            return Page((), [], _unknown_server(request, servers))
+        server = None
+        if request.server is not None:
+            servers = self._shown.servers(hidden, context)
+            server = self._server(request.server, servers, hidden)
+            if server is None and not _is_any(request.server):
+                return Page((), [], _unknown_server(request, servers))
         unavailable = self._shown.unavailable(server, hidden, context)
         if _wants_everything(request.query, server):
-            names = self._names(server, hidden, request.exclude)
-            return self._listed(request, server, names, servers, unavailable)
+            return self._listed(request, server, hidden, context, unavailable)
         found = self._searched(request, server, hidden, context)
         return Page(found, unavailable, _note(request, found, server, unavailable))
 
@@ -130,13 +131,14 @@ class Browser:
         self,
         request: SearchRequest,
         server: str | None,
-        names: Sequence[str],
-        servers: Sequence[str],
+        hidden: frozenset[str],
+        context: ToolContext,
         unavailable: list[Unavailable],
     ) -> Page:
         """A page of the tools of a server; of everything, if that is no more than a page."""
+        names = self._names(server, hidden, request.exclude)
         if server is None and len(names) > request.limit:
-            return Page((), unavailable, _servers_note(servers))
+            return Page((), unavailable, _servers_note(self._shown.servers(hidden, context)))
         first = (request.page - 1) * request.limit
         shown = names[first : first + request.limit]
         last = first + len(shown)
