@@ -320,11 +320,11 @@ def visible_bindings(server: ToolsetServer) -> list[ToolBinding]:
 
 def own_bindings(server: ToolsetServer) -> list[ToolBinding]:
     """Of these, those that do more than search and grant."""
-    return without_fixed(server, visible_bindings(server))
+    return without_fixed(visible_bindings(server))
 
 
-def without_fixed(server: ToolsetServer, bindings: Iterable[ToolBinding]) -> list[ToolBinding]:
-    """The tools of a server but for those that only search and grant."""
+def without_fixed(bindings: Iterable[ToolBinding]) -> list[ToolBinding]:
+    """The tools but for those that only search and grant."""
     return [binding for binding in bindings if binding.place != DEFERRED_CATALOG]
 
 

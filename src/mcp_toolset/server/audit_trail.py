@@ -122,10 +122,9 @@ class AuditTrail:
         for end in self._ends:
             end()
         self._telling = telling
-        self._ends = [source.watch_logins(self._of_login) for source in telling]
-
-    def _of_login(self, facts: dict[str, Any]) -> None:
-        self.log.record("login", **facts)
+        self._ends = [
+            source.watch_logins(lambda facts: self.log.record("login", **facts)) for source in telling
+        ]
 
     def _of_grant(self, what: str, /, **facts: Any) -> None:
         kind, _, owner = (facts.pop("owner", None) or "").partition(":")

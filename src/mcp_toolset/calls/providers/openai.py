@@ -22,6 +22,7 @@ from mcp_toolset.calls.providers.turn import (
 )
 from mcp_toolset.errors import RoundError
 from mcp_toolset.tools.core.result import Block, ToolResult
+from mcp_toolset.tools.export.openai import TOOL_SEARCH
 
 
 def turn_from_openai(message: object) -> AssistantTurn:
@@ -72,9 +73,6 @@ def openai_result(id: str, result: ToolResult) -> dict[str, Any]:
 
 _SEARCH: Final = "tool_search_call"
 _CALLS: Final = ("function_call", "custom_tool_call", _SEARCH)
-
-TOOL_SEARCH: Final = "tool_search"
-"""The name of the search that the application runs, in an export and in a turn; the items have none."""
 
 
 def turn_from_responses(response: object) -> AssistantTurn:

@@ -22,14 +22,12 @@ from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import Tool, tool
 from mcp_toolset.tools.export.offering import FORMS
+from mcp_toolset.tools.export.openai import TOOL_SEARCH
 from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.export.table import FOUND_META_KEY, Export, Provider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.made import same
 from mcp_toolset.tools.view.view import ToolView
-
-CLIENT_SEARCH: Final = "tool_search"
-"""The type of OpenAI's search tool, by which a round knows the calls of a search that the client runs."""
 
 LIMIT: Final = 5
 
@@ -122,7 +120,7 @@ class ToolSearch:
         self._forms = {one["name"]: one for one in _functions(exported.tools) if one.get("defer_loading")}
         plain = [one for one in _functions(exported.tools) if one["name"] not in self._forms]
         tools = [_client_search(one) if one["name"] == searching else one for one in plain]
-        return _with_tools(exported, tools, {**exported.names, CLIENT_SEARCH: self.tool.name})
+        return _with_tools(exported, tools, {**exported.names, TOOL_SEARCH: self.tool.name})
 
     def _take(self, hidden: list[ToolBinding]) -> None:
         """Index the deferred tools of the next request."""
@@ -173,7 +171,7 @@ def _functions(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _client_search(function: dict[str, Any]) -> dict[str, Any]:
     return {
-        "type": CLIENT_SEARCH,
+        "type": TOOL_SEARCH,
         "execution": "client",
         "description": function["description"],
         "parameters": function["parameters"],

@@ -112,7 +112,7 @@ def _tools(mounted: ToolsetServer) -> list[ToolBinding]:
     """Every tool, those included that the permissions hide."""
     from mcp_toolset.cli.mount import without_fixed
 
-    return without_fixed(mounted, mounted.bindings())
+    return without_fixed(mounted.bindings())
 
 
 def _tool(mounted: ToolsetServer, name: str) -> ToolBinding:

@@ -19,6 +19,9 @@ from mcp_toolset.tools.export.table import Offer, ProviderForm
 MAX_DESCRIPTION: Final = 1024
 """The largest length of a function's description; the rest continues in that of its parameters."""
 
+TOOL_SEARCH: Final = "tool_search"
+"""The type of the search tool; in an export and a turn also the name of one that the client runs."""
+
 MAX_NAMESPACE: Final = 60
 """The characters of a namespace's name that come from the server's."""
 
@@ -107,7 +110,7 @@ def _responses_tools(offers: Sequence[Offer], tools: list[dict[str, Any]]) -> li
         (servers.setdefault(offer.server, []) if offer.deferred and offer.server else plain).append(tool)
     taken = {tool["name"] for tool in tools}
     spaces = [_namespace(name, inside, taken) for name, inside in servers.items()]
-    searching = [{"type": "tool_search"}] if any(offer.deferred for offer in offers) else []
+    searching = [{"type": TOOL_SEARCH}] if any(offer.deferred for offer in offers) else []
     return [*plain, *spaces, *searching]
 
 
