@@ -146,9 +146,8 @@ class FindableTools:
     def why_held(self, grant: ToolGrant, context: ToolContext) -> str:
         """Why a granted tool is held back by now; empty if it is not, or the caller may not know of it."""
         for tool, reason in self.held.values():
-            if (tool.source, tool.own_id) == (grant.source, grant.tool) and not self.policy.hides(
-                tool, context
-            ):
+            same = (tool.source, tool.own_id) == (grant.source, grant.tool)
+            if same and not self.policy.hides(tool, context):
                 return _told_held(grant.name, reason)
         return ""
 
