@@ -1,33 +1,106 @@
-"""The page of the configuration has every key that is read, and no other."""
+"""The schema of the configuration file and the page of its keys are those of the models that read it."""
 
 from __future__ import annotations
 
-import re
+import json
+import runpy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
+from mcp_toolset.config import parse_config
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys
-from mcp_toolset.config.sections import InputEntry
+from mcp_toolset.config.reference import meanings
+from mcp_toolset.config.reference.schema import FILE, parts
 
-PAGE = (Path(__file__).parents[1] / "docs" / "configuration.md").read_text()
+ROOT = Path(__file__).parents[1]
+SCRIPT = runpy.run_path(str(ROOT / "scripts" / "reference"))
+SCHEMA = json.loads(FILE.read_text())
+PARTS = parts()
+ENVIRONMENT = {
+    "TOKEN": "t0ken",
+    "AUDIT_KEY": "a key of 16 letters",
+    "CI_TOKEN": "c1",
+    "CLIENT_SECRET": "s3cret",
+}
 
 
-def documented(heading: str) -> list[str]:
-    """The keys in the first column of the table below a heading."""
-    section = PAGE.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    return [key for cell in cells for key in re.findall(r"`([^`]+)`", cell)]
+def fits(file: Any) -> bool:
+    return jsonschema_rs.validator_for(SCHEMA).is_valid(file)
+
+
+def file_with(section: str, key: str, value: Any) -> dict[str, Any]:
+    """A file with one key of a server, or of the section `toolset`."""
+    entry: dict[str, Any] = {"url": "https://host/mcp"} if key in _OF_URLS else {"command": "echo"}
+    if key in ("command", "url", "httpUrl", "serverUrl"):
+        entry = {}
+    if section == "server":
+        return {"mcpServers": {"one": {**entry, key: value}}}
+    return {"mcpServers": {"one": entry}, "toolset": {key: value}}
+
+
+_OF_URLS = {"headers", "auth", "oauth", "type", "transport"}
+
+
+def examples() -> Iterator[tuple[str, str, Any]]:
+    for section, table in (("server", meanings.SERVER), ("toolset", meanings.TOOLSET)):
+        for key, meaning in table.items():
+            yield section, key, meaning.example
+
+
+def test_u16_the_page_of_keys_is_that_of_the_models() -> None:
+    assert (ROOT / "docs" / "configuration-reference.md").read_text() == SCRIPT["page"](), (
+        "run scripts/reference"
+    )
+
+
+def test_e2_the_published_schema_is_that_of_the_models() -> None:
+    assert FILE.read_text() == SCRIPT["schema_text"](), "run scripts/reference"
+    jsonschema_rs.meta.validate(SCHEMA)
+
+
+@pytest.mark.parametrize(("section", "model"), [("server", ServerEntry), ("toolset", ToolsetSection)])
+def test_u16_every_key_has_a_meaning(section: str, model: Any) -> None:
+    assert sorted(PARTS[section].meanings) == sorted(known_keys(model))
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_u16_every_example_fits_its_type(name: str) -> None:
+    for key, schema in PARTS[name].schema["properties"].items():
+        whole = {**schema, "$defs": SCHEMA["$defs"]}
+        assert jsonschema_rs.is_valid(whole, schema["examples"][0]), key
+
+
+@pytest.mark.parametrize(("section", "key", "value"), [*examples()])
+def test_e2_every_example_is_read_without_a_complaint(
+    section: str, key: str, value: Any, tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("A=1")
+    file = file_with(section, key, value)
+    assert fits(file)
+    config = parse_config(file, source=tmp_path / "mcp.json", environ=ENVIRONMENT)
+    assert [server.fault for server in config.servers] == [""]
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("examples/**/*.json")), ids=lambda path: path.parent.name)
+def test_e2_our_example_files_fit_the_schema(path: Path) -> None:
+    assert fits(json.loads(path.read_text()))
 
 
 @pytest.mark.parametrize(
-    ("heading", "model"),
+    "file",
     [
-        ("Keys of a server", ServerEntry),
-        ("Keys of the `toolset` section", ToolsetSection),
-        ("Keys of `inputs`", InputEntry),
+        {"mcpServers": {"one": {"command": "echo", "pins": "yes"}}},
+        {"mcpServers": {"one": {"command": "echo", "timeout": 0}}},
+        {"mcpServers": {"one": {"url": "https://host/mcp", "auth": {"type": "oauth", "clientID": "x"}}}},
+        {"mcpServers": {"one": {"command": "echo", "limits": {"*": {"rat": "5/min"}}}}},
+        {"toolset": {"defered": True}},
+        {"toolset": {"auth": {"jwt": [{"issuer": "https://host"}]}}},
     ],
 )
-def test_u16_every_key_is_on_the_page(heading: str, model: Any) -> None:
-    assert sorted(documented(heading)) == sorted(known_keys(model))
+def test_e2_a_mistake_does_not_fit_the_schema(file: Any) -> None:
+    assert not fits(file)

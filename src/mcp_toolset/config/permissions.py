@@ -10,12 +10,14 @@ from mcp_toolset.config.sections import CallersEntry, Entry
 from mcp_toolset.security.policy.patterns import fault_of
 from mcp_toolset.security.policy.sections import Permissions, Section
 
-__all__ = ["permissions_at", "section_at"]
+__all__ = ["CallersPermissions", "GeneralPermissions", "SectionPermissions", "permissions_at", "section_at"]
 
 _PATTERNS = LIST_OF_TEXTS + " such as `github/*`, `*_delete` or `destructive:*`"
 
 
-class _SectionEntry(Entry):
+class SectionPermissions(Entry):
+    """The rules of one server, for every caller."""
+
     model_config = ConfigDict(extra="forbid")
 
     allow: list[str] | None = Field(None, description=_PATTERNS)
@@ -23,11 +25,13 @@ class _SectionEntry(Entry):
     deny: list[str] = Field([], description=_PATTERNS)
 
 
-class _CallersEntry(_SectionEntry, CallersEntry):
-    pass
+class CallersPermissions(SectionPermissions, CallersEntry):
+    """The rules for some callers."""
 
 
-class _GeneralEntry(_SectionEntry):
+class GeneralPermissions(SectionPermissions):
+    """The rules for all servers and callers, and those for some callers."""
+
     callers: list[object] = Field([], alias="for", description="a list of objects")
 
 
@@ -39,25 +43,25 @@ def permissions_at(data: object, place: Place) -> Permissions:
     """
     if data is None:
         return Permissions()
-    entry = validated(_GeneralEntry, data, place)
+    entry = validated(GeneralPermissions, data, place)
     callers = (_callers_at(one, place.at("for", number)) for number, one in enumerate(entry.callers))
     return Permissions(_section(entry, place), callers=tuple(callers))
 
 
 def section_at(data: object, place: Place) -> Section | None:
     """The `permissions` of one server's entry; raises as `permissions_at` does."""
-    return None if data is None else _section(validated(_SectionEntry, data, place), place)
+    return None if data is None else _section(validated(SectionPermissions, data, place), place)
 
 
 def _callers_at(data: object, place: Place) -> Section:
-    entry = validated(_CallersEntry, data, place)
+    entry = validated(CallersPermissions, data, place)
     who = entry.who(place)
     if entry.allow is None and not entry.ask and not entry.deny:
         raise place.error("has no rules", "add `allow`, `ask` or `deny`")
     return _section(entry, place, *who)
 
 
-def _section(entry: _SectionEntry, place: Place, *of_callers: tuple[str, ...] | None) -> Section:
+def _section(entry: SectionPermissions, place: Place, *of_callers: tuple[str, ...] | None) -> Section:
     for kind, patterns in (("allow", entry.allow or ()), ("ask", entry.ask), ("deny", entry.deny)):
         for number, pattern in enumerate(patterns):
             if fault := fault_of(pattern):

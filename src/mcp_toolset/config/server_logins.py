@@ -26,7 +26,7 @@ from mcp_toolset.config.server_auth import (
 )
 from mcp_toolset.errors import DefinitionError
 
-__all__ = ["server_auth"]
+__all__ = ["LOGINS", "server_auth"]
 
 _Auth: TypeAlias = ServerAuth | CallerAuth
 _TEXT: Final = "a string"
@@ -91,6 +91,9 @@ _KINDS: Final[Mapping[str, tuple[type[_Login], Callable[..., _Auth]]]] = {
     "token_exchange": (_TokenExchange, TokenExchange),
     "forward": (_Login, Forward),
 }
+LOGINS: Final[Mapping[str, type[Entry]]] = {name: model for name, (model, _) in _KINDS.items()}
+"""The models of `auth` by its `type`."""
+
 _CURSOR: Final = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret"}
 _CAMEL: Final = {"clientId": "client_id", "clientSecret": "client_secret", "callbackPort": "redirect_port"}
 

@@ -1,0 +1,265 @@
+"""`configuration_schema`: the JSON Schema of a configuration file, from the tables and models that read it.
+
+Editors show its descriptions and complete its keys. It is published with the package as
+`mcp-toolset.schema.json`; `mcp-toolset check --schema` prints it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+
+from mcp_toolset.calls.code.settings import CodeLimits
+from mcp_toolset.config.auth import AuthSection, JwtEntry, TokenEntry
+from mcp_toolset.config.entries import ServerEntry, ToolsetSection
+from mcp_toolset.config.permissions import CallersPermissions, GeneralPermissions, SectionPermissions
+from mcp_toolset.config.reference import meanings
+from mcp_toolset.config.reference.meanings import Meaning
+from mcp_toolset.config.sections import (
+    AuditEntry,
+    BreakerEntry,
+    CallersEntry,
+    CodeEntry,
+    InputEntry,
+    LargeResultsEntry,
+)
+from mcp_toolset.config.server_logins import LOGINS
+from mcp_toolset.config.tables import Table, keys_of
+from mcp_toolset.security.policy.limits import Limits
+
+__all__ = ["FILE", "Part", "configuration_schema", "parts"]
+
+FILE: Final = Path(__file__).with_name("mcp-toolset.schema.json")
+"""The published schema."""
+
+_Json = dict[str, Any]
+_LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
+_TEXTS: Final[_Json] = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+_VALUES: Final[_Json] = {"type": "object", "additionalProperties": {"type": ["string", "number", "null"]}}
+_COUNT: Final[_Json] = {"type": "integer", "exclusiveMinimum": 0}
+
+
+class Part(NamedTuple):
+    """The keys of one part of a file.
+
+    Attributes:
+        heading: What the part is called on the page.
+        schema: Its JSON Schema; its properties have descriptions, examples and defaults.
+        meanings: What its keys mean.
+    """
+
+    heading: str
+    schema: _Json
+    meanings: Mapping[str, Meaning]
+
+
+def configuration_schema() -> _Json:
+    """The JSON Schema (draft 2020-12) of a whole file."""
+    made = parts()
+    servers: _Json = {"type": "object", "additionalProperties": {"$ref": "#/$defs/server"}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Configuration of mcp-toolset",
+        "description": "The servers of an MCP client, with the options of mcp-toolset beside them.",
+        "type": "object",
+        "properties": {
+            "mcpServers": servers,
+            "servers": servers,
+            "mcp": {"type": "object", "properties": {"servers": servers}},
+            "inputs": {"type": "array", "items": {"$ref": "#/$defs/input"}},
+            "toolset": {"$ref": "#/$defs/toolset"},
+        },
+        "$defs": {name: part.schema for name, part in made.items()},
+    }
+
+
+def parts() -> dict[str, Part]:
+    """The parts of a file by the names of their definitions."""
+    logins = {name: _login(name) for name in LOGINS}
+    return {
+        "server": Part("A server", _server(), meanings.SERVER),
+        "toolset": Part("The `toolset` section", _toolset(), meanings.TOOLSET),
+        "input": Part("An entry of `inputs`", _of_model(InputEntry, meanings.INPUT), meanings.INPUT),
+        **{
+            f"login_{name}": Part(f"`auth` of a server, `{name}`", schema, meanings.LOGIN)
+            for name, schema in logins.items()
+        },
+        "auth": Part("`auth` of `toolset`", _auth(), meanings.AUTH),
+        "token": Part("A token of `auth`", _of_model(TokenEntry, meanings.TOKEN), meanings.TOKEN),
+        "jwt": Part("An entry of `jwt`", _jwt(), meanings.JWT),
+        "server_permissions": Part(
+            "`permissions` of a server",
+            _of_model(SectionPermissions, meanings.PERMISSIONS),
+            meanings.PERMISSIONS,
+        ),
+        "permissions": Part("`permissions` of `toolset`", _permissions(), meanings.PERMISSIONS),
+        "limits": Part("A pattern of `limits`", _limits(), meanings.LIMITS),
+        "callers": Part(
+            "The callers of a `for`", _of_model(CallersEntry, meanings.CALLERS), meanings.CALLERS
+        ),
+        "breaker": Part("`breaker`", _of_model(BreakerEntry, meanings.BREAKER), meanings.BREAKER),
+        "audit": Part("`audit`", _audit(), meanings.AUDIT),
+        "code": Part("`code`", _code(), meanings.CODE),
+        "large_results": Part(
+            "`large_results`", _of_model(LargeResultsEntry, meanings.LARGE_RESULTS), meanings.LARGE_RESULTS
+        ),
+    }
+
+
+def _server() -> _Json:
+    schema = _of_table(ServerEntry, meanings.SERVER)
+    logins = [{"$ref": f"#/$defs/login_{name}"} for name in LOGINS]
+    _say(schema, "auth", anyOf=[{"enum": [*LOGINS]}, *logins])
+    _say(schema, "oauth", type="object")
+    _say(schema, "permissions", **_ref("server_permissions"))
+    _say(schema, "limits", type="object", additionalProperties=_ref("limits"))
+    _say(schema, "breaker", **_ref("breaker"))
+    _say(schema, "prefix", anyOf=[{"type": ["string", "null"]}, {"const": False}])
+    _say(schema, "env", **_VALUES)
+    _say(schema, "headers", **_VALUES)
+    return schema
+
+
+def _toolset() -> _Json:
+    schema = _of_table(ToolsetSection, meanings.TOOLSET)
+    _say(schema, "auth", **_ref("auth"))
+    _say(schema, "permissions", **_ref("permissions"))
+    _say(schema, "limits", type="object", additionalProperties=_ref("limits"))
+    _say(schema, "audit", anyOf=[{"type": "string"}, _ref("audit")])
+    _say(schema, "code", anyOf=[{"type": "boolean"}, _ref("code")])
+    _say(schema, "large_results", anyOf=[{"type": "boolean"}, _COUNT, _ref("large_results")])
+    return schema
+
+
+def _auth() -> _Json:
+    schema = _of_model(AuthSection, meanings.AUTH)
+    token = {"anyOf": [{"type": "string"}, _ref("token")]}
+    _say(schema, "tokens", type="object", additionalProperties=token)
+    _say(schema, "jwt", anyOf=[_ref("jwt"), {"type": "array", "items": _ref("jwt")}])
+    _say(schema, "required_scopes", **_one_or_more())
+    return schema
+
+
+def _login(name: str) -> _Json:
+    schema = _of_model(LOGINS[name], meanings.LOGIN)
+    schema["properties"]["type"] |= {"const": name, "examples": [name]}
+    if name != "oauth":
+        del schema["properties"]["type"]["default"]
+        schema["required"] = ["type", *schema.get("required", ())]
+    return schema
+
+
+def _jwt() -> _Json:
+    schema = _of_model(JwtEntry, meanings.JWT)
+    _say(schema, "audience", **_one_or_more())
+    return schema
+
+
+def _permissions() -> _Json:
+    schema = _of_model(GeneralPermissions, meanings.PERMISSIONS)
+    some = _of_model(CallersPermissions, {**meanings.PERMISSIONS, **meanings.CALLERS})
+    _say(schema, "for", type="array", items=some)
+    return schema
+
+
+def _limits() -> _Json:
+    counts = dict.fromkeys(("concurrency", "result_bytes"), _COUNT)
+    rate = {"type": "string", "pattern": r"^[1-9][0-9]{0,8}/[a-z]+$"}
+    kinds: dict[str, _Json] = {
+        **counts,
+        "rate": rate,
+        "calls": {"anyOf": [_COUNT, rate]},
+        "timeout": {"type": "number", "exclusiveMinimum": 0},
+    }
+    # The fields of `Limits` in their order, which the page keeps.
+    own = {
+        one.name: {**kinds[one.name], **_told(meanings.LIMITS[one.name])}
+        for one in fields(Limits)
+        if one.name in kinds
+    }
+    who = {name: {**_TEXTS, **_told(meaning)} for name, meaning in meanings.CALLERS.items()}
+    some: _Json = {"type": "object", "properties": {**own, **who}, "additionalProperties": False}
+    every = {**own, "for": {"type": "array", "items": some, **_told(meanings.LIMITS["for"])}}
+    return {"type": "object", "properties": every, "additionalProperties": False}
+
+
+def _audit() -> _Json:
+    schema = _of_model(AuditEntry, meanings.AUDIT)
+    # The length counts after a reference to the key is expanded.
+    _say(schema, "key", type="string")
+    return schema
+
+
+def _code() -> _Json:
+    schema = _of_model(CodeEntry, meanings.CODE)
+    for one in fields(CodeLimits):
+        schema["properties"][one.name]["default"] = one.default
+    return schema
+
+
+def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
+    """The schema of a table, with the defaults of its fields."""
+    named = {one.alias or name: (name, one.schema) for name, one in keys_of(table).items()}
+    core: Any = {
+        "type": "typed-dict",
+        "fields": {
+            key: {"type": "typed-dict-field", "schema": schema, "required": False}
+            for key, (_, schema) in named.items()
+        },
+    }
+    made = GenerateJsonSchema().generate(core, mode="validation")["properties"]
+    defaults = {one.name: one.default for one in fields(cast("Any", table))}
+    properties = {
+        key: _plain(made[key]) | _default(defaults[name]) | _told(meant[key])
+        for key, (name, _) in named.items()
+    }
+    closed: _Json = {"additionalProperties": False} if table.unknown == "forbid" else {}
+    return {"type": "object", "properties": properties, **closed}
+
+
+def _of_model(model: type[BaseModel], meant: Mapping[str, Meaning]) -> _Json:
+    """The schema of a model; a field that may be null may be left out."""
+    made = model.model_json_schema()
+    properties = {
+        key: _plain(schema) | _default(schema.get("default")) | _told(meant[key])
+        for key, schema in made["properties"].items()
+    }
+    required: _Json = {"required": made["required"]} if "required" in made else {}
+    closed: _Json = {} if model.model_config.get("extra") == "ignore" else {"additionalProperties": False}
+    return {"type": "object", "properties": properties, **required, **closed}
+
+
+def _plain(schema: _Json) -> _Json:
+    """A schema without titles, remedies, and the null that stands for an absent key."""
+    kept = {key: value for key, value in schema.items() if key not in ("title", "description", "default")}
+    choices = [one for one in kept.pop("anyOf", ()) if one != {"type": "null"}]
+    return kept | (choices[0] if len(choices) == 1 else {"anyOf": choices} if choices else {})
+
+
+def _default(value: object) -> _Json:
+    return {} if value is None or value is MISSING or value in ([], {}) else {"default": value}
+
+
+def _told(meaning: Meaning) -> _Json:
+    return {"description": _LINK.sub(r"\1", meaning.text), "examples": [meaning.example]}
+
+
+def _say(schema: _Json, key: str, **kind: Any) -> None:
+    """Replace what one property has to be, and keep what is told about it."""
+    kept = ("description", "examples", "default")
+    told = schema["properties"][key]
+    schema["properties"][key] = {**kind, **{name: told[name] for name in kept if name in told}}
+
+
+def _ref(name: str) -> _Json:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _one_or_more() -> _Json:
+    return {"anyOf": [{"type": "string"}, _TEXTS]}
