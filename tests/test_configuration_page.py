@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import runpy
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
 
+from mcp_toolset.calls.code.settings import CodeLimits
 from mcp_toolset.config import parse_config
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys
 from mcp_toolset.config.reference import meanings
-from mcp_toolset.config.reference.schema import FILE, parts
+from mcp_toolset.config.reference.published import FILE
+from mcp_toolset.config.reference.schema import parts
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "reference"))
@@ -65,6 +68,11 @@ def test_e2_the_published_schema_is_that_of_the_models() -> None:
 @pytest.mark.parametrize(("section", "model"), [("server", ServerEntry), ("toolset", ToolsetSection)])
 def test_u16_every_key_has_a_meaning(section: str, model: Any) -> None:
     assert sorted(PARTS[section].meanings) == sorted(known_keys(model))
+
+
+def test_u16_the_limits_of_code_are_told_with_their_defaults() -> None:
+    for field in fields(CodeLimits):
+        assert f"; {field.default:,.0f} if left out." in meanings.CODE[field.name].text
 
 
 @pytest.mark.parametrize("name", PARTS)

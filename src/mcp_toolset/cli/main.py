@@ -16,20 +16,21 @@ from typing import Final
 import click
 
 from mcp_toolset import __version__
-from mcp_toolset.cli.commands.approvals import approvals_command
-from mcp_toolset.cli.commands.audit import audit_command
-from mcp_toolset.cli.commands.call import call_command
-from mcp_toolset.cli.commands.explain import explain_command
-from mcp_toolset.cli.commands.get import get_command
-from mcp_toolset.cli.commands.inspect import inspect_command
-from mcp_toolset.cli.commands.install import install_command, uninstall_command
-from mcp_toolset.cli.commands.list import list_command
-from mcp_toolset.cli.commands.login import login_command, logout_command
-from mcp_toolset.cli.commands.pin import pin_command
-from mcp_toolset.cli.commands.read import read_command
-from mcp_toolset.cli.commands.search import search_command
-from mcp_toolset.cli.commands.secret import secret_command
-from mcp_toolset.cli.commands.serve import serve_command
+from mcp_toolset.cli.commands.checks.check import check_command
+from mcp_toolset.cli.commands.clients.install import install_command, uninstall_command
+from mcp_toolset.cli.commands.credentials.login import login_command, logout_command
+from mcp_toolset.cli.commands.credentials.secret import secret_command
+from mcp_toolset.cli.commands.records.audit import audit_command
+from mcp_toolset.cli.commands.rules.approvals import approvals_command
+from mcp_toolset.cli.commands.rules.explain import explain_command
+from mcp_toolset.cli.commands.rules.pin import pin_command
+from mcp_toolset.cli.commands.targets.call import call_command
+from mcp_toolset.cli.commands.targets.get import get_command
+from mcp_toolset.cli.commands.targets.inspect import inspect_command
+from mcp_toolset.cli.commands.targets.list import list_command
+from mcp_toolset.cli.commands.targets.read import read_command
+from mcp_toolset.cli.commands.targets.search import search_command
+from mcp_toolset.cli.commands.targets.serve import serve_command
 from mcp_toolset.cli.display.output import complain, debugging
 from mcp_toolset.cli.options import examples
 from mcp_toolset.errors import ToolsetError, innermost
@@ -83,6 +84,7 @@ for _command in (
     get_command,
     read_command,
     inspect_command,
+    check_command,
     login_command,
     logout_command,
     pin_command,

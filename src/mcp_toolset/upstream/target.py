@@ -188,17 +188,18 @@ class Link:
         return self.secrets.cleaned(value)
 
     def _check_command(self, process: ProcessTarget) -> None:
-        if process.cwd is not None and not Path(process.cwd).is_dir():
-            raise UpstreamUnavailableError(
-                self.name, self.scrubbed(f"its folder does not exist: {process.cwd}; make it, or correct cwd")
-            )
-        path = (process.env or {}).get("PATH")
-        beside = Path(process.cwd or ".") / process.command
-        if shutil.which(process.command, path=path) is None and not beside.is_file():
-            raise UpstreamUnavailableError(
-                self.name,
-                self.scrubbed(f"command not found: {process.command}; install it or give its full path"),
-            )
+        if fault := program_fault(process.command, process.env, process.cwd):
+            raise UpstreamUnavailableError(self.name, self.scrubbed(fault))
+
+
+def program_fault(command: str, env: Mapping[str, str] | None, cwd: str | Path | None) -> str:
+    """Why a program cannot be started here, with the remedy; empty if its folder and its file are there."""
+    if cwd is not None and not Path(cwd).is_dir():
+        return f"its folder does not exist: {cwd}; make it, or correct cwd"
+    beside = Path(cwd or ".") / command
+    if shutil.which(command, path=(env or {}).get("PATH")) is None and not beside.is_file():
+        return f"command not found: {command}; install it or give its full path"
+    return ""
 
 
 def link_to(

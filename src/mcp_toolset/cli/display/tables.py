@@ -29,7 +29,10 @@ _COLOURS: Final = {
     "ready": "green",
     "stopped": "green",
     "available": "green",
+    "ok": "green",
     "starting": "yellow",
+    "warning": "yellow",
+    "disabled": "dim",
     "closed": "dim",
 }
 """Colours by state; any other state is an error."""

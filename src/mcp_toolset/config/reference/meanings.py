@@ -196,15 +196,15 @@ AUDIT: Final[Mapping[str, Meaning]] = {
 }
 
 CODE: Final[Mapping[str, Meaning]] = {
-    "seconds": Meaning("Seconds that the code of one run may compute; waiting does not count.", 5),
-    "timeout": Meaning("Seconds that one run may take in all, but for waiting for a person.", 120),
-    "memory_mb": Meaning("Megabytes that the code may hold.", 128),
-    "calls": Meaning("Calls of tools in one run.", 100),
-    "suspensions": Meaning("How often the code may stop for a call, a wait or an import.", 400),
-    "parallel": Meaning("Calls of tools at the same time; further calls wait.", 4),
-    "printed": Meaning("Characters that the code may print.", 10_000),
-    "value": Meaning("Bytes of JSON that come back whole; a larger value comes as a preview.", 50_000),
-    "workers": Meaning("Processes of the sandbox, and so runs at the same time.", 2),
+    "seconds": Meaning("Seconds that one run may compute; waiting does not count; 10 if left out.", 5),
+    "timeout": Meaning("Seconds of one run in all, but for waiting for a person; 60 if left out.", 120),
+    "memory_mb": Meaning("Megabytes that the code may hold; 64 if left out.", 128),
+    "calls": Meaning("Calls of tools in one run; 50 if left out.", 100),
+    "suspensions": Meaning("How often code stops for a call, a wait or an import; 200 if left out.", 400),
+    "parallel": Meaning("Calls of tools at the same time; further calls wait; 8 if left out.", 4),
+    "printed": Meaning("Characters that the code may print; 20,000 if left out.", 10_000),
+    "value": Meaning("Bytes of JSON that come back whole, else as a preview; 20,000 if left out.", 50_000),
+    "workers": Meaning("Processes of the sandbox, and so runs at the same time; 8 if left out.", 2),
 }
 
 LARGE_RESULTS: Final[Mapping[str, Meaning]] = {

@@ -1,7 +1,6 @@
 """`configuration_schema`: the JSON Schema of a configuration file, from the tables and models that read it.
 
-Editors show its descriptions and complete its keys. It is published with the package as
-`mcp-toolset.schema.json`; `mcp-toolset check --schema` prints it.
+Editors show its descriptions and complete its keys. The package has it as a file; see `published`.
 """
 
 from __future__ import annotations
@@ -9,13 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from mcp_toolset.calls.code.settings import CodeLimits
 from mcp_toolset.config.auth import AuthSection, JwtEntry, TokenEntry
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
 from mcp_toolset.config.permissions import CallersPermissions, GeneralPermissions, SectionPermissions
@@ -33,10 +30,7 @@ from mcp_toolset.config.server_logins import LOGINS
 from mcp_toolset.config.tables import Table, keys_of
 from mcp_toolset.security.policy.limits import Limits
 
-__all__ = ["FILE", "Part", "configuration_schema", "parts"]
-
-FILE: Final = Path(__file__).with_name("mcp-toolset.schema.json")
-"""The published schema."""
+__all__ = ["Part", "configuration_schema", "parts"]
 
 _Json = dict[str, Any]
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
@@ -105,7 +99,7 @@ def parts() -> dict[str, Part]:
         ),
         "breaker": Part("`breaker`", _of_model(BreakerEntry, meanings.BREAKER), meanings.BREAKER),
         "audit": Part("`audit`", _audit(), meanings.AUDIT),
-        "code": Part("`code`", _code(), meanings.CODE),
+        "code": Part("`code`", _of_model(CodeEntry, meanings.CODE), meanings.CODE),
         "large_results": Part(
             "`large_results`", _of_model(LargeResultsEntry, meanings.LARGE_RESULTS), meanings.LARGE_RESULTS
         ),
@@ -193,13 +187,6 @@ def _audit() -> _Json:
     schema = _of_model(AuditEntry, meanings.AUDIT)
     # The length counts after a reference to the key is expanded.
     _say(schema, "key", type="string")
-    return schema
-
-
-def _code() -> _Json:
-    schema = _of_model(CodeEntry, meanings.CODE)
-    for one in fields(CodeLimits):
-        schema["properties"][one.name]["default"] = one.default
     return schema
 
 

@@ -1,0 +1,138 @@
+"""`mcp-toolset check`: what is wrong in a configuration file; no server is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mcp_toolset.cli.display.tables import Column
+from mcp_toolset.cli.options import examples, json_option
+from mcp_toolset.cli.target import ConfigFile, parse_target
+from mcp_toolset.errors import ToolsetError
+from mcp_toolset.tools.text.screen import counted
+
+if TYPE_CHECKING:
+    from mcp_toolset.cli.display.output import Output
+    from mcp_toolset.config.models import HubConfig, ServerConfig
+
+__all__ = ["check_command"]
+
+_COLUMNS: Final = (Column("server"), Column("state", state=True), Column("note", prose=True))
+
+
+@click.command(
+    "check",
+    epilog=examples(
+        "mcp-toolset check mcp.json",
+        "mcp-toolset check mcp.json --strict",
+        "mcp-toolset check --schema > mcp-toolset.schema.json",
+    ),
+)
+@click.argument("file", required=False)
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings too, as a build should.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of configuration files, for editors.")
+@json_option
+@click.pass_context
+def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bool, as_json: bool) -> int:
+    """Say what is wrong in the configuration FILE, and how to mend it. No server is started.
+
+    The exit code is 1 if the file or a server's entry cannot be used.
+    """
+    from mcp_toolset.cli.display.output import answering
+
+    if schema:
+        from mcp_toolset.config.reference.published import published_schema
+
+        with answering() as output:
+            output.text(published_schema().rstrip("\n"))
+        return 0
+    if file is None:
+        raise click.UsageError("FILE is missing; name a configuration file such as mcp.json", ctx)
+    checked = _Checked.read(file)
+    with answering(as_json=as_json) as output:
+        checked.show(output)
+    return int(bool(checked.faults) or (strict and bool(checked.warnings)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What was found in a file.
+
+    Attributes:
+        config: The file.
+        faults: Why servers cannot be used, by name.
+        missing: The programs of servers that are not on this machine, by the server's name.
+    """
+
+    config: HubConfig
+    faults: dict[str, str]
+    missing: dict[str, str]
+
+    @classmethod
+    def read(cls, file: str) -> _Checked:
+        """Read a file.
+
+        Raises:
+            ToolsetError: it is no configuration file, or as a whole cannot be used.
+        """
+        from mcp_toolset.config import load_config
+
+        target = parse_target(file)
+        if not isinstance(target, ConfigFile):
+            raise ToolsetError(f"{file}: check reads configuration files; use `mcp-toolset list {file}`")
+        config = load_config(target.path)
+        if config.auth is not None:
+            config.auth.rules()
+        started = [one for one in config.servers if one.command and not one.fault and not one.disabled]
+        found = {one.name: _program_fault(one) for one in started}
+        return cls(
+            config,
+            {server.name: server.fault for server in config.misconfigured},
+            {name: why for name, why in found.items() if why},
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """What need not be wrong, a line each."""
+        return [*self.config.warnings, *(f"{name}: {why}" for name, why in self.missing.items())]
+
+    def show(self, output: Output) -> None:
+        """Print the result."""
+        if output.as_json:
+            output.json(self._as_json())
+            return
+        if self.config.servers:
+            output.table(_COLUMNS, [*self._rows()])
+        for warning in self.config.warnings:
+            output.say(f"warning: {warning}")
+        output.say(self._summary())
+
+    def _rows(self) -> Iterator[tuple[str, str, str]]:
+        for server in self.config.servers:
+            note = server.fault or self.missing.get(server.name, "")
+            yield server.name, self._state(server), note
+
+    def _state(self, server: ServerConfig) -> str:
+        if server.disabled:
+            return "disabled"
+        return "misconfigured" if server.fault else "warning" if server.name in self.missing else "ok"
+
+    def _summary(self) -> str:
+        counts = counted(len(self.config.servers), "server")
+        if not self.faults and not self.warnings:
+            return f"{counts}, and nothing is wrong in {self.config.path.name}"
+        return f"{counts}, {counted(len(self.faults), 'error')}, {counted(len(self.warnings), 'warning')}"
+
+    def _as_json(self) -> dict[str, Any]:
+        servers = [dict(zip(("name", "state", "note"), row, strict=True)) for row in self._rows()]
+        return {"servers": servers, "warnings": self.warnings}
+
+
+def _program_fault(server: ServerConfig) -> str:
+    from mcp_toolset.upstream.secrets import Secrets
+    from mcp_toolset.upstream.target import program_fault
+
+    return Secrets.of(server.secrets).scrubbed(program_fault(server.command or "", server.env, server.cwd))

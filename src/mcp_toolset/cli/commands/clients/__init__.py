@@ -1,0 +1,1 @@
+"""Commands about the clients on this machine: install and uninstall."""

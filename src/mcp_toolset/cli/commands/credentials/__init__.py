@@ -1,0 +1,1 @@
+"""Commands about credentials: logins to servers, and secrets."""

@@ -1,0 +1,1 @@
+"""Commands about what has happened: the audit log."""

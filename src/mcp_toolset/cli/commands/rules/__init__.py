@@ -1,0 +1,1 @@
+"""Commands about the rules for tools: pins, permissions, approvals."""

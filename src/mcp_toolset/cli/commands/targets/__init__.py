@@ -1,0 +1,1 @@
+"""Commands about what a target offers: serve it, list it, search it, call it."""

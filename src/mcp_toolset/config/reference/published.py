@@ -1,0 +1,15 @@
+"""`published_schema`: the JSON Schema of configuration files, as the package has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+__all__ = ["FILE", "published_schema"]
+
+FILE: Final = Path(__file__).with_name("mcp-toolset.schema.json")
+
+
+def published_schema() -> str:
+    """The text of the schema; `schema` makes it from the models."""
+    return FILE.read_text(encoding="utf-8")
