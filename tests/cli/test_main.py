@@ -90,6 +90,7 @@ def test_help_names_every_command(line: CommandLine):
         "get",
         "read",
         "inspect",
+        "check",
         "login",
         "logout",
         "pin",
