@@ -9,13 +9,14 @@ import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
 import anyio.abc
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
 
 WORK_LIMIT: Final = 64

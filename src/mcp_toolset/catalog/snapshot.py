@@ -7,11 +7,11 @@ silently.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import encodable

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TextIO, cast
 
 import click
+
+from mcp_toolset._records import dataclass
 
 __all__ = ["TypedArguments", "typed_arguments"]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
+
+from mcp_toolset._records import dataclass
 
 if TYPE_CHECKING:
     from mcp_toolset.security.authentication.authenticator import Authenticator

@@ -5,9 +5,9 @@ from __future__ import annotations
 import getpass
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.config.models import AuditConfig
 from mcp_toolset.errors import ToolsetError
 

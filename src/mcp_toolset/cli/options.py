@@ -7,7 +7,7 @@ kinds of target: a command after `--` replaces TARGET, which is then left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 from click.core import ParameterSource
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.target import FORMS
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.canonical import plain_json
 from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile, Pinned, Servers
 from mcp_toolset.errors import ConfigError, TargetError

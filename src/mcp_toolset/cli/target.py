@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import TargetError
 
 __all__ = [

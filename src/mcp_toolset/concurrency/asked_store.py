@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Generic, TypeVar, cast
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import StoreError
 
 STORE_TIMEOUT: Final = 2.0

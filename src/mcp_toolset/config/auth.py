@@ -6,11 +6,12 @@ A server on stdio needs no tokens, so a variable that is not set there is no err
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import Entry

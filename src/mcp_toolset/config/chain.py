@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import ConfigError
 
 __all__ = ["DEPTH", "VARIABLE", "ServedFile", "above", "below", "check_not_served_above", "inherited"]

@@ -6,11 +6,11 @@ Keys of other clients are ignored; see `keys`. The descriptions of the keys are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast, get_args
 
 from pydantic_core import ValidationError
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import CLIENT_KEYS, did_you_mean, nearest, synonym, unknown_keys
 from mcp_toolset.config.rules import (

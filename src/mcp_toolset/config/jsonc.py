@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import ConfigError
 
 __all__ = ["Place", "blank_comments", "decode", "plain_json", "read_text"]

@@ -8,10 +8,11 @@ A configuration says the same in the entry of the server: `"auth": {"type": "oau
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:

@@ -7,11 +7,13 @@ all the same; see `sections`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from typing import Any, ClassVar, Final, Self, cast
 
 from pydantic_core import SchemaValidator
+
+from mcp_toolset._records import dataclass
 
 __all__ = ["ANY", "BOOL", "TABLE", "TEXT", "TEXTS", "TEXT_TABLE", "Key", "Schema", "Table", "key", "one_of"]
 

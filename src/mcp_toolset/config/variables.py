@@ -18,10 +18,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.errors import SecretError
 from mcp_toolset.security.secrets.references import AbsentError, References

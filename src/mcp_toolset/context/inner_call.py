@@ -7,9 +7,9 @@ is not reported: the progress of one request is one growing number.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.request import ROUND_TRIP, WireContext
 from mcp_toolset.context.request_state import Replay

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.context.result_shapes import PROMPT, RESOURCE, TEMPLATE
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.protocol.shapes import Members

@@ -19,9 +19,10 @@ import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError, RequestStateError
 from mcp_toolset.protocol.eras import round_trip
 from mcp_toolset.tools.core.asking import AskUser

@@ -7,9 +7,9 @@ does not know pass unread. Results of `tools/call` are looked at where tools run
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.protocol.methods import CACHEABLE_METHODS
 from mcp_toolset.protocol.shapes import (
     FLAG,

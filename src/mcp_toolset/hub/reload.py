@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any, Final, Protocol
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.config import HubConfig
 from mcp_toolset.errors import NameConflictError, StateError

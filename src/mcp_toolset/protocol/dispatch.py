@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.protocol.json_rpc import RequestId
 
 _log = logging.getLogger("mcp_toolset.wire")

@@ -19,9 +19,10 @@ answers. The handshake says which request is next, until it is settled; a sessio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.protocol.http_headers import METHOD_HEADER, VERSION_HEADER
 from mcp_toolset.protocol.json_rpc import (
     CONNECTION_CLOSED,

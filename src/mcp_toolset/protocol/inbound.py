@@ -14,9 +14,10 @@ Whether the method exists is asked after that, and then `check_envelope` looks a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.protocol.http_headers import check_routing
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION, MCPError
 from mcp_toolset.protocol.methods import CAPABILITIES, IMPLEMENTATION, LOG_LEVEL

@@ -5,8 +5,9 @@ The codes are those of JSON-RPC 2.0 and of the MCP specification (2026-07-28, ba
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+from mcp_toolset._records import dataclass
 
 RequestId: TypeAlias = int | str
 """The id of a request; unique among the requests in flight of one sender (basic, "Requests")."""

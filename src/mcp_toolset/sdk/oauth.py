@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -36,6 +36,7 @@ from mcp.shared.auth import (
 from mcp_types import LATEST_PROTOCOL_VERSION
 from pydantic import AnyUrl, ValidationError
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.config.server_auth import ClientCredentials, EnterpriseLogin, LoginPage, OAuth
 
 __all__ = ["Granted", "OAuthFlowError", "granted"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.context.offer_kinds import VaryingSource
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolContext

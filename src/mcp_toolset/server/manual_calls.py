@@ -7,13 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.from_thread
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, StateError
 from mcp_toolset.server.answers.tool_answers import fitted
 from mcp_toolset.tools.core.call import ToolCall, ToolContext

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.toolsets.toolset import Toolset
 

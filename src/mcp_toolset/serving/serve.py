@@ -6,13 +6,13 @@ import gc
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from os import PathLike
 from socket import socket
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.rules import Rules

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TextIO, cast
@@ -23,6 +23,7 @@ from typing import Any, Final, Self, TextIO, cast
 import anyio
 import anyio.abc
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher

@@ -8,11 +8,11 @@ tool is still what was listed (docs/starting.md).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.config import StartRule
 from mcp_toolset.upstream.known_server import MountState
 from mcp_toolset.upstream.resting import SETTLING

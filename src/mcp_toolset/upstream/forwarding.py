@@ -13,11 +13,12 @@ It serves `tools/call`, `prompts/get` and `resources/read`: the three that may a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any, Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.drain import Drain
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, UpstreamProtocolError

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.deferred.preview import one_line
 from mcp_toolset.catalog.instructions import clean_instructions
 from mcp_toolset.catalog.pins.policy import scrubbed

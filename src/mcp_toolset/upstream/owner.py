@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any, Final
 
 import anyio
 import anyio.abc
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.config import ProtocolRule

@@ -17,10 +17,12 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from mcp_toolset._records import dataclass
 
 __all__ = [
     "Secrets",

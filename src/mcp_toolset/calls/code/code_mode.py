@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.code.sandbox import Sandbox
 from mcp_toolset.calls.code.settings import CodeLimits
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import anyio
 import anyio.abc
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.code.sandbox import CallAnswer, Called, Ended, Execution, Paused, Program, SandboxFault
 from mcp_toolset.calls.code.transcript import CallNote, Transcript, limit_text
 from mcp_toolset.errors import ToolsetError

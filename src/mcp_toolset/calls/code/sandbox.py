@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.code.settings import CodeLimits
 from mcp_toolset.tools.export.python_name import Functions
 

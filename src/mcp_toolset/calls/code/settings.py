@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 
 

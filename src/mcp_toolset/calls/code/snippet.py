@@ -10,9 +10,9 @@ import io
 import json
 import tokenize
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.export.python_name import Functions
 

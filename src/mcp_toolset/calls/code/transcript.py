@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.code.sandbox import FaultKind, Program, SandboxFault
 from mcp_toolset.calls.code.settings import CodeLimits
 from mcp_toolset.tools.core.result import ToolResult

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Final, Literal, Protocol, get_args, runtime_checkable
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import Reject, in_tenths, record, rejection, suggesting
 from mcp_toolset.calls.pipeline.middleware import CallNext

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 from typing import Final, Generic, TypeVar
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import (
     Reject,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final, Literal, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import RetrySuggestedError, ToolsetError
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.result import ToolResult, encodable

@@ -10,13 +10,13 @@ import dis
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally, record
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.errors import DefinitionError

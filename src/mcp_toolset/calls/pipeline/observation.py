@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 from time import perf_counter, time
 from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.decision import Decision, rejection_reason
 from mcp_toolset.concurrency.cancel_reason import CancelledError
 from mcp_toolset.errors import (

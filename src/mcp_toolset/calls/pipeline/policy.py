@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final, Literal
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 
 HookKind = Literal["execution", "description", "result"]

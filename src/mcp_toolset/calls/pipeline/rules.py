@@ -12,10 +12,10 @@ result = await tools.execute("pay", {"amount": 3}, rules=rules)    # one call of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import signature
 from typing import Any, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.hook_adapters import ExecutionHook
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import Guard, ToolMiddleware

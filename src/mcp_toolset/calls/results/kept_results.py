@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.middleware.text_limit import text_of
 from mcp_toolset.tools.core.result import Block, ToolResult
 

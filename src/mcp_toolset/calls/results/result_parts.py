@@ -7,12 +7,12 @@ with `/` is a JSON Pointer (RFC 6901), for keys that have dots in them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError
 
 MAX_MATCHES: Final = 50

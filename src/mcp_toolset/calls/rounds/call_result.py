@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, cast, overload
 
 from pydantic_core import PydanticSerializationError
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.decision import Complete, Reject
 from mcp_toolset.calls.providers.turn import Arguments, AssistantCall
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, RoundError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.providers.turn import Arguments, AssistantCall
 from mcp_toolset.errors import CallError, UnknownToolError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall

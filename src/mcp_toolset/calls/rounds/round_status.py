@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.decision import Reject, rejection
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.providers.turn import AssistantTurn

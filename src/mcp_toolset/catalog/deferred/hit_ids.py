@@ -8,10 +8,10 @@ another prefix. The id of a local tool is the one that its author chose, or else
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.tools.binding.selector import MAX_NEAR
 from mcp_toolset.tools.core.names import mounted_name, prefix_from, public_name, qualified
 from mcp_toolset.tools.core.result import encodable

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
+
+from mcp_toolset._records import dataclass
 
 Sent = Mapping[str, Any]
 

@@ -9,12 +9,13 @@ in every turn, so their schemas say what a model has to know and no more; answer
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.deferred.hit_ids import LONGEST_ID
 from mcp_toolset.catalog.deferred.preparing import Preparing, explained_fixed
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE

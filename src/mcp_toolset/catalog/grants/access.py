@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolContext
 from mcp_toolset.tools.core.identity import Identity

@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.tools.core.definition import ToolDefinition
 
 SCHEMAS: Final = frozenset(

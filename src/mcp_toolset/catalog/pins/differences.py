@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.canonical import VALUES, parts, plain_json
 from mcp_toolset.tools.core.frozen import texts_in
 from mcp_toolset.tools.text.hidden_text import visible

@@ -15,10 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.canonical import digest_of
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
 from mcp_toolset.errors import ConfigError, DefinitionError

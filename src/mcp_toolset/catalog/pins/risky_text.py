@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.risky_patterns import ANOTHER_TOOL, INSTRUCTIONS, VALUES
 from mcp_toolset.tools.core.frozen import texts_in
 from mcp_toolset.tools.text.hidden_text import cleaned, hidden_in

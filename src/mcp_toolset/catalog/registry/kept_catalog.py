@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from pydantic_core import SchemaValidator, ValidationError
 from pydantic_core import core_schema as core
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import InvalidStateError
 
 FORMAT: Final = "mcp-toolset/catalog"

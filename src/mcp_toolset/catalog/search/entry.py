@@ -9,11 +9,11 @@ import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any, TypeGuard, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import cleaned
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from heapq import nsmallest
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.postings import WordQuery
 
 # A tool that scores less than this part of the best score is left out.

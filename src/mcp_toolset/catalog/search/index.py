@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.entry import CatalogEntry, entry_of
 from mcp_toolset.catalog.search.meaning import MeaningScorer, warn_about_numpy
 from mcp_toolset.catalog.search.models.installed import installed_scorer

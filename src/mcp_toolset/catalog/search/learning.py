@@ -15,13 +15,14 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from os import PathLike
 from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.text import stem, telling_words
 from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.errors import DefinitionError

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.aliases import ALIASES
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.postings import IMPACT, Clause, Places, Posting, WordQuery

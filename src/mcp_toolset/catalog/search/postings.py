@@ -10,9 +10,11 @@ import heapq
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Final
+
+from mcp_toolset._records import dataclass
 
 # Up to this number of tools are removed one by one; for more, writing the posting anew is faster.
 _FEW = 8

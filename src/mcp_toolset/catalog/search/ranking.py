@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.clauses import clauses_of
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.fusion import Heard, beside, without_tail

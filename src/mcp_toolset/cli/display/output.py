@@ -12,9 +12,9 @@ import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.cli.display.tables import Column, aligned, draw
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.text.hidden_text import cleaned, plain_to_see

@@ -8,8 +8,9 @@ unless `NO_COLOR` is set.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
+
+from mcp_toolset._records import dataclass
 
 if TYPE_CHECKING:
     from rich.console import Console

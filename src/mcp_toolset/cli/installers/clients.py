@@ -11,10 +11,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import ConfigError
 
 __all__ = ["CLIENTS", "Client", "ClientName", "Machine", "Scope", "locate"]

@@ -18,9 +18,9 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.cli.installers.clients import Machine
 from mcp_toolset.errors import ConfigError, TargetError
 

@@ -10,10 +10,11 @@ import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.installers.entry import Writing, launcher
 from mcp_toolset.cli.installers.jsontext import concealed, entries, with_entry, without_entry

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.config.jsonc import blank_comments, decode, plain_json
 from mcp_toolset.errors import ConfigError
 

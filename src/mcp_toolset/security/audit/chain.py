@@ -10,9 +10,10 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
+
+from mcp_toolset._records import dataclass
 
 FIRST: Final = "0" * 64
 """What the first line of a log has as the digest of the line before it."""

@@ -15,12 +15,12 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.atomic_file import PRIVATE, locked
 from mcp_toolset.errors import AuditError
 from mcp_toolset.security.audit.chain import Chain, Head, ReadHead, Seal

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import AuditError
 from mcp_toolset.security.audit.chain import FIRST, Head, ReadHead, Seal
 from mcp_toolset.security.audit.log_files import files_of

@@ -6,13 +6,13 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.asked_store import SingleFlight
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
 from mcp_toolset.security.authentication.verifier import (

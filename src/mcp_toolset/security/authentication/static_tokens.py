@@ -6,10 +6,11 @@ import hmac
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Final, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.authentication.verifier import RememberedVerifier
 from mcp_toolset.tools.core.identity import Identity

@@ -14,11 +14,11 @@ import sqlite3
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Literal, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import StoreError
 
 LIFETIME: Final = 3600.0

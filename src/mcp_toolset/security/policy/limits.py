@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from math import inf
 from typing import Any, Final, NamedTuple, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.patterns import (
     Caller,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
 from typing import Any, Final, NamedTuple, Protocol
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.sections import Kind, Section
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, Literal
+
+from mcp_toolset._records import dataclass
 
 Kind = Literal["allow", "ask", "deny"]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import SecretError
 
 __all__ = ["LOCK_PATIENCE", "CredentialKey", "CredentialStore", "MemoryCredentialStore"]

@@ -14,7 +14,6 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -24,6 +23,7 @@ import anyio.to_thread
 from cryptography.fernet import InvalidToken
 from filelock import BaseFileLock, FileLock, Timeout
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.atomic_file import LOCK_STEP, PRIVATE
 from mcp_toolset.errors import SecretError
 from mcp_toolset.security.secrets.credential_store import LOCK_PATIENCE, CredentialKey, busy

@@ -10,12 +10,13 @@ import json
 import struct
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.code.sandbox import (
     CallAnswer,
     Called,

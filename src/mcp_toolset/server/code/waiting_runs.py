@@ -10,9 +10,9 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.code.run import CodeRun
 from mcp_toolset.context.inner_call import InnerState
 from mcp_toolset.context.request_state import STATE_LIFETIME

@@ -15,9 +15,11 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Final
+
+from mcp_toolset._records import dataclass
 
 LOCAL: Final = ""
 """The source name of what the server has itself."""

@@ -8,12 +8,13 @@ kept once: that a list has changed, or a resource, is no news while the same is 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.context.client import CLIENT_KEY, ServedClient
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import RequestContext

@@ -7,9 +7,10 @@ call where the protocol sends them in the result (2026-07-28, "Multi round-trip 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError, DefinitionError
 
 ELICITATION: Final = "elicitation/create"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CannotAskError, CapabilityError, ClientCapabilityError
 from mcp_toolset.tools.core.asking import (
     ELICITATION,

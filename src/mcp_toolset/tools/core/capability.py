@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError, DefinitionError
 
 CAPABILITIES: Final = {

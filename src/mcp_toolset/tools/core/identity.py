@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Self
+
+from mcp_toolset._records import dataclass
 
 _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.tools.core.asking import AskUser, Halt
 

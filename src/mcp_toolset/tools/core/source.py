@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol, runtime_checkable
 
 import anyio
 import anyio.abc
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import ToolNotReadyError, UnknownToolError
 from mcp_toolset.tools.core.definition import ToolDefinition
 

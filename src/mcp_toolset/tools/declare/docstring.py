@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from mcp_toolset._records import dataclass
 
 if TYPE_CHECKING:
     from docstring_parser import Docstring

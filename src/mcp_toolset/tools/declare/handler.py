@@ -11,13 +11,13 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import anyio.to_thread
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.call import ToolCall, ToolContext

@@ -10,9 +10,10 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast, overload
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError
 from mcp_toolset.tools.binding.binding import Reads, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.declare.docstring import described_by

@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic_core import SchemaValidator, ValidationError, to_json
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.names import check_name

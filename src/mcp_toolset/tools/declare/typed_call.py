@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -14,6 +13,7 @@ from typing import (
     runtime_checkable,
 )
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import InvalidOutputError, ToolMismatchError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext

@@ -6,10 +6,10 @@ Everything is copied: an export never changes a definition or the view.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.frozen import thawed
 from mcp_toolset.tools.export import anthropic, gemini, openai

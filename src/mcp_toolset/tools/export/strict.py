@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.tools.export.arguments import accepts_null, null_is_absence
 from mcp_toolset.tools.export.schema import (
     DEFINITIONS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -14,6 +13,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import StateError, sole
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.source import AtHand, ToolSource

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.tools.binding.selector import ToolGroup, identity, names_of, near_names, own_name
 from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, qualified
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import UnknownNameError
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.tool_names import EVERY_TOOL, NameUse, ToolNames

@@ -15,11 +15,11 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.protocol.encoded_answers import answer_line
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, ErrorData, RequestId
 from mcp_toolset.transports.http.limits import HttpLimits

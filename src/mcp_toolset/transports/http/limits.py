@@ -8,9 +8,10 @@ An address is a client's IP address as the socket has it. Behind a proxy all cli
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 
 _MB: Final = 1024 * 1024

@@ -11,7 +11,6 @@ import logging
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -20,6 +19,7 @@ import anyio
 from starlette.routing import Match, Mount, Route, Router
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import CallerError
 from mcp_toolset.tools.text.hidden_text import in_log

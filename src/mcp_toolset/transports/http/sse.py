@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import uuid
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
@@ -16,6 +15,7 @@ from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.principal import principal_of
 from mcp_toolset.tools.text.hidden_text import in_log

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.config.server_auth import OAuth, TokenExchange
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolContext

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.asked_store import SingleFlight
 from mcp_toolset.config.server_auth import TokenExchange
 from mcp_toolset.security.authentication.jwks import metadata_places

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.config.server_auth import EnterpriseLogin, OAuth, ServerAuth
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.credentials.credential import Credential

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.offer_kinds import Wire
 from mcp_toolset.context.request import WireContext

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.context.offer_kinds import Ending
 from mcp_toolset.context.request import WireContext

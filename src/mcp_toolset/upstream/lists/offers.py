@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final, cast
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.context.offer_kinds import KINDS, Kind, Wire
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import Any, Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.context.offer_kinds import Ending
 from mcp_toolset.errors import UpstreamError, UpstreamUnavailableError
 from mcp_toolset.protocol.eras import meta_of

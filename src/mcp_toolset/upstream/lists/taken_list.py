@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.context.offer_kinds import KINDS, Wire
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.upstream.lists.offers import UpstreamOffers

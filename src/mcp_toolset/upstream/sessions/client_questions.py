@@ -12,11 +12,12 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.cancel_reason import given_up
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext

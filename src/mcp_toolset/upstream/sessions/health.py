@@ -18,11 +18,11 @@ it holds in memory is given up.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
 
 TELL: Final = 0.75

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import (
     CallError,
     UpstreamProtocolError,

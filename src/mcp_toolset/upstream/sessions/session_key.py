@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.config import Era, ProtocolRule, SessionRule
 from mcp_toolset.tools.core.asking import ANSWERABLE
 

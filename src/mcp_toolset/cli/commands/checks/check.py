@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.cli.display.tables import Column
 from mcp_toolset.cli.options import examples, json_option
 from mcp_toolset.cli.target import ConfigFile, parse_target

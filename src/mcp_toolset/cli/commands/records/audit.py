@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.cli.options import examples
 from mcp_toolset.errors import AuditError
 

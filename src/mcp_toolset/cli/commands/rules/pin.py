@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.cli.options import (
     Reach,
     json_option,
