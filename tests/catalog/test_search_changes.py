@@ -115,11 +115,10 @@ def test_m2_a_tool_leaves_a_posting_whatever_the_bytes_beside_it_are() -> None:
     # Bytes of these impacts and of neighbouring numbers look like places.
     pairs = {1: 256, 256: 1, 65_536: 1 << 24, 0: 2, 2: 0, 1 << 24: 65_536, 257: 257}
     for pair in pairs.items():
-        posting.numbers.extend(pair)
+        posting.put(*pair)
     for place in (2, 0, 256, 65_536, 257, 1, 1 << 24):
         del pairs[place]
         posting.drop({place})
-        numbers = posting.numbers
-        assert dict(zip(numbers[::2], numbers[1::2], strict=True)) == pairs
+        assert dict(zip(posting.places, posting.impacts, strict=True)) == pairs
     with pytest.raises(ValueError, match="not found"):
         posting.drop({3})

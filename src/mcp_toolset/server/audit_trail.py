@@ -15,22 +15,13 @@ import anyio.to_thread
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.security.audit.audit_log import AuditLog
 from mcp_toolset.server.reloadable import Reloadable
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.core.source import Scrubbing, ToolSource
 
 TAKE_OVER: Final = 2.0
 """Seconds between two looks at what other processes have handed over."""
 
 Audit = AuditLog | str | PathLike[str]
 """What is given as `audit=`: a log, or the path of its file."""
-
-
-@runtime_checkable
-class Scrubbing(Protocol):
-    """A source that knows its secrets."""
-
-    def scrubbed(self, text: str) -> str:
-        """The text without the secrets of this source."""
-        ...
 
 
 @runtime_checkable

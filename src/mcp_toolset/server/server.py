@@ -18,6 +18,7 @@ from mcp_toolset.catalog.grants.access import Access, AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET
 from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset.catalog.search.stored.keeper import IndexKeeper
 from mcp_toolset.context.offer_kinds import OfferingSource, Offers
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.server import unlisted_mounts as unlisted
@@ -155,8 +156,9 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
                 server's own; what is mounted has hints of its own, and the strictest of all counts.
             list_patience: Seconds from the opening on in which lists and searches wait for mounted servers
                 of which nothing is known; 5 unless given here or in the configuration that is served.
-            keep: The folder that keeps what mounted servers list from one run to the next; `False` keeps
-                nothing. Unless given: `MCP_TOOLSET_CACHE`, else beside `state`, else the user's cache.
+            keep: The folder that keeps what mounted servers list, and the index of the search, from one run
+                to the next; `False` keeps nothing. Unless given: `MCP_TOOLSET_CACHE`, else beside `state`,
+                else the user's cache.
             instructions_budget: Tokens that the instructions of mounted servers take at most; 0 leaves
                 them out.
             auth: Who may call over HTTP: a verifier of tokens, several, or an `Authenticator`; the
@@ -246,6 +248,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self._local = LocalTools(self, self._manual, options.capabilities | ALWAYS)
         self._keeper = None if state is None else _keeper(state, self.registry)
         self._kept = KeptCatalogs(partial(folder_for, keep, state))
+        self._indexes = IndexKeeper(partial(folder_for, keep, state))
         self._unlisted = UnlistedMounts(self._patience(), self._current)
         self._offering = Offering(
             LocalOffers(resources, prompts, completions, lambda: self._served.has_own, list_hint, large),
@@ -319,6 +322,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             visible=self._visibility,
             scorer=self._options.scorer,
             learn=self._options.learn,
+            keeper=self._indexes,
             arrive=self._unlisted.arrive,
             deferring=self.registry.deferring,
             listed_to=lambda context: {each["name"] for each in self._served.listed_to(context)},

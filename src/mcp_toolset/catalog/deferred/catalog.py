@@ -38,12 +38,14 @@ from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessDenied, 
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.learning import SearchLearning
+from mcp_toolset.catalog.search.stored.keeper import IndexKeeper
 from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantStoreError, StoreError
 from mcp_toolset.tools.binding.binding import StoreMiss, loaded
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import Scrubbing
 from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.view import ToolBinding
 
@@ -71,6 +73,7 @@ class DeferredCatalog:
         deferring: Callable[[], Collection[str]] = frozenset,
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
         learn: SearchLearning | None = None,
+        keeper: IndexKeeper | None = None,
     ) -> None:
         """Start empty.
 
@@ -83,6 +86,7 @@ class DeferredCatalog:
             deferring: The names of the sources whose tools are behind search, for the preview.
             listed_to: The names of the tools that a caller is listed; a search finds these too.
             learn: What search learns from use; by default nothing.
+            keeper: Keeps the index of the search on disk; by default it is built anew by each process.
             arrive: Waits a bounded time for sources whose tools are unknown; called by each search.
 
         Raises:
@@ -97,6 +101,9 @@ class DeferredCatalog:
         self._indexed: dict[str, ToolBinding] = {}
         self._made_gated = Made(self._gated)
         self._index = SearchIndex(scorer=scorer)
+        self._keeper = keeper
+        if keeper is not None:
+            keeper.rest(self._index, self._is_private)
         self._resolver = Resolver(self._shown, ledger, self._index, arrive)
         self._browser = Browser(self._shown, self._index, learn)
         self._learn = learn
@@ -172,6 +179,14 @@ class DeferredCatalog:
     def index(self) -> SearchIndex:
         """The search index over the deferred tools."""
         return self._index
+
+    def _is_private(self, entry: CatalogEntry) -> bool:
+        """Whether a tool is one caller's own, or quotes a secret of its server, and so is in no file."""
+        binding = self._shown.tools.get(entry.public_name) or self._shown.listed.get(entry.public_name)
+        source = self._sources().get(entry.server or "")
+        if binding is None or binding.personal is not None:
+            return True
+        return isinstance(source, Scrubbing) and any(source.scrubbed(text) != text for text in entry.texts())
 
     def digests(self) -> dict[str, str]:
         """The digest of each deferred tool's definition, by public name."""
@@ -296,6 +311,8 @@ class DeferredCatalog:
             await self._arrive()
         for _ in self._index.catch_up():
             await anyio.lowlevel.checkpoint()
+        if self._keeper is not None:
+            self._keeper.look()
         await self._index.read(request.query)
         # Tools that are withheld must not count against the limit of hits.
         hidden = self._shown.hidden(context)

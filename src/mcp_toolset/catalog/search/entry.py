@@ -1,4 +1,4 @@
-"""`CatalogEntry`: a tool in the catalog, with the texts that a hit shows and a search reads.
+"""`CatalogEntry`: a tool in the catalog, with the texts that a search reads; `SearchHit`: what a hit shows.
 
 Schemas come from strangers: parts with an unexpected shape are ignored, never an error.
 """
@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
+from hashlib import blake2b
 from itertools import islice
 from typing import Any, TypeGuard, cast
 
@@ -25,6 +26,7 @@ _PARAMETERS = 200
 _CHOICES = 5
 
 _JOINER = "\u200d"
+_WRITTEN = json.JSONEncoder(default=repr, check_circular=False)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,29 @@ class CatalogEntry:
         theirs = (other.public_name, other.server, other.tags, other.tool_id)
         return ours == theirs and self.definition.digest == other.definition.digest
 
+    def texts(self) -> Iterator[str]:
+        """All texts that are shown or searched."""
+        said = self.definition
+        yield from filter(None, (self.public_name, said.name, said.title, said.description, *self.tags))
+        yield self.signature
+        for parameter in self.parameters():
+            yield from parameter
+
+    def fingerprint(self) -> bytes:
+        """Sixteen bytes that tell this content, order of parameters included, from any other.
+
+        Empty for what cannot be written as JSON.
+        """
+        said = self.definition
+        schemas = said.input_schema, said.output_schema
+        others = said.annotations, said.icons, said.meta, said.extra
+        own = self.public_name, self.server, self.tags, self.tool_id, said.name, said.title, said.description
+        try:
+            written = _WRITTEN.encode((own, schemas, others))
+        except (TypeError, ValueError, RecursionError):
+            return b""
+        return blake2b(written.encode(), digest_size=16).digest()
+
     @cached_property
     def description_line(self) -> str:
         """The description, or else the title, on one line of at most `DESCRIPTION_LINE` characters."""
@@ -79,6 +104,29 @@ class CatalogEntry:
     def parameters(self) -> Iterator[tuple[str, str]]:
         """Names and descriptions of the parameters, those of nested objects after their parent."""
         return islice(_walk(self.definition.input_schema, _NESTING), _PARAMETERS)
+
+
+@dataclass(frozen=True)
+class SearchHit:
+    """One found tool.
+
+    Attributes:
+        id: What to resolve the tool by.
+        name: Its public name.
+        server: The source it comes from, if any.
+        description: One line of at most 160 characters.
+        signature: The public name with parameters and their types.
+        score: From 0 to 1, 1 for the tool's exact name; comparable within one answer only.
+        state: `available`, or why the tool cannot be called now; the deferred catalog sets it.
+    """
+
+    id: str
+    name: str
+    server: str | None
+    description: str
+    signature: str
+    score: float
+    state: str = "available"
 
 
 def entry_of(item: CatalogEntry | ToolDefinition, server: str | None = None) -> CatalogEntry:

@@ -3,57 +3,44 @@
 `DeferredCatalog` and `mcp-toolset search` use it. A query that names a tool puts that tool first
 (`name_matching`). The rest are ranked by the query's words (`lexical`) fused with its meaning (`meaning`);
 see `ranking`. A query is plain text: it has no operators, and only its first part is read, so no query can
-raise or run long.
+raise or run long. An index can begin with a file that an earlier one has written (`stored`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import anyio
 import anyio.to_thread
 
-from mcp_toolset._records import dataclass
-from mcp_toolset.catalog.search.entry import CatalogEntry, entry_of
+from mcp_toolset.catalog.search.entry import CatalogEntry, SearchHit, entry_of
 from mcp_toolset.catalog.search.meaning import MeaningScorer, warn_about_numpy
 from mcp_toolset.catalog.search.models.installed import installed_scorer
-from mcp_toolset.catalog.search.name_matching import NameTable
-from mcp_toolset.catalog.search.ranking import Ranking, ReadingScorer, Scorer, require_scorer
-from mcp_toolset.catalog.search.text import is_one_word
+from mcp_toolset.catalog.search.name_matching import Matcher
+from mcp_toolset.catalog.search.ranking import ReadingScorer, Scorer, require_scorer
+from mcp_toolset.catalog.search.stored.base import IndexBase, StoredEntry
+from mcp_toolset.catalog.search.stored.index_file import Parts, mapped, whole, written
+from mcp_toolset.errors import DefinitionError, InvalidStateError
 from mcp_toolset.tools.core.definition import ToolDefinition
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.stored.kept_indexes import KeptIndexes
 
 __all__ = ["CatalogEntry", "Scorer", "SearchHit", "SearchIndex"]
 
 MAX_HITS = 100
-_RANKED_BELOW = 0.8
-_WITHIN_MATCH = 0.02
 _READ_AT_ONCE = 16
-
-
-@dataclass(frozen=True)
-class SearchHit:
-    """One found tool.
-
-    Attributes:
-        id: What to resolve the tool by.
-        name: Its public name.
-        server: The source it comes from, if any.
-        description: One line of at most 160 characters.
-        signature: The public name with parameters and their types.
-        score: From 0 to 1, 1 for the tool's exact name; comparable within one answer only.
-        state: `available`, or why the tool cannot be called now; the deferred catalog sets it.
-    """
-
-    id: str
-    name: str
-    server: str | None
-    description: str
-    signature: str
-    score: float
-    state: str = "available"
+_COMPARED_AT_ONCE = 256
+# With fewer tools than this, reading them is as fast as a file.
+_STORED = 100
+# A file is written anew when more than one of so many tools were read since.
+_PART_STORED = 16
 
 
 class SearchIndex:
@@ -81,14 +68,64 @@ class SearchIndex:
         """
         warn_about_numpy(numpy)
         require_scorer(scorer)
-        self._entries: dict[str, CatalogEntry] = {}
+        # A tool, or its ordinal in the file that the index was opened from.
+        self._entries: dict[str, CatalogEntry | int] = {}
+        self._base: IndexBase | None = None
+        self._beginning: Iterator[None] = iter(())
+        self._read = self._unstored = self._changes = 0
         self._servers: dict[str, set[str]] = {}
         self._unread: dict[str, CatalogEntry] = {}
-        self._names = NameTable()
         second = installed_scorer() or MeaningScorer() if isinstance(scorer, str) else scorer
         self._reader = second if isinstance(second, ReadingScorer) else None
-        self._ranking = Ranking(second)
+        self._meaning = second if isinstance(second, MeaningScorer) and second.is_built_in else None
+        self._is_storable = second is self._meaning
+        self._matcher = Matcher(second)
         self.add(definitions)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, scorer: Literal["built-in"] | None = "built-in"
+    ) -> SearchIndex:
+        """The index that `save` has written, without reading its tools: the file is mapped into memory.
+
+        It searches and changes like any other; the file stays as it is. A sentence model is not used.
+
+        Args:
+            path: The file. It may be replaced while the index is open, but not changed in place.
+            scorer: `None` searches by words alone.
+
+        Raises:
+            InvalidStateError: the file is damaged, or another version of this package wrote it: index the
+                tools and save them again.
+            OSError: the file cannot be read.
+        """
+        try:
+            base = IndexBase(mapped(path))
+        except InvalidStateError as fault:
+            raise InvalidStateError(f"{path}: {fault}; index the tools again and save them there") from None
+        if scorer is not None and base.vectors is None:
+            raise InvalidStateError(f"{path}: it has words alone; open it with scorer=None")
+        index = cls(scorer=None if scorer is None else MeaningScorer())
+        index._entries = {**base.places}
+        index._servers = base.servers()
+        index._begin_with(base)
+        return index
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the index to a file for `open`, in one step; only this user may read it.
+
+        Raises:
+            DefinitionError: the scorer is neither the built-in table nor `None`.
+            OSError: the file cannot be written.
+        """
+        if not self._is_storable:
+            raise DefinitionError("only an index with the built-in table, or with scorer=None, can be saved")
+        from mcp_toolset.concurrency.atomic_file import replace_file
+
+        whole(self.catch_up())
+        replace_file(
+            Path(path), written(whole(self._storing(map(self._entry, self._entries)))), durable=False
+        )
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -111,6 +148,7 @@ class SearchIndex:
         wanted = {entry.public_name: entry for entry in map(entry_of, entries)}
         fresh = [entry for entry in wanted.values() if not self._holds(entry)]
         self.remove(entry.public_name for entry in fresh)
+        self._changes += 1
         for entry in fresh:
             self._entries[entry.public_name] = entry
             if entry.server is not None:
@@ -121,22 +159,25 @@ class SearchIndex:
             self._tell_of(fresh)
         return {entry.public_name for entry in fresh}
 
-    def catch_up(self) -> Iterator[None]:
+    def catch_up(self) -> Generator[None]:
         """Read the words of tools that were added for later, in steps of some milliseconds."""
+        # Several searches may come to this at once; they take its steps in turn.
+        for _ in self._beginning:
+            yield
         while self._unread:
             self._tell_of([self._unread.pop(name) for name in [*islice(self._unread, _READ_AT_ONCE)]])
             yield
 
     def remove(self, public_names: Iterable[str]) -> set[str]:
         """Remove tools by public name; return the names that were indexed."""
-        gone = {name: self._entries.pop(name) for name in set(public_names) if name in self._entries}
+        gone = {name: self._entry(name) for name in set(public_names) if name in self._entries}
+        self._changes += 1
         for name, entry in gone.items():
+            del self._entries[name]
             if entry.server is not None:
                 self._forget(entry.server, name)
         read = [name for name in gone if self._unread.pop(name, None) is None]
-        if read:
-            self._names.remove(read)
-            self._ranking.remove(read)
+        self._leave(read)
         return set(gone)
 
     def replace(self, server: str, entries: Iterable[ToolDefinition | CatalogEntry]) -> set[str]:
@@ -182,20 +223,16 @@ class SearchIndex:
             raise ValueError(f"limit is {limit}; it must be from 1 to {MAX_HITS}")
         if wait and self._reader is not None and self._reader.must_read(query):
             self._reader.read(query)
-        for _ in self.catch_up():
-            pass
+        whole(self.catch_up())
         unwanted = frozenset(exclude)
         among = self._of_server(server)
         if hidden:
             among = (self._entries.keys() if among is None else among) - hidden
-        scores = self._scores(query, limit + len(unwanted), among, hidden)
+        scores = self._matcher.scores(query, limit + len(unwanted), among, hidden)
         ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-        kept = (
-            (self._entries[name], score)
-            for name, score in ranked
-            if name not in unwanted and self._entries[name].id not in unwanted
-        )
-        return [_hit(entry, score) for (entry, score), _ in zip(kept, range(limit), strict=False)]
+        known = ((self._entry(name), score) for name, score in ranked if name not in unwanted)
+        kept = ((entry, score) for entry, score in known if entry.id not in unwanted)
+        return [_hit_of(entry, score) for (entry, score), _ in zip(kept, range(limit), strict=False)]
 
     async def read(self, query: str) -> None:
         """Have a sentence model read a query in a worker thread, for as long as its scorer allows."""
@@ -204,14 +241,93 @@ class SearchIndex:
             with anyio.move_on_after(reader.patience):
                 await anyio.to_thread.run_sync(reader.read, query, abandon_on_cancel=True)
 
+    def rest_on(self, kept: Callable[[], KeptIndexes | None]) -> None:
+        """Have the first search begin with a kept file, which is asked for if the file is worth its time."""
+        if self._is_storable:
+            self._beginning = self._begin(kept)
+
+    @property
+    def is_worth_storing(self) -> bool:
+        """Whether much was read that no file has."""
+        many = len(self._entries) >= _STORED and not self._unread
+        return self._is_storable and many and self._unstored > len(self._entries) // _PART_STORED
+
+    def saving(
+        self, kept: KeptIndexes, leave_out: Callable[[CatalogEntry], bool]
+    ) -> Generator[None, None, Callable[[], None] | None]:
+        """Prepare a file in steps; return what writes it, in any thread. `None` if the tools have changed.
+
+        Args:
+            kept: Where it is written.
+            leave_out: Whether a tool must not be in a file.
+        """
+        changes, entries = self._changes, list[CatalogEntry]()
+        for entry in [*self._entries.values()]:
+            if isinstance(entry, CatalogEntry) and not leave_out(entry):
+                entries.append(entry)
+                if len(entries) % _READ_AT_ONCE == 0:
+                    yield
+        steps = self._storing(entries)
+        while self._changes == changes:
+            try:
+                next(steps)
+            except StopIteration as end:
+                self._unstored = 0
+                return partial(kept.save, self.servers(), entries, end.value, words=self._meaning is None)
+            yield
+        return None
+
+    def _storing(self, entries: Iterable[CatalogEntry | StoredEntry]) -> Generator[None, None, Parts]:
+        from mcp_toolset.catalog.search.stored.writing import storing
+
+        return storing(entries, self._matcher.ranking.words, self._meaning)
+
+    def _begin(self, asked: Callable[[], KeptIndexes | None]) -> Iterator[None]:
+        """Begin with the kept file of these tools, if none was read yet; compare each tool with it."""
+        if self._read or len(self._unread) < _STORED or (kept := asked()) is None:
+            return
+        prints: dict[str, tuple[CatalogEntry, bytes]] = {}
+        every = [*self._unread.items()]
+        for start in range(0, len(every), _COMPARED_AT_ONCE):
+            some = every[start : start + _COMPARED_AT_ONCE]
+            prints.update((name, (entry, entry.fingerprint())) for name, entry in some)
+            yield
+        same = {name: told for name, (entry, told) in prints.items() if self._unread.get(name) is entry}
+        base = None if self._read else kept.find(self.servers(), same, words=self._meaning is None)
+        if base is None:
+            return
+        left = [name for at, name in enumerate(base.names) if same.get(name) != base.fingerprint(at)]
+        if 2 * len(left) < len(base):
+            self._begin_with(base)
+            self._leave(left)
+            for name in base.places.keys() - set(left):
+                del self._unread[name]
+
+    def _begin_with(self, base: IndexBase) -> None:
+        self._base, self._read = base, len(base)
+        self._matcher.rest_on(base)
+
+    def _entry(self, name: str) -> CatalogEntry | StoredEntry:
+        entry = self._entries[name]
+        return cast("IndexBase", self._base).entry(entry) if isinstance(entry, int) else entry
+
     def _holds(self, entry: CatalogEntry) -> bool:
         held = self._entries.get(entry.public_name)
+        if isinstance(held, int):
+            return self._base is not None and self._base.fingerprint(held) == entry.fingerprint()
         return held is not None and held.same_content(entry)
 
     def _tell_of(self, fresh: list[CatalogEntry]) -> None:
         if fresh:
-            self._names.add(fresh)
-            self._ranking.add(fresh)
+            self._read += len(fresh)
+            self._unstored += len(fresh)
+            self._matcher.add(fresh)
+
+    def _leave(self, read: list[str]) -> None:
+        """Forget the words of tools."""
+        if read:
+            self._unstored += len(read)
+            self._matcher.remove(read)
 
     def _forget(self, server: str, name: str) -> None:
         self._servers[server].discard(name)
@@ -226,27 +342,8 @@ class SearchIndex:
         alike = [names for name, names in self._servers.items() if name.casefold() == server.casefold()]
         return frozenset[str]().union(*alike)
 
-    def _scores(
-        self, query: str, count: int, among: AbstractSet[str] | None, hidden: AbstractSet[str]
-    ) -> dict[str, float]:
-        is_known = is_one_word(query) and self._ranking.knows(query, hidden)
-        named = self._names.matches(query, beginnings=not is_known)
-        if among is not None:
-            named = {name: closeness for name, closeness in named.items() if name in among}
-        ranked = self._ranking.best(query, count, among, hidden)
-        scores = {name: _RANKED_BELOW * score for name, score in ranked.items()}
-        if named:
-            within = self._ranking.best(query, len(named), named.keys(), hidden)
-            scores |= {name: _placed(closeness, within.get(name, 0.0)) for name, closeness in named.items()}
-        return scores
 
-
-def _hit(entry: CatalogEntry, score: float) -> SearchHit:
+def _hit_of(entry: CatalogEntry | StoredEntry, score: float) -> SearchHit:
     return SearchHit(
         entry.id, entry.public_name, entry.server, entry.description_line, entry.signature, score
     )
-
-
-def _placed(closeness: float, score: float) -> float:
-    """The score of a tool that the query names: the ranking decides among names that are equally close."""
-    return closeness if closeness == 1 else closeness + _WITHIN_MATCH * score

@@ -12,13 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from math import log
+from typing import TYPE_CHECKING
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.aliases import ALIASES
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.postings import IMPACT, Clause, Places, Posting, WordQuery
+from mcp_toolset.catalog.search.postings import IMPACT, Clause, Places, Posting, PostingTable, WordQuery
 from mcp_toolset.catalog.search.text import STOP_WORDS, Tokenizer, spoken_words, stem
 from mcp_toolset.catalog.search.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.stored.base import IndexBase
 
 _FIELD_CHARACTERS = 8_000
 _QUERY_CHARACTERS = 2_000
@@ -67,13 +71,15 @@ class Weights:
 class LexicalScorer:
     """BM25F over the fields of catalog entries, with aliases and correction of unknown words."""
 
-    def __init__(self, weights: Weights | None = None) -> None:
+    def __init__(self, weights: Weights | None = None, base: IndexBase | None = None) -> None:
+        """Start empty, or with the tools of a file that was made with the same weights."""
         self._weights = weights or Weights()
         self._tokenizer = Tokenizer()
-        self._postings: dict[str, Posting] = {}
-        self._vocabulary = Vocabulary(self._postings.keys())
+        self._stored = None if base is None else base.terms
+        self.postings = PostingTable(self._stored)
+        self._vocabulary = Vocabulary(self.postings, None if base is None else base.terms.terms)
         self._held: dict[str, tuple[Posting, ...]] = {}
-        self.places = Places()
+        self.places = Places(base)
 
     def knows(self, word: str, hidden: AbstractSet[str] = frozenset()) -> bool:
         """Whether any tool that is not hidden has this word, in any inflection."""
@@ -84,7 +90,7 @@ class LexicalScorer:
         for entry in entries:
             place = self.places.take(entry.public_name)
             self._held[entry.public_name] = tuple(
-                [self._put(place, *impact) for impact in self._impacts(entry).items()]
+                [self.postings.put(term, place, impact) for term, impact in self._impacts(entry).items()]
             )
             self._vocabulary.note(posting.term for posting in self._held[entry.public_name])
         self._tokenizer.forget()
@@ -97,8 +103,10 @@ class LexicalScorer:
                 place = self.places.free(name)
                 for posting in self._held.pop(name):
                     left.setdefault(posting, set()).add(place)
+            elif name in self.places.of:
+                self._lose(self.places.free(name))
         for posting, places in left.items():
-            self._leave(posting, places)
+            self.postings.leave(posting, places)
         self._vocabulary.note(posting.term for posting in left)
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
@@ -117,21 +125,15 @@ class LexicalScorer:
         clauses, unknown = self._clauses(wanted, places)
         own = [clause.weight for clause in clauses if wanted[clause.posting.term] == 1]
         most = (self._weights.saturation + 1) * IMPACT
-        telling = sum(own) / _rarity(1, len(self._held) - len(places))
+        telling = sum(own) / _rarity(1, len(self.places.of) - len(places))
         return WordQuery(clauses, unknown, most, telling, self.places, self._held)
 
-    def _put(self, place: int, term: str, impact: int) -> Posting:
-        posting = self._postings.get(term)
-        if posting is None:
-            posting = self._postings[term] = Posting(term)
-        posting.numbers.append(place)
-        posting.numbers.append(impact)
-        return posting
-
-    def _leave(self, posting: Posting, places: AbstractSet[int]) -> None:
-        posting.drop(places)
-        if not posting.numbers:
-            del self._postings[posting.term]
+    def _lose(self, place: int) -> None:
+        """Remove a tool of the file."""
+        terms = () if self._stored is None else self._stored.of(place)
+        for term in terms:
+            self.postings.lose(term)
+        self._vocabulary.note(terms)
 
     def _impacts(self, entry: CatalogEntry) -> dict[str, int]:
         weighted: dict[str, float] = {}
@@ -169,10 +171,11 @@ class LexicalScorer:
 
     def _having(self, term: str, hidden: AbstractSet[int]) -> int:
         """How many tools have a term, without those at hidden places."""
-        posting = self._postings.get(term)
+        posting = self.postings.get(term)
         if posting is None or not hidden:
             return 0 if posting is None else len(posting)
-        return sum(place not in hidden for place in posting.numbers[::2])
+        left_out = hidden | self.places.gone
+        return sum(place not in left_out for places, _ in posting.parts() for place in places)
 
     def _wanted(self, query: str, hidden: AbstractSet[int]) -> dict[str, float]:
         """The terms of a query, known or not, with their weights before rarity."""
@@ -203,10 +206,10 @@ class LexicalScorer:
 
     def _clauses(self, wanted: Mapping[str, float], hidden: AbstractSet[int]) -> tuple[list[Clause], float]:
         """The known terms, heaviest first, and the weight of the unknown terms together."""
-        total, unknown = len(self._held) - len(hidden), 0.0
+        total, unknown = len(self.places.of) - len(hidden), 0.0
         clauses: list[Clause] = []
         for term, weight in wanted.items():
-            posting = self._postings.get(term)
+            posting = self.postings.get(term)
             having = self._having(term, hidden)
             weight *= _rarity(having, total)
             if posting is None or not having:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 from warnings import warn
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.packed_vectors import Cosines, PackedVectors, Similarity
 from mcp_toolset.catalog.search.text import STOP_WORDS
 from mcp_toolset.catalog.search.vectors import WordVectors, built_in, is_latin, words_of
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.stored.base import VectorRows
 
 
 class Blend:
@@ -129,6 +132,19 @@ class MeaningScorer:
         self._packed: PackedVectors | None = None
 
     numpy = property(no_numpy)
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether its table is the one that comes with the package."""
+        return self._vectors is None or self._vectors is built_in()
+
+    def rest_on(self, base: VectorRows) -> None:
+        """Begin with the vectors of a file; this scorer is empty so far."""
+        self._packed = PackedVectors(built_in().dimensions, base)
+
+    def row(self, name: str) -> bytes | None:
+        """The vector of a tool, as a file holds it."""
+        return None if self._packed is None else self._packed.row(name)
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Index entries whose public names are not indexed yet."""

@@ -12,11 +12,15 @@ from __future__ import annotations
 import re
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from math import sqrt
 from operator import mul
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.stored.base import VectorRows
 
 _PRODUCT_BYTES = 2
 _MIDDLE = 32
@@ -51,11 +55,17 @@ class Similarity(Protocol):
 class PackedVectors:
     """Vectors by name, compared with a query all at once."""
 
-    def __init__(self, dimensions: int) -> None:
+    def __init__(self, dimensions: int, base: VectorRows | None = None) -> None:
+        """Start empty, or with the vectors of a file."""
         self._dimensions = dimensions
         self._step = _REACH / sqrt(dimensions) / _LARGEST
-        self._vectors: dict[str, bytes] = {}
+        self._base = base
+        # A vector, or its row in the file.
+        self._vectors: dict[str, bytes | int] = {}
         self._columns: _Columns | None = None
+        if base is not None:
+            self._vectors.update(zip(base.names, range(len(base.names)), strict=True))
+            self._columns = _Columns(base.names, base.rows, dimensions)
         self._recent: dict[str, bytes] = {}
         self._recent_columns: _Columns | None = None
         self._some: tuple[frozenset[str], _Columns] | None = None
@@ -71,25 +81,35 @@ class PackedVectors:
         if max(numbers) > _MOST or min(numbers) < _LEAST:
             numbers = [max(_LEAST, min(_MOST, number)) for number in numbers]
         self._leave(name)
-        self._vectors[name] = bytes(numbers)
+        self._vectors[name] = row = bytes(numbers)
         if self._columns is not None:
-            self._recent[name] = self._vectors[name]
+            self._recent[name] = row
+
+    def row(self, name: str) -> bytes | None:
+        """The vector of a name as it is kept."""
+        vector = self._vectors.get(name)
+        if isinstance(vector, int) and self._base is not None:
+            return bytes(self._base.rows[vector * self._dimensions : (vector + 1) * self._dimensions])
+        return vector if isinstance(vector, bytes) else None
+
+    def _columns_for(self, names: Iterable[str]) -> _Columns:
+        rows = {name: row for name in names if (row := self.row(name)) is not None}
+        return _Columns(tuple(rows), b"".join(rows.values()), self._dimensions)
 
     def _every(self) -> tuple[_Columns, ...]:
         if self._columns is None:
-            self._columns = _Columns(self._vectors, self._dimensions)
+            self._columns = self._columns_for(self._vectors)
         if not self._recent:
             return (self._columns,)
         if self._recent_columns is None:
-            self._recent_columns = _Columns(self._recent, self._dimensions)
+            self._recent_columns = self._columns_for(self._recent)
         return self._columns, self._recent_columns
 
     def _columns_of(self, among: frozenset[str]) -> tuple[_Columns, ...]:
         if _FEWER * len(among) > len(self._vectors):
             return self._every()
         if self._some is None or self._some[0] is not among:
-            vectors = {name: self._vectors[name] for name in among if name in self._vectors}
-            self._some = among, _Columns(vectors, self._dimensions)
+            self._some = among, self._columns_for(among)
         return (self._some[1],)
 
     def drop(self, name: str) -> None:
@@ -161,13 +181,24 @@ class Cosines:
 class _Columns:
     """All vectors at one moment: a long integer for each dimension, sixteen bits for each tool."""
 
-    def __init__(self, vectors: Mapping[str, bytes], dimensions: int) -> None:
-        self.names = tuple(vectors)
-        self.places = {name: place for place, name in enumerate(self.names)}
-        whole = b"".join(vectors.values())
-        self._columns = [_spread(whole[dimension::dimensions]) for dimension in range(dimensions)]
-        self._ones = _spread(b"\1" * len(vectors))
+    def __init__(self, names: Sequence[str], rows: bytes | memoryview, dimensions: int) -> None:
+        """Take the vectors of some names, one after another; they are arranged for the first query."""
+        self.names = names
+        self.places = dict(zip(names, range(len(names)), strict=True))
+        self._rows = rows
+        self._dimensions = dimensions
         self._left: list[int] = []
+
+    @cached_property
+    def _columns(self) -> list[int]:
+        rows, size = bytes(self._rows), self._dimensions
+        # A file's rows are left to the file.
+        self._rows = b""
+        return [_spread(rows[dimension::size]) for dimension in range(size)]
+
+    @cached_property
+    def _ones(self) -> int:
+        return _spread(b"\1" * len(self.names))
 
     def leave(self, name: str) -> int:
         """Let a name go, if it is here; return how many have gone."""

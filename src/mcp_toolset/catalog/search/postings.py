@@ -1,18 +1,22 @@
 """`Posting` and `WordQuery`: the tools that have a term, and the scores of a query's terms summed by tool.
 
-Tools have places, small whole numbers, and impacts are whole numbers too, so that a posting is one flat
-array of eight bytes a tool.
+Tools have places, small whole numbers, and impacts are whole numbers too, so that a posting is two flat
+arrays of four bytes a tool. Tools of a file have the first places, and their part of a posting is the file's.
 """
 
 from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.stored.base import IndexBase, TermsBase
 
 from mcp_toolset._records import dataclass
 
@@ -21,11 +25,20 @@ _FEW = 8
 
 
 class Places:
-    """A place for each public name; places of removed names are reused."""
+    """A place for each public name; places of removed names are reused, but not those in a file.
 
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.of: dict[str, int] = {}
+    Attributes:
+        names: The name at each place.
+        of: The place of each name.
+        base: How many places are of the file.
+        gone: The places of the file whose names were removed.
+    """
+
+    def __init__(self, base: IndexBase | None = None) -> None:
+        self.names: list[str] = [] if base is None else [*base.names]
+        self.of: dict[str, int] = {} if base is None else base.places.copy()
+        self.base = len(self.names)
+        self.gone: set[int] = set()
         self._vacant: list[int] = []
 
     def take(self, name: str) -> int:
@@ -42,7 +55,10 @@ class Places:
     def free(self, name: str) -> int:
         """Free the place of a name; return it."""
         place = self.of.pop(name)
-        self._vacant.append(place)
+        if place < self.base:
+            self.gone.add(place)
+        else:
+            self._vacant.append(place)
         return place
 
     def at(self, names: Iterable[str]) -> frozenset[int]:
@@ -53,42 +69,142 @@ class Places:
 IMPACT: Final = 1 << 24
 """The whole number that stands for an impact of 1."""
 
+Part: TypeAlias = "tuple[array[int], array[int]]"
+"""Places, and the impact of a term at each of them."""
+
+
+def _numbers() -> array[int]:
+    return array("i")
+
 
 @dataclass(slots=True, eq=False)
 class Posting:
-    """The tools that have one term, unordered: a place and the impact of the term there, in turn."""
+    """The tools that have one term.
+
+    Attributes:
+        term: The term.
+        places: The places of tools, unordered; those in a file are not among them.
+        impacts: The impact of the term at each of `places`.
+        stored: What a file has, places ascending; also of tools that were removed since.
+        lost: How many of the tools in `stored` were removed.
+    """
 
     term: str
-    numbers: array[int] = field(default_factory=lambda: array("i"))
+    places: array[int] = field(default_factory=_numbers)
+    impacts: array[int] = field(default_factory=_numbers)
+    stored: Part | None = None
+    lost: int = 0
 
     def __len__(self) -> int:
-        return len(self.numbers) // 2
+        return len(self.places) + (0 if self.stored is None else len(self.stored[0]) - self.lost)
+
+    def put(self, place: int, impact: int) -> None:
+        """Add a tool."""
+        self.places.append(place)
+        self.impacts.append(impact)
+
+    def parts(self) -> Iterator[Part]:
+        """What is added up; a place is in one part only, and may be one of `Places.gone`."""
+        if self.stored is not None:
+            yield self.stored
+        if self.places:
+            yield self.places, self.impacts
+
+    def has_stored(self, place: int) -> bool:
+        """Whether the tool at a place of the file has the term."""
+        places = () if self.stored is None else self.stored[0]
+        at = bisect_left(places, place)
+        return places[at : at + 1] == array("i", [place]) if places else False
 
     def drop(self, places: AbstractSet[int]) -> None:
-        """Remove tools that are in the posting."""
+        """Remove tools that are in the posting and not in the file."""
         if len(places) <= _FEW:
             for place in places:
                 self._drop_one(place)
         else:
-            both = zip(self.numbers[::2], self.numbers[1::2], strict=True)
-            kept = [number for pair in both if pair[0] not in places for number in pair]
-            self.numbers = array("i", kept)
+            both = [pair for pair in zip(self.places, self.impacts, strict=True) if pair[0] not in places]
+            self.places = array("i", [place for place, _ in both])
+            self.impacts = array("i", [impact for _, impact in both])
 
     def _drop_one(self, place: int) -> None:
-        numbers = self.numbers
-        at = _at(numbers, place)
-        impact, last = numbers.pop(), numbers.pop()
+        at = _at(self.places, place)
+        last, impact = self.places.pop(), self.impacts.pop()
         if last != place:
-            numbers[at], numbers[at + 1] = last, impact
+            self.places[at], self.impacts[at] = last, impact
 
 
 def _at(numbers: array[int], place: int) -> int:
     """Where a place that is in the posting stands; its bytes are found at the speed of memory."""
     every, wanted, size = numbers.tobytes(), array("i", (place,)).tobytes(), numbers.itemsize
     at = every.index(wanted)
-    while at % (2 * size):
+    while at % size:
         at = every.index(wanted, at + 1)
     return at // size
+
+
+class PostingTable:
+    """The posting of each term that some tool has."""
+
+    def __init__(self, base: TermsBase | None = None) -> None:
+        """Start empty, or with the terms of a file, whose postings are read when they are asked for."""
+        self._held: dict[str, Posting] = {}
+        self._base = base
+        self._lost: dict[str, int] = {}
+
+    def __contains__(self, term: object) -> bool:
+        held = self._held.get(cast("str", term))
+        return bool(self._left(cast("str", term)) if held is None else held)
+
+    def __iter__(self) -> Iterator[str]:
+        """All terms."""
+        if self._base is not None:
+            yield from (term for term in self._base.terms if term in self)
+        yield from (term for term in self._held if self._base is None or term not in self._base)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def get(self, term: str) -> Posting | None:
+        """The posting of a term that some tool has."""
+        found = self._held.get(term)
+        if found is None and self._base is not None and self._left(term):
+            lost = self._lost.pop(term, 0)
+            found = self._held[term] = Posting(term, stored=self._base.posting(term), lost=lost)
+        return found or None
+
+    def parts(self, term: str) -> Iterable[Part]:
+        """The parts of a term's posting; a file's is not held in memory for it."""
+        held = self._held.get(term)
+        if held is not None or self._base is None:
+            return () if held is None else held.parts()
+        return (self._base.posting(term),)
+
+    def put(self, term: str, place: int, impact: int) -> Posting:
+        """Note that a tool has a term."""
+        posting = self.get(term)
+        if posting is None:
+            posting = self._held.setdefault(term, Posting(term))
+        posting.put(place, impact)
+        return posting
+
+    def leave(self, posting: Posting, places: AbstractSet[int]) -> None:
+        """Note that tools, none of them of the file, are gone."""
+        posting.drop(places)
+        if not posting and posting.stored is None:
+            del self._held[posting.term]
+
+    def lose(self, term: str) -> None:
+        """Note that a tool of the file that has this term is gone."""
+        held = self._held.get(term)
+        if held is None:
+            self._lost[term] = self._lost.get(term, 0) + 1
+        else:
+            held.lost += 1
+
+    def _left(self, term: str) -> int:
+        """How many tools of the file have a term of which no posting is held."""
+        base = self._base
+        return base.count(term) - self._lost.get(term, 0) if base is not None and term in base else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +258,12 @@ class WordQuery:
 
     def coverage(self, name: str) -> float:
         """How much of the query a tool has in any field: 0 to 1, weighted by the rarity of the terms."""
-        held = frozenset(self._held.get(name, ()))
-        had = sum(clause.weight for clause in self._clauses if clause.posting in held)
+        place = self._places.of.get(name, -1)
+        if 0 <= place < self._places.base:
+            had = sum(clause.weight for clause in self._clauses if clause.posting.has_stored(place))
+        else:
+            held = frozenset(self._held.get(name, ()))
+            had = sum(clause.weight for clause in self._clauses if clause.posting in held)
         return had * self._most / self.ceiling if had else 0.0
 
     @cached_property
@@ -151,12 +271,15 @@ class WordQuery:
         """The score at every place that matches."""
         scores: dict[int, float] = {}
         for clause in self._clauses:
-            weight, numbers = clause.weight, clause.posting.numbers
-            if scores:
-                for place, impact in zip(numbers[::2], numbers[1::2], strict=True):
-                    scores[place] = scores.get(place, 0.0) + weight * impact
-            else:
-                scores = dict(zip(numbers[::2], map(weight.__mul__, numbers[1::2]), strict=True))
+            weight = clause.weight
+            for places, impacts in clause.posting.parts():
+                if scores:
+                    for place, impact in zip(places, impacts, strict=True):
+                        scores[place] = scores.get(place, 0.0) + weight * impact
+                else:
+                    scores = dict(zip(places, map(weight.__mul__, impacts), strict=True))
+        for place in self._places.gone:
+            scores.pop(place, None)
         return scores
 
     def _of(self, names: Iterable[str]) -> dict[str, float]:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.clauses import clauses_of
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.fusion import Heard, beside, without_tail
 from mcp_toolset.catalog.search.lexical import LexicalScorer
+from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.postings import WordQuery
 from mcp_toolset.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.stored.base import IndexBase
 
 _POOL = 100
 _POOL_OF_CLAUSE = 30
@@ -103,6 +107,17 @@ class Ranking:
     def __init__(self, scorer: Scorer | None) -> None:
         self._words = LexicalScorer()
         self._scorer = scorer
+
+    @property
+    def words(self) -> LexicalScorer:
+        """The ranking by words."""
+        return self._words
+
+    def rest_on(self, base: IndexBase) -> None:
+        """Begin with the tools of a file; nothing was added so far."""
+        self._words = LexicalScorer(base=base)
+        if isinstance(self._scorer, MeaningScorer) and base.vectors is not None:
+            self._scorer.rest_on(base.vectors)
 
     def knows(self, word: str, hidden: AbstractSet[str] = frozenset()) -> bool:
         """Whether any tool that is not hidden has this word, in any inflection."""

@@ -25,11 +25,11 @@ _CHANGED = 500
 class SortedWords:
     """Words in order, kept so at the cost of what has changed."""
 
-    def __init__(self, known: Collection[str]) -> None:
-        """Sort `known`, which may change: report that with `note`."""
+    def __init__(self, known: Collection[str], in_order: Iterable[str] | None = None) -> None:
+        """Sort `known`, which may change: report that with `note`. `in_order`: the same, if it is sorted."""
         self._known = known
-        self._in_order: list[str] = []
-        self._changed: set[str] | None = None
+        self._in_order: list[str] = [*(in_order or ())]
+        self._changed: set[str] | None = None if in_order is None else set()
 
     def note(self, words: Iterable[str]) -> None:
         """Note words that may have come or gone."""
@@ -71,10 +71,10 @@ class SortedWords:
 class Vocabulary:
     """The words of an index, searched for words similar to another."""
 
-    def __init__(self, known: Collection[str]) -> None:
-        """Search `known`, which may change: report that with `note` or `forget_order`."""
+    def __init__(self, known: Collection[str], in_order: Iterable[str] | None = None) -> None:
+        """Search `known`, which may change: report that with `note` or `forget_order`; see `SortedWords`."""
         self._known = known
-        self._in_order = SortedWords(known)
+        self._in_order = SortedWords(known, in_order)
 
     def note(self, terms: Iterable[str]) -> None:
         """Note terms that may have come or gone."""

@@ -74,6 +74,7 @@ class Lifecycle(ServerParts):
             await self._kept.restore(self.toolset.sources())
             await stack.enter_async_context(self.toolset.opening(waiting))
             await stack.enter_async_context(self._kept.running())
+            await stack.enter_async_context(self._indexes.running())
             self._unlisted.begin(self.toolset.sources(), self.toolset.listing_sources())
             await self._rebuild()
             stack.callback(self.registry.on_change(self._news.changed.set))

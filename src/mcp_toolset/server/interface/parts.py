@@ -17,6 +17,7 @@ from mcp_toolset.catalog.grants.access import Access
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import instructions_of
 from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset.catalog.search.stored.keeper import IndexKeeper
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs
@@ -204,6 +205,7 @@ class ServerParts:
     grants: GrantLedger
     _options: ServerOptions
     _kept: KeptCatalogs
+    _indexes: IndexKeeper
     _news: News
     _served: ServedTools
     _unlisted: UnlistedMounts

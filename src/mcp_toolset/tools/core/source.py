@@ -129,6 +129,15 @@ class AtHand(Protocol):
         ...
 
 
+@runtime_checkable
+class Scrubbing(Protocol):
+    """A source that knows its secrets."""
+
+    def scrubbed(self, text: str) -> str:
+        """The text without the secrets of this source."""
+        ...
+
+
 def not_ready(fault: UnknownToolError, sources: Iterable[ToolSource]) -> UnknownToolError:
     """The error for an unknown tool, with each source that is not ready and may have the tool."""
     away = [state for source in sources if (state := state_of(source.source_name, source.status))]

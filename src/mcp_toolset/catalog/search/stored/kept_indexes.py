@@ -1,0 +1,117 @@
+"""`KeptIndexes`: the indexes of searches in a folder, named by what they were made from.
+
+A name has two digests: one of the code, the tables and the servers, and one of the contents of all tools. If
+the tools of a start have no file of their own, the newest of the same servers serves: each tool is compared
+by its fingerprint, and those that differ are read anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.stored.base import IndexBase
+from mcp_toolset.catalog.search.stored.index_file import Parts, made_by, mapped, written
+from mcp_toolset.concurrency.atomic_file import locked, replace_file
+from mcp_toolset.errors import InvalidStateError
+
+MOST_FILES: Final = 16
+"""The number of indexes in the folder; the oldest are removed first."""
+
+EDITIONS: Final = 4
+"""The number of indexes of the same servers; the oldest are removed first."""
+
+LOCK_PATIENCE: Final = 5.0
+"""Seconds that a save waits for another process; after that it is skipped."""
+
+_ENDING: Final = ".index"
+_log = logging.getLogger("mcp_toolset.catalog")
+
+
+class KeptIndexes:
+    """Reads and writes the indexes of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use this folder; it is created by the first save."""
+        self.folder = folder
+
+    def find(self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool) -> IndexBase | None:
+        """The index of these tools, or else the newest of the same servers; `None` if there is none.
+
+        Args:
+            servers: The names of all servers.
+            prints: The fingerprint of each tool by public name.
+            words: Whether the index has words alone.
+        """
+        key, exact = _key(servers, words=words), _digest(prints)
+        for path in sorted(self._files(f"{key}-*"), key=lambda path: path.stem.endswith(exact), reverse=True):
+            base = self._read(path)
+            if base is not None:
+                return base
+        return None
+
+    def save(
+        self, servers: Iterable[str], entries: Iterable[CatalogEntry], parts: Parts, *, words: bool
+    ) -> None:
+        """Write an index of some tools, atomically, and remove old ones; see `find`."""
+        key, content = _key(servers, words=words), written(parts)
+        prints = {entry.public_name: entry.fingerprint() for entry in entries}
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with locked(self.folder / ".lock", LOCK_PATIENCE):
+                path = self.folder / f"{key}-{_digest(prints)}{_ENDING}"
+                replace_file(path, content, durable=False)
+                others = [one for one in self._files("*") if one != path]
+                editions = [one for one in others if one.name.startswith(f"{key}-")]
+                for old in {*others[MOST_FILES - 1 :], *editions[EDITIONS - 1 :]}:
+                    old.unlink(missing_ok=True)
+            _log.debug("kept the index of %d tools: %s", len(prints), path)
+        except TimeoutError:
+            _log.debug("%s: another process holds the lock; the index is not kept this time", self.folder)
+        except OSError as fault:
+            _log.warning("%s: the index of the search cannot be kept: %s", self.folder, fault.strerror)
+
+    def _files(self, pattern: str) -> list[Path]:
+        """The files of some names, newest first."""
+        found: list[tuple[float, Path]] = []
+        for path in self.folder.glob(f"{pattern}{_ENDING}"):
+            try:
+                found.append((path.stat().st_mtime, path))
+            except FileNotFoundError:
+                continue
+        return [path for _, path in sorted(found, reverse=True)]
+
+    def _read(self, path: Path) -> IndexBase | None:
+        try:
+            return IndexBase(mapped(path, _check))
+        except FileNotFoundError:
+            return None
+        except InvalidStateError as fault:
+            _log.warning("%s: the kept index of the search is ignored and made anew: %s", path, fault)
+        except OSError as fault:
+            _log.warning("%s: the kept index of the search cannot be read: %s", path, fault.strerror)
+        return None
+
+
+def _key(servers: Iterable[str], *, words: bool) -> str:
+    said = "\0".join([made_by(), "words" if words else "meaning", *sorted(servers)])
+    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _digest(prints: Mapping[str, bytes]) -> str:
+    return blake2b(b"".join(prints[name] for name in sorted(prints)), digest_size=16).hexdigest()
+
+
+def _check(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidStateError("it is not a regular file")
+    if os.name != "posix":
+        return
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise InvalidStateError("another user owns it or may write to it; remove it, or chmod it to 600")

@@ -1,0 +1,146 @@
+"""`storing`: the content of a file from an index in memory, made in steps of some milliseconds."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, Protocol, TypeVar
+
+from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.lexical import LexicalScorer
+from mcp_toolset.catalog.search.name_matching import spellings
+from mcp_toolset.catalog.search.stored.base import PRINT, StoredEntry
+from mcp_toolset.catalog.search.stored.index_file import Parts, coded, starts_of, strings_in
+
+_TOOLS: Final = 64
+_NUMBERS: Final = 10_000
+
+_T = TypeVar("_T")
+
+
+class Rows(Protocol):
+    """What holds the vectors of tools, as `MeaningScorer` does."""
+
+    def row(self, name: str) -> bytes | None:
+        """The vector of a tool, if it has one."""
+        ...
+
+
+def storing(
+    entries: Iterable[CatalogEntry | StoredEntry], words: LexicalScorer, meaning: Rows | None
+) -> Generator[None, None, Parts]:
+    """The sections of a file with these tools; the index must not change between two steps.
+
+    Args:
+        entries: The tools; others that are in the index are left out, with the words that only they have.
+        words: The words of all tools.
+        meaning: The vectors of all tools; `None` for a file of words alone.
+    """
+    order = sorted(entries, key=lambda one: (one.server is not None, one.server or "", one.public_name))
+    names = [entry.public_name for entry in order]
+    parts = {"names": json.dumps(names).encode(), "servers": _servers(entry.server for entry in order)}
+    parts |= yield from _records(order)
+    parts |= yield from _postings(words, names)
+    if meaning is not None:
+        parts |= yield from _vectors(meaning, names)
+    return parts
+
+
+def _servers(servers: Iterable[str | None]) -> bytes:
+    """The servers in order, each with the ordinal after its last tool."""
+    ends: dict[str | None, int] = {}
+    for ordinal, server in enumerate(servers):
+        ends[server] = ordinal + 1
+    return json.dumps([*ends.items()]).encode()
+
+
+def _records(entries: Sequence[CatalogEntry | StoredEntry]) -> Generator[None, None, Parts]:
+    """What a hit shows of each tool, and the tables of names."""
+    records: list[bytes] = []
+    prints = bytearray()
+    own: dict[str, list[int]] = {}
+    spelled: dict[str, list[int]] = {}
+    for some in _slices(enumerate(entries), _TOOLS):
+        for ordinal, entry in some:
+            name, fingerprint = _told(entry)
+            said = entry.id, name, entry.server, entry.description_line, entry.signature
+            records.append(json.dumps(said).encode())
+            prints += fingerprint.ljust(PRINT, b"\0")
+            own.setdefault(name, []).append(ordinal)
+            for spelling in spellings(entry.public_name, name):
+                spelled.setdefault(spelling, []).append(ordinal)
+        yield
+    parts = {"fingerprints": bytes(prints), **strings_in("records", records)}
+    return parts | _names("own names", own) | _names("spellings", spelled)
+
+
+def _told(entry: CatalogEntry | StoredEntry) -> tuple[str, bytes]:
+    if isinstance(entry, StoredEntry):
+        return entry.own_name, entry.fingerprint
+    return entry.definition.name, entry.fingerprint()
+
+
+def _names(section: str, names: Mapping[str, Sequence[int]]) -> Parts:
+    order = sorted(names)
+    tools = array("I", [ordinal for name in order for ordinal in names[name]])
+    starts = starts_of(len(names[name]) for name in order)
+    table = {f"{section} tool starts": starts, f"{section} tools": tools.tobytes()}
+    return table | strings_in(section, map(coded, order))
+
+
+def _postings(words: LexicalScorer, names: Sequence[str]) -> Generator[None, None, Parts]:
+    """All postings, places ascending, and the terms of each tool."""
+    ordinals = dict(zip(names, range(len(names)), strict=True))
+    held = words.places
+    moved = [ordinals[name] if held.of.get(name) == place else -1 for place, name in enumerate(held.names)]
+    terms: list[str] = []
+    sizes: list[int] = []
+    numbers = array("i")
+    own = [array("I") for _ in names]
+    done = 0
+    for term in sorted(words.postings):
+        pairs = sorted(
+            (moved[place], impact)
+            for places, impacts in words.postings.parts(term)
+            for place, impact in zip(places, impacts, strict=True)
+            if moved[place] >= 0
+        )
+        if not pairs:
+            continue
+        numbers.extend([ordinal for ordinal, _ in pairs])
+        numbers.extend([impact for _, impact in pairs])
+        sizes.append(len(pairs))
+        for ordinal, _ in pairs:
+            own[ordinal].append(len(terms))
+        terms.append(term)
+        done += len(pairs)
+        if done > _NUMBERS:
+            done = 0
+            yield
+    return {
+        "terms": json.dumps(terms).encode(),
+        "posting starts": starts_of(sizes),
+        "postings": numbers.tobytes(),
+        "term starts": starts_of(map(len, own)),
+        "terms of tools": b"".join(each.tobytes() for each in own),
+    }
+
+
+def _vectors(meaning: Rows, names: Sequence[str]) -> Generator[None, None, Parts]:
+    rows = bytearray()
+    with_one = array("I")
+    for some in _slices(enumerate(names), _TOOLS):
+        for ordinal, name in some:
+            if (row := meaning.row(name)) is not None:
+                rows += row
+                with_one.append(ordinal)
+        yield
+    return {"with a vector": with_one.tobytes(), "vectors": bytes(rows)}
+
+
+def _slices(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
+    every = iter(items)
+    while some := [*islice(every, size)]:
+        yield some
