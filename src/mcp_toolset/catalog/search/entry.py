@@ -52,6 +52,11 @@ class CatalogEntry:
         """The id in a hit: the host's id, or else the public name."""
         return self.tool_id or self.public_name
 
+    @property
+    def own_name(self) -> str:
+        """The tool's own name, before any prefix."""
+        return self.definition.name
+
     def same_content(self, other: CatalogEntry) -> bool:
         """Whether everything that is shown or searched is the same; definitions are compared by digest."""
         ours = (self.public_name, self.server, self.tags, self.tool_id)

@@ -24,7 +24,7 @@ from mcp_toolset.catalog.search.meaning import MeaningScorer, warn_about_numpy
 from mcp_toolset.catalog.search.models.installed import installed_scorer
 from mcp_toolset.catalog.search.name_matching import Matcher
 from mcp_toolset.catalog.search.ranking import ReadingScorer, Scorer, require_scorer
-from mcp_toolset.catalog.search.stored.base import IndexBase, StoredEntry
+from mcp_toolset.catalog.search.stored.base import IndexBase, Told
 from mcp_toolset.catalog.search.stored.index_file import Parts, mapped, whole, written
 from mcp_toolset.errors import DefinitionError, InvalidStateError
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -123,9 +123,7 @@ class SearchIndex:
         from mcp_toolset.concurrency.atomic_file import replace_file
 
         whole(self.catch_up())
-        replace_file(
-            Path(path), written(whole(self._storing(map(self._entry, self._entries)))), durable=False
-        )
+        replace_file(Path(path), written(whole(self._storing())[1]), durable=False)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -261,26 +259,29 @@ class SearchIndex:
             kept: Where it is written.
             leave_out: Whether a tool must not be in a file.
         """
-        changes, entries = self._changes, list[CatalogEntry]()
-        for entry in [*self._entries.values()]:
-            if isinstance(entry, CatalogEntry) and not leave_out(entry):
-                entries.append(entry)
-                if len(entries) % _READ_AT_ONCE == 0:
-                    yield
-        steps = self._storing(entries)
+        changes, steps = self._changes, self._storing(leave_out)
         while self._changes == changes:
             try:
                 next(steps)
             except StopIteration as end:
                 self._unstored = 0
-                return partial(kept.save, self.servers(), entries, end.value, words=self._meaning is None)
+                entries, parts = end.value
+                return partial(kept.save, self.servers(), entries, parts, words=self._meaning is None)
             yield
         return None
 
-    def _storing(self, entries: Iterable[CatalogEntry | StoredEntry]) -> Generator[None, None, Parts]:
+    def _storing(
+        self, leave_out: Callable[[CatalogEntry], bool] = lambda entry: False
+    ) -> Generator[None, None, tuple[list[Told], Parts]]:
         from mcp_toolset.catalog.search.stored.writing import storing
 
-        return storing(entries, self._matcher.ranking.words, self._meaning)
+        entries = list[Told]()
+        for entry in [self._entry(name) for name in self._entries]:
+            if not isinstance(entry, CatalogEntry) or not leave_out(entry):
+                entries.append(entry)
+            if len(entries) % _READ_AT_ONCE == 0:
+                yield
+        return entries, (yield from storing(entries, self._matcher.ranking.words, self._meaning))
 
     def _begin(self, asked: Callable[[], KeptIndexes | None]) -> Iterator[None]:
         """Begin with the kept file of these tools, if none was read yet; compare each tool with it."""
@@ -307,7 +308,7 @@ class SearchIndex:
         self._base, self._read = base, len(base)
         self._matcher.rest_on(base)
 
-    def _entry(self, name: str) -> CatalogEntry | StoredEntry:
+    def _entry(self, name: str) -> Told:
         entry = self._entries[name]
         return cast("IndexBase", self._base).entry(entry) if isinstance(entry, int) else entry
 
@@ -343,7 +344,7 @@ class SearchIndex:
         return frozenset[str]().union(*alike)
 
 
-def _hit_of(entry: CatalogEntry | StoredEntry, score: float) -> SearchHit:
+def _hit_of(entry: Told, score: float) -> SearchHit:
     return SearchHit(
         entry.id, entry.public_name, entry.server, entry.description_line, entry.signature, score
     )

@@ -11,28 +11,20 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.stored.index_file import NUMBER, Sections, Strings, coded, decoded
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.entry import CatalogEntry
 
 PRINT: Final = 16
 """The number of bytes of a fingerprint."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEntry:
-    """What a file holds of a tool beside its words: what a hit shows.
-
-    Attributes:
-        public_name: Its public name.
-        id: The id in a hit.
-        own_name: The tool's own name.
-        server: The source it comes from, if any.
-        description_line: One line of its description.
-        signature: Its name with its parameters.
-        fingerprint: What tells its content from others.
-    """
+class StoredEntry(NamedTuple):
+    """A tool of a file, with the names that a `CatalogEntry` has for the same."""
 
     public_name: str
     id: str
@@ -40,7 +32,15 @@ class StoredEntry:
     server: str | None
     description_line: str
     signature: str
-    fingerprint: bytes
+    print: bytes
+
+    def fingerprint(self) -> bytes:
+        """What tells its content from others."""
+        return self.print
+
+
+Told: TypeAlias = "CatalogEntry | StoredEntry"
+"""A tool in memory or of a file: what a hit shows of it, and what a file says of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.stored.base import IndexBase
+from mcp_toolset.catalog.search.stored.base import IndexBase, Told
 from mcp_toolset.catalog.search.stored.index_file import Parts, made_by, mapped, written
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
 from mcp_toolset.errors import InvalidStateError
@@ -56,9 +55,7 @@ class KeptIndexes:
                 return base
         return None
 
-    def save(
-        self, servers: Iterable[str], entries: Iterable[CatalogEntry], parts: Parts, *, words: bool
-    ) -> None:
+    def save(self, servers: Iterable[str], entries: Iterable[Told], parts: Parts, *, words: bool) -> None:
         """Write an index of some tools, atomically, and remove old ones; see `find`."""
         key, content = _key(servers, words=words), written(parts)
         prints = {entry.public_name: entry.fingerprint() for entry in entries}

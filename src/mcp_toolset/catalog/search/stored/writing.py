@@ -8,10 +8,9 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
-from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.name_matching import spellings
-from mcp_toolset.catalog.search.stored.base import PRINT, StoredEntry
+from mcp_toolset.catalog.search.stored.base import PRINT, Told
 from mcp_toolset.catalog.search.stored.index_file import Parts, coded, starts_of, strings_in
 
 _TOOLS: Final = 64
@@ -29,7 +28,7 @@ class Rows(Protocol):
 
 
 def storing(
-    entries: Iterable[CatalogEntry | StoredEntry], words: LexicalScorer, meaning: Rows | None
+    entries: Iterable[Told], words: LexicalScorer, meaning: Rows | None
 ) -> Generator[None, None, Parts]:
     """The sections of a file with these tools; the index must not change between two steps.
 
@@ -56,7 +55,7 @@ def _servers(servers: Iterable[str | None]) -> bytes:
     return json.dumps([*ends.items()]).encode()
 
 
-def _records(entries: Sequence[CatalogEntry | StoredEntry]) -> Generator[None, None, Parts]:
+def _records(entries: Sequence[Told]) -> Generator[None, None, Parts]:
     """What a hit shows of each tool, and the tables of names."""
     records: list[bytes] = []
     prints = bytearray()
@@ -64,22 +63,16 @@ def _records(entries: Sequence[CatalogEntry | StoredEntry]) -> Generator[None, N
     spelled: dict[str, list[int]] = {}
     for some in _slices(enumerate(entries), _TOOLS):
         for ordinal, entry in some:
-            name, fingerprint = _told(entry)
+            name = entry.own_name
             said = entry.id, name, entry.server, entry.description_line, entry.signature
             records.append(json.dumps(said).encode())
-            prints += fingerprint.ljust(PRINT, b"\0")
+            prints += entry.fingerprint().ljust(PRINT, b"\0")
             own.setdefault(name, []).append(ordinal)
             for spelling in spellings(entry.public_name, name):
                 spelled.setdefault(spelling, []).append(ordinal)
         yield
     parts = {"fingerprints": bytes(prints), **strings_in("records", records)}
     return parts | _names("own names", own) | _names("spellings", spelled)
-
-
-def _told(entry: CatalogEntry | StoredEntry) -> tuple[str, bytes]:
-    if isinstance(entry, StoredEntry):
-        return entry.own_name, entry.fingerprint
-    return entry.definition.name, entry.fingerprint()
 
 
 def _names(section: str, names: Mapping[str, Sequence[int]]) -> Parts:
@@ -94,7 +87,9 @@ def _postings(words: LexicalScorer, names: Sequence[str]) -> Generator[None, Non
     """All postings, places ascending, and the terms of each tool."""
     ordinals = dict(zip(names, range(len(names)), strict=True))
     held = words.places
-    moved = [ordinals[name] if held.of.get(name) == place else -1 for place, name in enumerate(held.names)]
+    moved = [
+        ordinals.get(name, -1) if held.of.get(name) == place else -1 for place, name in enumerate(held.names)
+    ]
     terms: list[str] = []
     sizes: list[int] = []
     numbers = array("i")
