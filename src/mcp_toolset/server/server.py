@@ -13,12 +13,12 @@ from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.rules import Rules, rules_from
+from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
 from mcp_toolset.catalog.deferred.tool_names import CODE_TOOLS, FIXED_TOOLS
 from mcp_toolset.catalog.grants.access import Access, AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET
 from mcp_toolset.catalog.registry.registry import ToolRegistry
-from mcp_toolset.catalog.search.stored.keeper import IndexKeeper
 from mcp_toolset.context.offer_kinds import OfferingSource, Offers
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.server import unlisted_mounts as unlisted

@@ -19,6 +19,7 @@ import anyio.lowlevel
 from mcp_toolset.catalog.deferred.browsing import Browser, fitted
 from mcp_toolset.catalog.deferred.findable import FindableTools, Reporting, key_of
 from mcp_toolset.catalog.deferred.grant_gate import GrantGate
+from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
 from mcp_toolset.catalog.deferred.preparing import Preparing
 from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
 from mcp_toolset.catalog.deferred.resolver import Resolver
@@ -38,7 +39,6 @@ from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessDenied, 
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.learning import SearchLearning
-from mcp_toolset.catalog.search.stored.keeper import IndexKeeper
 from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantStoreError, StoreError
 from mcp_toolset.tools.binding.binding import StoreMiss, loaded

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkab
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
 from mcp_toolset.catalog.grants.access import Access
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import instructions_of
 from mcp_toolset.catalog.registry.registry import ToolRegistry
-from mcp_toolset.catalog.search.stored.keeper import IndexKeeper
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs
