@@ -15,9 +15,9 @@ from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.index import SearchIndex
+from mcp_toolset.catalog.search.kept import kept_indexes
+from mcp_toolset.catalog.search.kept.kept_indexes import KeptIndexes
 from mcp_toolset.catalog.search.lexical import LexicalScorer
-from mcp_toolset.catalog.search.stored import kept_indexes
-from mcp_toolset.catalog.search.stored.kept_indexes import KeptIndexes
 from mcp_toolset.concurrency.atomic_file import locked
 from mcp_toolset.tools.core.source import SourceStatus
 

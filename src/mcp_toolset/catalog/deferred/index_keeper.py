@@ -19,7 +19,7 @@ from mcp_toolset.concurrency.thread_event import ThreadEvent
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import CatalogEntry
     from mcp_toolset.catalog.search.index import SearchIndex
-    from mcp_toolset.catalog.search.stored.kept_indexes import KeptIndexes
+    from mcp_toolset.catalog.search.kept.kept_indexes import KeptIndexes
 
 PAUSE: Final = 0.005
 """Seconds between two steps, each of which takes about as long."""
@@ -68,7 +68,7 @@ class IndexKeeper:
 
     def _kept(self) -> KeptIndexes | None:
         # Most servers hold fewer tools than a file is for.
-        from mcp_toolset.catalog.search.stored.kept_indexes import KeptIndexes
+        from mcp_toolset.catalog.search.kept.kept_indexes import KeptIndexes
 
         folder = self._folder()
         return None if folder is None else KeptIndexes(folder)

@@ -30,7 +30,7 @@ from mcp_toolset.errors import DefinitionError, InvalidStateError
 from mcp_toolset.tools.core.definition import ToolDefinition
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.stored.kept_indexes import KeptIndexes
+    from mcp_toolset.catalog.search.kept.kept_indexes import KeptIndexes
 
 __all__ = ["CatalogEntry", "Scorer", "SearchHit", "SearchIndex"]
 
@@ -273,7 +273,7 @@ class SearchIndex:
     def _storing(
         self, leave_out: Callable[[CatalogEntry], bool] = lambda entry: False
     ) -> Generator[None, None, tuple[list[Told], Parts]]:
-        from mcp_toolset.catalog.search.stored.writing import storing
+        from mcp_toolset.catalog.search.kept.writing import storing
 
         entries = list[Told]()
         for entry in [self._entry(name) for name in self._entries]:

@@ -1,3 +1,3 @@
-"""The index of a search as a file: what it holds, how it is mapped, written and kept from run to run."""
+"""A file of a search's index: its sections, and the index that they hold."""
 
 from __future__ import annotations

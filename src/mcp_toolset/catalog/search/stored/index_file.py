@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, overload
 from unicodedata import unidata_version
 
-from mcp_toolset import __version__
 from mcp_toolset.errors import InvalidStateError
 
 _KIND: Final = b"mcp-toolset index\n"
@@ -37,12 +36,14 @@ _CODED: Final = ("utf-8", "surrogatepass")
 
 @cache
 def made_by() -> str:
-    """What an index depends on beside its tools: this version of the package, its code and its tables."""
-    folder = Path(__file__).parent.parent
-    digest = blake2b(f"{__version__} {unidata_version} {sys.byteorder}".encode(), digest_size=16)
-    for path in [*sorted(folder.glob("*.py")), *sorted(folder.glob("stored/*.py"))]:
-        digest.update(path.read_bytes())
-    for path in sorted(folder.glob("word_vectors/*.[bt][ix][nt]")):
+    """What an index depends on beside its tools: the code and tables of search, the order of bytes."""
+    digest = blake2b(f"{unidata_version} {sys.byteorder}".encode(), digest_size=16)
+    search = Path(__file__).parent.parent
+    texts = search.parent.parent / "tools" / "text"
+    for folder in (search, search / "stored", search / "kept", texts):
+        for path in sorted(folder.glob("*.py*")):
+            digest.update(path.read_bytes())
+    for path in sorted(search.glob("word_vectors/*.[bt][ix][nt]")):
         digest.update(zlib.crc32(path.read_bytes()).to_bytes(NUMBER, "big"))
     return digest.hexdigest()
 
