@@ -30,12 +30,13 @@ GROUPS = {"L": range(1, 29), "A": [*range(1, 15), 16, 18], "O": range(1, 10), "N
     "X": range(1, 10),
     "I": range(1, 11),
     "M": range(1, 11),
+    "E": range(1, 11),
     "F": range(1, 48),
     "U": [*range(1, 63), *range(65, 71)],
     "S": range(1, 8),
 }
 ROWS = [f"{group}{number}" for group, numbers in GROUPS.items() for number in numbers]
-_IN_NAME = re.compile(r"(?<=_)[laonhpxfusim]\d{1,2}(?=_|$)")
+_IN_NAME = re.compile(r"(?<=_)[laonhpxfusime]\d{1,2}(?=_|$)")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, loc
 from mcp_toolset.cli.installers.entry import launcher
 from mcp_toolset.cli.installers.install import InstallPlan, apply, plan_install, plan_uninstall
 from mcp_toolset.cli.installers.jsontext import concealed, entries, with_entry, without_entry
-from mcp_toolset.config import load_config
+from mcp_toolset.config import parse_config
 from mcp_toolset.config.jsonc import plain_json
 from mcp_toolset.errors import ConfigError, TargetError
 
@@ -98,11 +98,14 @@ def test_p7_install_writes_a_file_that_we_can_read_ourselves(desk: Desk, client:
     plan = desk.install(client, env={"KEY": "v"})
     assert not plan.path.exists(), "planning must not write"
     assert apply(plan) is None
-    (server,) = load_config(plan.path, environ={}).servers
+    program = CLIENTS[client]
+    entry = program.format.entries(plan.path.read_text(), program.section, "")["hub"]
+    ours = program.form.standard(cast("dict[str, Any]", entry))
+    (server,) = parse_config({"mcpServers": {"hub": ours}}, source=plan.path, environ={}).servers
     assert (server.command, server.args) == (COMMAND[0], ("serve", "https://host/mcp"))
     assert (server.name, server.env) == ("hub", {"KEY": "v"})
-    table = json.loads(plan.path.read_text())[CLIENTS[client].section]["hub"]
-    assert table.get("type") == (None if client == "claude-desktop" else "stdio")
+    typed = ("claude-code", "cursor", "vscode", "vscode-insiders", "goose")
+    assert cast("dict[str, Any]", entry).get("type") == ("stdio" if client in typed else None)
 
 
 def test_p7_a_second_install_changes_nothing_and_backs_up_nothing(desk: Desk) -> None:

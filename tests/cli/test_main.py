@@ -96,8 +96,10 @@ def test_help_names_every_command(line: CommandLine):
         "pin",
         "explain",
         "approvals",
+        "discover",
         "install",
         "uninstall",
+        "restore",
         "secret",
         "audit",
     ]

@@ -17,7 +17,9 @@ import click
 
 from mcp_toolset import __version__
 from mcp_toolset.cli.commands.checks.check import check_command
+from mcp_toolset.cli.commands.clients.discover import discover_command
 from mcp_toolset.cli.commands.clients.install import install_command, uninstall_command
+from mcp_toolset.cli.commands.clients.restore import restore_command
 from mcp_toolset.cli.commands.credentials.login import login_command, logout_command
 from mcp_toolset.cli.commands.credentials.secret import secret_command
 from mcp_toolset.cli.commands.records.audit import audit_command
@@ -90,8 +92,10 @@ for _command in (
     pin_command,
     explain_command,
     approvals_command,
+    discover_command,
     install_command,
     uninstall_command,
+    restore_command,
     secret_command,
     audit_command,
 ):

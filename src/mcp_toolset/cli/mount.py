@@ -43,6 +43,7 @@ from mcp_toolset.concurrency.signals import run_until_signal
 __all__ = [
     "MountOptions",
     "mount",
+    "mount_config",
     "opened",
     "own_bindings",
     "visible_bindings",
@@ -119,6 +120,14 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
             name = default_name(None, target.argv)
             mounted = _remote(target.argv, name, options, name, env=_environment())
             return _server(mounted, name, options)
+
+
+def mount_config(config: HubConfig, options: MountOptions) -> ToolsetServer:
+    """A server for a configuration that is in no file; see `mount`."""
+    from mcp_toolset.hub.toolset import ConfiguredToolset
+
+    config = _with_timeout(config, options.timeout)
+    return _server(ConfiguredToolset(config, read=lambda: config), config.name, options)
 
 
 def _configured(target: ConfigFile, options: MountOptions, *, serving: bool) -> ToolsetServer:

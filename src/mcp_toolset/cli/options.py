@@ -53,6 +53,11 @@ class TargetCommand(click.Command):
         return super().parse_args(ctx, own)
 
 
+def has_target(ctx: click.Context, words: Sequence[str]) -> bool:
+    """Whether a `TargetCommand` was given a target."""
+    return bool(words or ctx.meta[_COMMAND])
+
+
 def examples(*lines: str) -> str:
     """The examples below the options in a command's help."""
     return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])

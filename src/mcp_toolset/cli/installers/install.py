@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Scope, locate
+from mcp_toolset.cli.installers.clients import CLIENTS, Client, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.installers.entry import Writing, launcher
-from mcp_toolset.cli.installers.jsontext import concealed, entries, with_entry, without_entry
 from mcp_toolset.cli.installers.replacing import read_regular, replace_text
 from mcp_toolset.config.loops import way_back
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments
 
-__all__ = ["InstallPlan", "apply", "plan_install", "plan_uninstall"]
+__all__ = ["InstallPlan", "apply", "difference", "plan_install", "plan_uninstall", "starts_mcp_toolset"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MARK = "\ufeff"
@@ -101,15 +100,15 @@ def plan_install(
     program = command or launcher(machine, portable=chosen == "project")
     start = (*program, "serve", *writing.options(options), *arguments)
     entry = CLIENTS[client].entry(start, {**needed, **(env or {})})
-    section, before = CLIENTS[client].section, read_regular(path)
+    section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
     text = (before or "").removeprefix(_MARK)
-    present = entries(text, section, str(path)).get(name)
+    present = form.entries(text, section, str(path)).get(name)
     if present == entry:
-        return _plan(path, before, before, section, name, chosen)
+        return _plan(path, before, before, CLIENTS[client], name, chosen)
     if present is not None and not force:
         raise ConfigError(f"{path}: {section}.{name}: another server; choose another name, or use --force")
-    after = with_entry(text, section, name, entry, str(path))
-    return _plan(path, before, _marked(after, before), section, name, chosen)
+    after = form.with_entry(text, section, name, entry, str(path))
+    return _plan(path, before, _marked(after, before), CLIENTS[client], name, chosen)
 
 
 def plan_uninstall(
@@ -129,15 +128,15 @@ def plan_uninstall(
         ConfigError: The file is broken, or another program made the entry and `force` is not set.
     """
     chosen, path = locate(CLIENTS[client], scope, Machine(home, platform, environ, project))
-    section, before = CLIENTS[client].section, read_regular(path)
+    section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
     text = (before or "").removeprefix(_MARK)
-    present = entries(text, section, str(path))
+    present = form.entries(text, section, str(path))
     if before is None or name not in present:
-        return _plan(path, before, before, section, name, chosen)
-    if not force and not _starts_mcp_toolset(present[name]):
+        return _plan(path, before, before, CLIENTS[client], name, chosen)
+    if not force and not starts_mcp_toolset(present[name]):
         raise ConfigError(f"{path}: {section}.{name}: not a server of mcp-toolset; use --force to remove it")
-    after = without_entry(text, section, name, str(path))
-    return _plan(path, before, _marked(after, before), section, name, chosen)
+    after = form.without_entry(text, section, name, str(path))
+    return _plan(path, before, _marked(after, before), CLIENTS[client], name, chosen)
 
 
 def apply(plan: InstallPlan) -> Path | None:
@@ -168,38 +167,41 @@ def _marked(after: str, before: str | None) -> str:
     return _MARK + after if before and before.startswith(_MARK) else after
 
 
-def _starts_mcp_toolset(entry: object) -> bool:
+def starts_mcp_toolset(entry: object) -> bool:
+    """Whether an entry was made by `install`."""
     if not isinstance(entry, dict):
         return False
     table = cast("dict[str, object]", entry)
-    words = [table.get("command"), *cast("list[object]", table.get("args") or [])]
+    words = [table.get("command") or table.get("cmd"), *cast("list[object]", table.get("args") or [])]
     program = re.split(r"[/\\]", str(words[0]))[-1]
     return program.startswith("mcp-toolset") or "mcp_toolset.cli.main" in words[:3]
 
 
 def _plan(
-    path: Path, before: str | None, after: str | None, section: str, name: str, scope: Scope
+    path: Path, before: str | None, after: str | None, client: Client, name: str, scope: Scope
 ) -> InstallPlan:
-    return InstallPlan(path, before, after, _difference(path, before, after, section, name), scope == "user")
+    return InstallPlan(path, before, after, difference(path, before, after, client, name), scope == "user")
 
 
-def _difference(path: Path, before: str | None, after: str | None, section: str, name: str) -> str:
+def difference(path: Path, before: str | None, after: str | None, client: Client, name: str) -> str:
+    """The unified difference of a client's file, with every value hidden that is not of our entry."""
     if before == after:
         return ""
+    section = client.section
     old, new = (
-        concealed((text or "").removeprefix(_MARK), section, name).splitlines(keepends=True)
+        client.format.concealed((text or "").removeprefix(_MARK), section, name).splitlines(keepends=True)
         for text in (before, after)
     )
     lines = list(difflib.unified_diff(old, new, str(path) if before is not None else os.devnull, str(path)))
     if not lines:
         lines = [f"--- {path}\n", f"+++ {path}\n", f"@@ {section}.{name}.env @@ (values not shown)\n"]
     shown = "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-    return Secrets.of(_secrets_of(after, section, name)).scrubbed(shown)
+    return Secrets.of(_secrets_of(after, client, name)).scrubbed(shown)
 
 
-def _secrets_of(text: str | None, section: str, name: str) -> list[str]:
+def _secrets_of(text: str | None, client: Client, name: str) -> list[str]:
     """The arguments of an entry that may be secret."""
-    entry = entries((text or "").removeprefix(_MARK), section, "").get(name)
+    entry = client.format.entries((text or "").removeprefix(_MARK), client.section, "").get(name)
     table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
     arguments = table.get("args")
     words = cast("list[object]", arguments) if isinstance(arguments, list) else []

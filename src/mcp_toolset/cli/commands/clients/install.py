@@ -16,6 +16,7 @@ from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Sco
 from mcp_toolset.cli.options import (
     TargetCommand,
     examples,
+    has_target,
     json_option,
     serving_arguments,
     serving_options,
@@ -52,11 +53,19 @@ def _common(function: _Function) -> _Function:
     cls=TargetCommand,
     options_metavar="[OPTIONS]",
     epilog=examples(
-        "mcp-toolset install cursor mcp.json --dry-run", "mcp-toolset install claude-code app.py"
+        "mcp-toolset install cursor mcp.json --dry-run",
+        "mcp-toolset install claude-code app.py",
+        "mcp-toolset install claude-desktop --adopt",
     ),
 )
 @click.argument("client", type=click.Choice(list(CLIENTS)))
 @click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Without TARGET: move the servers that CLIENT has behind this one entry; see restore.",
+)
+@click.option("--yes", is_flag=True, help="With --adopt: make the change without asking.")
 @click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable for the server.")
 @_common
 @serving_options
@@ -65,6 +74,8 @@ def install_command(
     ctx: click.Context,
     client: ClientName,
     words: Sequence[str],
+    adopt: bool,
+    yes: bool,
     variables: Sequence[str],
     name: str | None,
     scope: Scope | None,
@@ -72,11 +83,18 @@ def install_command(
     force: bool,
     as_json: bool,
     **serving: Any,
-) -> None:
+) -> int:
     """Have CLIENT start `mcp-toolset serve TARGET`. Keeps a backup of the file that it changes.
 
-    The options of serve are written into the entry. A project's file gets paths from its own folder.
+    The options of serve are written into the entry. A project's file gets paths from its own folder. With
+    --adopt the servers that CLIENT has already move into a file that mcp-toolset serves, behind search.
     """
+    if adopt:
+        from mcp_toolset.cli.commands.clients.adopt import adopt_servers
+
+        if has_target(ctx, words):
+            raise click.UsageError("--adopt takes the client's own servers; leave TARGET out", ctx)
+        return adopt_servers(client, scope, dry_run=dry_run, yes=yes, as_json=as_json)
     target, command, _ = target_and_words(ctx, words)
     env = dict(_variable(ctx, variable) for variable in variables)
     parse_target(target, command)
@@ -98,6 +116,7 @@ def install_command(
         options=serving_arguments(ctx),
     )
     _carry_out(plan, client, scope, dry_run, as_json)
+    return 0
 
 
 @click.command(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcp_toolset.cli.costs import size_of
 from mcp_toolset.cli.display.tables import Column
 from mcp_toolset.cli.options import (
     Reach,
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.view.view import ToolBinding
 
 __all__ = ["inspect_command"]
-
-BYTES_PER_TOKEN: Final = 4
-"""Bytes per token of JSON in English: a rule of thumb; every model counts differently."""
 
 
 @target_command(
@@ -100,7 +97,7 @@ def _report(server: ToolsetServer) -> dict[str, Any]:
     listed = [tool for tool in tools if not tool["deferred"]]
     return {
         "name": server.name,
-        "listed": {"tools": len(listed), **_size(server.tools())},
+        "listed": {"tools": len(listed), **size_of(server.tools())},
         "deferred": {"tools": len(tools) - len(listed)},
         "servers": [_server(source) for source in server.toolset.sources()],
         "tools": tools,
@@ -123,7 +120,7 @@ def _tool(binding: ToolBinding) -> dict[str, Any]:
         "server": binding.source or None,
         "deferred": binding.deferred,
         "read_only": binding.definition.read_only,
-        **_size(binding.to_wire()),
+        **size_of(binding.to_wire()),
     }
 
 
@@ -133,11 +130,6 @@ def _lowered(binding: ToolBinding) -> tuple[str, bool]:
 
     wire = binding.to_wire()
     return binding.name, lowered_tool(wire) is not wire
-
-
-def _size(value: Any) -> dict[str, int]:
-    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
-    return {"bytes": size, "tokens_estimate": -(-size // BYTES_PER_TOKEN)}
 
 
 def _server(source: ToolSource) -> dict[str, Any]:

@@ -1,0 +1,305 @@
+"""`plan_adoption`, `adopt`, `restore`: move the servers of a client behind one entry, and bring them back.
+
+The servers go into a configuration file of ours, the hub's file, which the one entry serves. A record keeps
+the client's file as it was, byte for byte. The order in which files are written makes an interruption
+harmless: first the record, then the hub's file, and the client's file last. At any moment the client's file
+is the old one or the new one, and both work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from mcp_toolset.cli.installers.adoption_record import AdoptionRecord
+from mcp_toolset.cli.installers.clients import CLIENTS, Client, ClientName, Machine, Scope, locate
+from mcp_toolset.cli.installers.entry import Writing, launcher
+from mcp_toolset.cli.installers.formats import JSON
+from mcp_toolset.cli.installers.forms import KeptByClientError, NotAServerError
+from mcp_toolset.cli.installers.install import difference, starts_mcp_toolset
+from mcp_toolset.cli.installers.replacing import read_regular, replace_text
+from mcp_toolset.config.jsonc import decode
+from mcp_toolset.errors import ConfigError
+
+__all__ = ["HUB_NAME", "Adoption", "Restoration", "adopt", "plan_adoption", "plan_restoration", "restore"]
+
+HUB_NAME: Final = "mcp-toolset"
+"""The name of the one entry."""
+
+_SERVERS: Final = "mcpServers"
+_NEW_HUB: Final = '{\n  "mcpServers": {},\n  "toolset": {\n    "deferred": true\n  }\n}\n'
+_MARK: Final = "\ufeff"
+_OF_CLIENT: Final = {
+    "${input:": "it refers to an input that only the client asks for",
+    "${command:": "it refers to a command of the editor",
+    "${workspaceFolder": "it refers to the folder that is open in the client",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What adopting changes. The texts contain secrets, so `repr` omits them.
+
+    Attributes:
+        path: The client's file.
+        before: Its text.
+        after: Its text with the one entry.
+        diff: The difference of the client's file to show; values of servers are hidden.
+        hub: The hub's file.
+        hub_before: Its text; `None` if it does not exist.
+        hub_after: Its text with the servers.
+        names: The names of the servers in the hub's file, by their names in the client.
+        left: Why servers stay in the client's file, by name.
+        entries: The entries that are taken out of the client's file, as it has them.
+    """
+
+    path: Path
+    before: str = field(repr=False)
+    after: str = field(repr=False)
+    diff: str = field(repr=False)
+    hub: Path
+    hub_before: str | None = field(repr=False)
+    hub_after: str = field(repr=False)
+    names: Mapping[str, str]
+    left: Mapping[str, str]
+    entries: Mapping[str, object] = field(repr=False)
+
+
+def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = None) -> Adoption:
+    """Plan to move a client's servers into the hub's file; only reads.
+
+    Raises:
+        ConfigError: there is no server to adopt, or a file cannot be read or edited.
+    """
+    program = CLIENTS[client]
+    chosen, path = locate(program, scope, machine)
+    before = read_regular(path)
+    if before is None:
+        raise ConfigError(f"{path}: no such file; {program.title} has no servers there to adopt")
+    text = before.removeprefix(_MARK)
+    hub = _hub_file(client, chosen, machine)
+    taken, left = _sorted_out(program, text, path, chosen)
+    entries = program.format.entries(text, program.section, str(path))
+    if not taken:
+        why = "; ".join(f"{name} stays: {reason}" for name, reason in left.items())
+        known = HUB_NAME in entries
+        cause = (
+            "its servers are adopted already" if known else f"has no server to adopt{f' ({why})' * bool(why)}"
+        )
+        mend = f"`mcp-toolset restore {client}` brings them back" if known else "add one in the client first"
+        raise ConfigError(f"{path}: {cause}; {mend}")
+    hub_before = read_regular(hub)
+    hub_after, names = _with_servers(hub_before or _NEW_HUB, taken, hub)
+    after = text
+    for name in taken:
+        after = program.format.without_entry(after, program.section, name, str(path))
+    ours = program.entry(_command(chosen, machine, program, hub), {}) | dict(program.always)
+    after = _marked(program.format.with_entry(after, program.section, HUB_NAME, ours, str(path)), before)
+    return Adoption(
+        path=path,
+        before=before,
+        after=after,
+        diff=difference(path, before, after, program, HUB_NAME),
+        hub=hub,
+        hub_before=hub_before,
+        hub_after=hub_after,
+        names=names,
+        left=left,
+        entries={name: entries[name] for name in taken},
+    )
+
+
+def adopt(plan: Adoption, client: ClientName, machine: Machine) -> None:
+    """Carry out a plan: the record, the hub's file, the client's file, each in one step.
+
+    Raises:
+        ConfigError: a file has changed since the plan was made, or cannot be written.
+    """
+    earlier = AdoptionRecord.read(plan.path, machine)
+    if earlier is not None and earlier.is_applied(plan.before):
+        # The client has got servers since it was adopted: what it was before both stays known.
+        record = earlier.extended(plan.entries, plan.names, plan.after)
+    else:
+        record = AdoptionRecord.of(
+            client, plan.path, plan.before, plan.after, plan.hub, plan.names, plan.entries
+        )
+    record.write(machine)
+    if plan.hub_after != plan.hub_before:
+        replace_text(plan.hub, plan.hub_before, plan.hub_after, 0o600)
+    replace_text(plan.path, plan.before, plan.after, 0o600)
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """What restoring changes; see `Adoption`.
+
+    Attributes:
+        path: The client's file.
+        before: Its text; `None` if it is gone.
+        after: Its text with its own servers again.
+        exact: Whether that is the text as it was, byte for byte; else servers were put back into a file that
+            has changed since.
+        diff: The difference to show.
+        record: The record of the adoption.
+    """
+
+    path: Path
+    before: str | None = field(repr=False)
+    after: str = field(repr=False)
+    exact: bool
+    diff: str = field(repr=False)
+    record: AdoptionRecord = field(repr=False)
+
+
+def plan_restoration(client: ClientName, machine: Machine, scope: Scope | None = None) -> Restoration:
+    """Plan to bring the servers of a client back; only reads.
+
+    Raises:
+        ConfigError: they were not adopted, or the file cannot be read or edited.
+    """
+    program = CLIENTS[client]
+    _, path = locate(program, scope, machine)
+    record = AdoptionRecord.read(path, machine)
+    if record is None:
+        raise ConfigError(f"{path}: its servers were not adopted; nothing is to be restored")
+    before = read_regular(path)
+    exact = before is None or record.is_unchanged(before)
+    after = record.original if exact else _put_back(program, before or "", record, path)
+    return Restoration(path, before, after, exact, difference(path, before, after, program, HUB_NAME), record)
+
+
+def restore(plan: Restoration, machine: Machine) -> list[str]:
+    """Carry out a plan; return the servers that stay in the hub's file, because they were edited there.
+
+    Raises:
+        ConfigError: a file has changed since the plan was made, or cannot be written.
+    """
+    if plan.after != plan.before:
+        replace_text(plan.path, plan.before, plan.after, 0o600)
+    stay = _empty_hub(plan.record, machine)
+    plan.record.remove(machine)
+    return stay
+
+
+def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
+    """Take the servers of a record out of the hub's file, and remove a file in which nothing else is left."""
+    hub = record.hub
+    before = read_regular(hub)
+    if before is None:
+        return []
+    text, stay = before, list[str]()
+    shared = {
+        name
+        for other in AdoptionRecord.read_all(machine)
+        if other.hub == hub and other.path != record.path
+        for name in other.names.values()
+    }
+    for name, own in record.names.items():
+        present = JSON.entries(text, _SERVERS, str(hub)).get(own)
+        if present is None or own in shared:
+            continue
+        if present == CLIENTS[record.client].form.standard(record.entries[name]):
+            text = JSON.without_entry(text, _SERVERS, own, str(hub))
+        else:
+            stay.append(own)
+    if decode(text, str(hub)) == decode(_NEW_HUB, str(hub)):
+        hub.unlink(missing_ok=True)
+    elif text != before:
+        replace_text(hub, before, text, 0o600)
+    return stay
+
+
+def _hub_file(client: ClientName, scope: Scope, machine: Machine) -> Path:
+    """The file of a client's hub: the user's own, or beside the project's other files."""
+    if scope == "project":
+        return machine.project / "mcp-toolset.json"
+    return machine.application_data / "mcp-toolset" / f"{client}.json"
+
+
+def _command(scope: Scope, machine: Machine, client: Client, hub: Path) -> tuple[str, ...]:
+    portable = scope == "project"
+    writing = Writing(machine.project, machine.project if portable else None, client.workspace)
+    return (*launcher(machine, portable=portable), "serve", writing.path(hub))
+
+
+def _sorted_out(
+    client: Client, text: str, path: Path, scope: Scope
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """The entries to adopt as an `mcpServers` file has them, and why others stay."""
+    taken: dict[str, dict[str, Any]] = {}
+    left: dict[str, str] = {}
+    for name, entry in client.format.entries(text, client.section, str(path)).items():
+        if not isinstance(entry, dict):
+            left[name] = "its entry is no object"
+            continue
+        try:
+            made = client.form.standard(cast("dict[str, Any]", entry))
+        except NotAServerError:
+            continue
+        except KeptByClientError as kept:
+            left[name] = str(kept)
+            continue
+        if starts_mcp_toolset(made):
+            if name != HUB_NAME:
+                left[name] = "it is an mcp-toolset already"
+        elif reason := _why_kept(made, scope):
+            left[name] = reason
+        else:
+            taken[name] = made
+    return taken, left
+
+
+def _why_kept(entry: object, scope: Scope) -> str:
+    """Why only the client can expand an entry; empty if we can."""
+    words = list(_texts(entry))
+    for reference, reason in _OF_CLIENT.items():
+        if scope == "project" and reference == "${workspaceFolder":
+            continue
+        if any(reference in word for word in words):
+            return reason
+    return ""
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        value = [*cast("dict[str, object]", value).values()]
+    inside = cast("list[object]", value) if isinstance(value, list) else []
+    return [text for each in inside for text in _texts(each)]
+
+
+def _with_servers(text: str, taken: Mapping[str, dict[str, Any]], hub: Path) -> tuple[str, dict[str, str]]:
+    """The hub's file with these servers, and the names that they have there."""
+    names: dict[str, str] = {}
+    for name, entry in taken.items():
+        present = JSON.entries(text, _SERVERS, str(hub))
+        own = _free_name(name, entry, present)
+        names[name] = own
+        if present.get(own) != entry:
+            text = JSON.with_entry(text, _SERVERS, own, entry, str(hub))
+    return text, names
+
+
+def _free_name(name: str, entry: object, present: Mapping[str, object]) -> str:
+    wanted, number = name, 1
+    while wanted in present and present[wanted] != entry:
+        number += 1
+        wanted = f"{name}-{number}"
+    return wanted
+
+
+def _put_back(client: Client, text: str, record: AdoptionRecord, path: Path) -> str:
+    plain = text.removeprefix(_MARK)
+    plain = client.format.without_entry(plain, client.section, HUB_NAME, str(path))
+    present = client.format.entries(plain, client.section, str(path))
+    for name, entry in record.entries.items():
+        if name not in present:
+            plain = client.format.with_entry(plain, client.section, name, entry, str(path))
+    return _marked(plain, text)
+
+
+def _marked(after: str, before: str) -> str:
+    return _MARK + after if before.startswith(_MARK) else after

@@ -1,0 +1,88 @@
+"""`mcp-toolset discover`: the servers of all clients, and which of them several clients have."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from tests.cli.commandline import CommandLine, line
+
+from mcp_toolset.cli.installers.adoption import adopt, plan_adoption
+from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, locate
+from mcp_toolset.cli.installers.discovery import discovered
+
+__all__ = ["line"]
+
+UPSTREAM = Path(__file__).parents[1] / "support" / "plain_server.py"
+
+
+def machine_with(root: Path, **texts: str) -> Machine:
+    machine = Machine(root / "home", "linux", {}, root / "project")
+    for name, text in texts.items():
+        client: ClientName = name.replace("_", "-")  # pyright: ignore[reportAssignmentType]
+        path = locate(CLIENTS[client], "user", machine)[1]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return machine
+
+
+def servers(**entries: object) -> str:
+    return json.dumps({"mcpServers": entries})
+
+
+def test_e1_every_client_is_read_and_the_same_server_is_found_in_several(tmp_path: Path) -> None:
+    git = {"command": "uvx", "args": ["mcp-server-git"]}
+    machine = machine_with(
+        tmp_path,
+        cursor=servers(git={"type": "stdio", **git}, off={"command": "x", "disabled": True}),
+        claude_desktop=servers(versions=git),
+        codex='[mcp_servers.git]\ncommand = "uvx"\nargs = ["mcp-server-git"]\n',
+        goose="extensions:\n  developer:\n    type: builtin\n  git:\n    type: stdio\n    cmd: uvx\n",
+    )
+    found = discovered(machine)
+    assert [(one.client, one.name, one.note) for one in found.servers] == [
+        ("claude-desktop", "versions", ""),
+        ("cursor", "git", ""),
+        ("cursor", "off", "disabled"),
+        ("codex", "git", ""),
+        ("goose", "git", ""),
+    ]
+    assert found.also_in(found.servers[0]) == ["Codex", "Cursor"]
+    assert sorted(found.distinct()) == ["git", "off", "versions"]
+
+
+def test_e1_a_file_that_cannot_be_read_is_told_and_the_others_are_found(tmp_path: Path) -> None:
+    found = discovered(machine_with(tmp_path, cursor="{", windsurf=servers(git={"command": "git"})))
+    assert [one.client for one in found.servers] == ["windsurf"]
+    assert len(found.faults) == 1 and "not valid JSON" in found.faults[0]
+
+
+def test_e1_adopted_servers_are_found_behind_the_one_entry(tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, cursor=servers(git={"command": "git"}))
+    adopt(plan_adoption("cursor", machine), "cursor", machine)
+    assert [(one.name, one.note, one.behind) for one in discovered(machine).servers] == [
+        ("mcp-toolset", "mcp-toolset", False),
+        ("git", "", True),
+    ]
+
+
+def test_e1_tokens_are_counted_once_for_each_server_and_no_secret_is_shown(line: CommandLine) -> None:
+    path = line.folder / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    entry = {
+        "command": sys.executable,
+        "args": [str(UPSTREAM), '{"tools": ["echo"]}', "--token", "s3cr3t-value"],
+    }
+    path.write_text(servers(plain=entry, gone={"command": "no-such-program"}))
+    done = line.run("discover", "--tokens", "--json")
+    rows = {row["server"]: row for row in json.loads(done.stdout)}
+    assert rows["plain"]["tokens_estimate"] > 0 and rows["gone"]["tokens_estimate"] is None
+    assert "command not found: no-such-program" in done.stderr
+    assert "s3cr3t-value" not in done.stdout + done.stderr
+
+
+def test_e1_without_servers_the_clients_that_were_looked_for_are_named(line: CommandLine) -> None:
+    done = line.run("discover")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no client here has a server; looked for Claude Desktop, Claude Code" in done.stdout
