@@ -92,7 +92,7 @@ def discovered(machine: Machine) -> Discovery:
     servers, faults = list[FoundServer](), list[str]()
     for name, client in CLIENTS.items():
         # In the user's home the file of the project may be the user's own.
-        files = {location(machine): scope for scope, location in reversed(client.locations.items())}
+        files = {client.locations[scope](machine): scope for scope in sorted(client.locations)}
         for path, scope in files.items():
             try:
                 servers += _servers(name, scope, path, machine)
