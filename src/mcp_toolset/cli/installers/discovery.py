@@ -19,6 +19,7 @@ from mcp_toolset.errors import ConfigError
 __all__ = ["Discovery", "FoundServer", "discovered"]
 
 
+_SCOPES: Final[tuple[Scope, ...]] = ("project", "user")
 _SAME: Final = ("command", "args", "env", "url", "httpUrl", "serverUrl", "headers")
 """The keys that are equal in two entries of the same server."""
 
@@ -92,7 +93,7 @@ def discovered(machine: Machine) -> Discovery:
     servers, faults = list[FoundServer](), list[str]()
     for name, client in CLIENTS.items():
         # In the user's home the file of the project may be the user's own.
-        files = {client.locations[scope](machine): scope for scope in sorted(client.locations)}
+        files = {client.locations[scope](machine): scope for scope in _SCOPES if scope in client.locations}
         for path, scope in files.items():
             try:
                 servers += _servers(name, scope, path, machine)
