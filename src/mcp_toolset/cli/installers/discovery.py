@@ -93,7 +93,9 @@ def discovered(machine: Machine) -> Discovery:
     servers, faults = list[FoundServer](), list[str]()
     for name, client in CLIENTS.items():
         # In the user's home the file of the project may be the user's own.
-        files = {client.locations[scope](machine): scope for scope in _SCOPES if scope in client.locations}
+        files: dict[Path, Scope] = {
+            client.locations[scope](machine): scope for scope in _SCOPES if scope in client.locations
+        }
         for path, scope in files.items():
             try:
                 servers += _servers(name, scope, path, machine)
