@@ -16,7 +16,7 @@ from tests.interaction.lines import relays
 from tests.support.asking import Person, text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.catalog.registry.kept_files import VARIABLE
+from mcp_toolset.catalog.cache_folder import VARIABLE
 from mcp_toolset.upstream.sessions.handshake import KnownEras
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 import anyio
 import anyio.to_thread
 
-from mcp_toolset.catalog.registry.kept_files import VARIABLE, cache_folder
+from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
 from mcp_toolset.concurrency.thread_event import ThreadEvent
 from mcp_toolset.tools.core.source import ToolSource
 

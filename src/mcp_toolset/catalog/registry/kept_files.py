@@ -1,4 +1,4 @@
-"""The folder for cached data, and `KeptFiles`: a `KeptCatalog` for each mounted server in a shared folder.
+"""`KeptFiles`: a `KeptCatalog` for each mounted server in a shared folder.
 
 Only its owner may read or write it. A file that is corrupt, foreign or writable for others is ignored, with
 one warning; no error here prevents a server's start.
@@ -15,24 +15,6 @@ from typing import Final
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
 from mcp_toolset.errors import InvalidStateError
-
-VARIABLE: Final = "MCP_TOOLSET_CACHE"
-"""The environment variable that names another folder; `off` disables caching on disk."""
-
-_OFF: Final = frozenset({"off", "0", "false", "no"})
-
-
-def cache_folder() -> Path | None:
-    """The folder, by `MCP_TOOLSET_CACHE` or else by the convention of the platform; `None` if disabled."""
-    said = os.environ.get(VARIABLE, "")
-    if said.casefold() in _OFF:
-        return None
-    if said:
-        return Path(said)
-    from platformdirs import user_cache_path
-
-    return user_cache_path("mcp-toolset")
-
 
 MOST_BYTES: Final = 64 * 1024 * 1024
 """The largest size of a file in bytes; a larger one is neither read nor written."""

@@ -16,12 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import anyio
-import anyio.to_thread
-
 from mcp_toolset.catalog.search.entry import CatalogEntry, SearchHit, entry_of
 from mcp_toolset.catalog.search.meaning import MeaningScorer, warn_about_numpy
-from mcp_toolset.catalog.search.models.installed import installed_scorer
 from mcp_toolset.catalog.search.name_matching import Matcher
 from mcp_toolset.catalog.search.ranking import ReadingScorer, Scorer, require_scorer
 from mcp_toolset.catalog.search.stored.base import IndexBase, Told
@@ -75,7 +71,7 @@ class SearchIndex:
         self._read = self._unstored = self._changes = 0
         self._servers: dict[str, set[str]] = {}
         self._unread: dict[str, CatalogEntry] = {}
-        second = installed_scorer() or MeaningScorer() if isinstance(scorer, str) else scorer
+        second = _built_in() if isinstance(scorer, str) else scorer
         self._reader = second if isinstance(second, ReadingScorer) else None
         self._meaning = second if isinstance(second, MeaningScorer) and second.is_built_in else None
         self._is_storable = second is self._meaning
@@ -236,6 +232,10 @@ class SearchIndex:
         """Have a sentence model read a query in a worker thread, for as long as its scorer allows."""
         reader = self._reader
         if reader is not None and reader.must_read(query):
+            # A program that searches without a model needs no event loop.
+            import anyio
+            import anyio.to_thread
+
             with anyio.move_on_after(reader.patience):
                 await anyio.to_thread.run_sync(reader.read, query, abandon_on_cancel=True)
 
@@ -342,6 +342,12 @@ class SearchIndex:
             return self._servers[server]
         alike = [names for name, names in self._servers.items() if name.casefold() == server.casefold()]
         return frozenset[str]().union(*alike)
+
+
+def _built_in() -> Scorer:
+    from mcp_toolset.catalog.search.models.installed import installed_scorer
+
+    return installed_scorer() or MeaningScorer()
 
 
 def _hit_of(entry: Told, score: float) -> SearchHit:

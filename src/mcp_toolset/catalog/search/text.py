@@ -27,10 +27,11 @@ _RUN = re.compile(rf"{_LETTERS}(?:[_-]+{_LETTERS})*")
 _SOUTH_EAST_ASIAN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3"
 _EAST_ASIAN = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 _UNSPACED = _SOUTH_EAST_ASIAN + _EAST_ASIAN
-_PARTICLE = re.compile("([\uac00-\ud7af])(?:에서|에게|으로|까지|부터|[을를은는이가에의와과로도])$")
+_PARTICLE = "([\uac00-\ud7af])(?:에서|에게|으로|까지|부터|[을를은는이가에의와과로도])$"
 _LONGEST_PARTICLE = 2
-_SCRIPT = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
-_UNSPACED_CHARACTER = re.compile(rf"[{_UNSPACED}]")
+# Compiled by their first use: these take milliseconds, and most catalogs need none of them.
+_SCRIPT = rf"[{_UNSPACED}]+|[^{_UNSPACED}]+"
+_UNSPACED_CHARACTER = rf"[{_UNSPACED}]"
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _JOINT = re.compile(r"[_-]+")
 _VOWEL = re.compile(r"[aeiouy]")
@@ -91,7 +92,7 @@ def words(run: str) -> Iterator[str]:
         yield from _ascii_words(run)
         return
     for piece in _JOINT.split(run):
-        for stretch in _SCRIPT.findall(piece):
+        for stretch in re.findall(_SCRIPT, piece):
             yield from _script_words(stretch)
 
 
@@ -207,7 +208,7 @@ def _identifier_words(piece: str) -> Iterator[str]:
 def _script_words(stretch: str) -> Iterator[str]:
     if stretch.isascii():
         yield from _identifier_words(stretch)
-    elif len(stretch) > 1 and _UNSPACED_CHARACTER.match(stretch):
+    elif len(stretch) > 1 and re.match(_UNSPACED_CHARACTER, stretch):
         yield from _pairs(stretch)
     else:
         yield stretch.casefold()
@@ -216,7 +217,7 @@ def _script_words(stretch: str) -> Iterator[str]:
 def _pairs(stretch: str) -> Iterator[str]:
     """Pairs of characters; of one syllable of Korean and a particle also the syllable."""
     yield from (stretch[i : i + 2] for i in range(len(stretch) - 1))
-    if len(stretch) <= _LONGEST_PARTICLE + 1 and (root := _PARTICLE.match(stretch)):
+    if len(stretch) <= _LONGEST_PARTICLE + 1 and (root := re.match(_PARTICLE, stretch)):
         yield root[1]
 
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mcp_toolset.catalog.registry.kept_files import cache_folder
+from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.errors import ToolsetError
 
 if TYPE_CHECKING:

@@ -1,0 +1,24 @@
+"""`cache_folder`: where data is cached on disk: `MCP_TOOLSET_CACHE`, or the convention of the platform."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+VARIABLE: Final = "MCP_TOOLSET_CACHE"
+"""The environment variable that names another folder; `off` disables caching on disk."""
+
+_OFF: Final = frozenset({"off", "0", "false", "no"})
+
+
+def cache_folder() -> Path | None:
+    """The folder, by `MCP_TOOLSET_CACHE` or else by the convention of the platform; `None` if disabled."""
+    said = os.environ.get(VARIABLE, "")
+    if said.casefold() in _OFF:
+        return None
+    if said:
+        return Path(said)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("mcp-toolset")
