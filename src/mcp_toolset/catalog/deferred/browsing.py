@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.catalog.deferred.answers import Hit, Unavailable, said
 from mcp_toolset.catalog.deferred.findable import FindableTools
 from mcp_toolset.catalog.deferred.next_call import next_call, query_of
 from mcp_toolset.catalog.deferred.slips import plain, spellings
-from mcp_toolset.catalog.deferred.tools import Hit, SearchRequest, Unavailable
+from mcp_toolset.catalog.deferred.tools import SearchRequest
 from mcp_toolset.catalog.grants.ledger import ToolGrant
 from mcp_toolset.catalog.search.entry import CatalogEntry, shortened
 from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
@@ -176,7 +178,7 @@ def fitted(hits: Sequence[Hit]) -> list[Hit]:
     cut: list[Hit] = []
     for description, parameters in _LENGTHS:
         cut = [_cut(hit, description, parameters) for hit in hits]
-        if sum(len(json.dumps(one.model_dump(), ensure_ascii=False).encode()) for one in cut) <= room:
+        if sum(len(json.dumps(said(one), ensure_ascii=False).encode()) for one in cut) <= room:
             break
     return cut
 
@@ -186,8 +188,7 @@ def _cut(hit: Hit, description: int, parameters: int) -> Hit:
     if len(rest) > parameters:
         comma = rest.rfind(", ", 0, parameters)
         rest = f"{rest[: comma + 2] if comma > 0 else ''}…)"
-    said = {"signature": f"{name}({rest}", "description": shortened(hit.description, description)}
-    return hit.model_copy(update=said)
+    return replace(hit, signature=f"{name}({rest}", description=shortened(hit.description, description))
 
 
 def _signature(tool: ToolBinding, name: str) -> str:

@@ -16,6 +16,7 @@ from typing import Final, Literal
 
 import anyio.lowlevel
 
+from mcp_toolset.catalog.deferred.answers import Found, Hit, Resolution
 from mcp_toolset.catalog.deferred.browsing import Browser, fitted
 from mcp_toolset.catalog.deferred.findable import FindableTools, Reporting, key_of
 from mcp_toolset.catalog.deferred.grant_gate import GrantGate
@@ -25,9 +26,6 @@ from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
 from mcp_toolset.catalog.deferred.resolver import Resolver
 from mcp_toolset.catalog.deferred.tools import (
     MAX_RESOLVED,
-    Found,
-    Hit,
-    Resolution,
     SearchRequest,
     call_binding,
     previewing,

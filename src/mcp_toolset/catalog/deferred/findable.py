@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from time import gmtime, strftime
 from typing import Final, Protocol
 
+from mcp_toolset.catalog.deferred.answers import HitState, Unavailable
 from mcp_toolset.catalog.deferred.hit_ids import HitIds
 from mcp_toolset.catalog.deferred.next_call import mended, next_call, query_of, signature_of
-from mcp_toolset.catalog.deferred.tools import HitState, Unavailable
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.tools.core.call import ToolContext

@@ -9,10 +9,10 @@ from typing import Final
 
 import anyio
 
+from mcp_toolset.catalog.deferred.answers import Resolution
 from mcp_toolset.catalog.deferred.findable import FindableTools
 from mcp_toolset.catalog.deferred.needed import needed
 from mcp_toolset.catalog.deferred.next_call import next_call, query_of
-from mcp_toolset.catalog.deferred.tools import Resolution
 from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, replay_key
 from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.errors import CallError

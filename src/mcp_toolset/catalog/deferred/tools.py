@@ -11,113 +11,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Protocol
-
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+from typing import Any, Final, Protocol
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.catalog.deferred.answers import Found, Resolution, Resolved, said
 from mcp_toolset.catalog.deferred.hit_ids import LONGEST_ID
 from mcp_toolset.catalog.deferred.preparing import Preparing, explained_fixed
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE
 from mcp_toolset.errors import GrantError
-from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, Redirect
+from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, Executor, Redirect
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import Tool, tool
+from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.view.view import ToolBinding
 
 MAX_RESOLVED: Final = 20
 """Tools that one `resolve_tools` call may ask for."""
 
-HitState = Literal["available", "listed", "offline", "changed", "filtered", "unauthorised"]
-"""Whether a found tool can be had now, and if not, what stands in the way; `listed` needs no grant."""
-
-Id = Annotated[str, Field(max_length=LONGEST_ID)]
-_ALWAYS: Final = ("hits", "tools")
-
-
-class _Compact(BaseModel):
-    """An answer that leaves out what is empty, and what goes without saying."""
-
-    @model_serializer(mode="wrap")
-    def _said(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        said: dict[str, Any] = serialized(self)
-        return {
-            key: value
-            for key, value in said.items()
-            if key in _ALWAYS or value not in (None, [], "available")
-        }
-
-
-class Hit(_Compact):
-    """One found tool.
-
-    Attributes:
-        id: What `resolve_tools` takes.
-        signature: The public name, with the names of the parameters.
-        description: One line.
-        state: Left out where the tool is available.
-        reason: Why it is not available, or how it is called.
-        retry_in: Seconds until another try makes sense.
-        score: From 0 to 1; left out where nothing was searched for.
-    """
-
-    id: str
-    signature: str
-    description: str
-    state: HitState = "available"
-    reason: str | None = None
-    retry_in: float | None = None
-    score: float | None = None
-
-
-class Resolution(_Compact):
-    """One resolved tool, or why it could not be.
-
-    Attributes:
-        id: The id that was asked for.
-        status: Whether there is a grant.
-        grant: What `call_tool` and `call_read_only_tool` take.
-        expires_in: Seconds that the grant lasts.
-        reason: Why there is none, and what to do.
-        retry_in: Seconds until another try makes sense.
-        definition: What a model needs to call it: name, description, input schema, hints.
-        stub: The same as a typed function of Python, if stubs were asked for.
-    """
-
-    id: str
-    status: Literal["granted", "not_available"]
-    grant: str | None = None
-    expires_in: int | None = None
-    reason: str | None = None
-    retry_in: float | None = None
-    definition: dict[str, Any] | None = None
-    stub: str | None = None
-
-
-class Unavailable(_Compact):
-    """A server whose tools cannot be had now; they may be missing among the hits."""
-
-    server: str
-    state: str
-    reason: str
-    retry_in: float | None = None
-
-
-class Found(_Compact):
-    """What a search found."""
-
-    hits: list[Hit]
-    resolved: list[Resolution] = Field(default_factory=list[Resolution])
-    unavailable: list[Unavailable] = Field(default_factory=list[Unavailable])
-    note: str | None = None
-
-
-class Resolved(_Compact):
-    """What became of each id, in order."""
-
-    tools: list[Resolution]
+_Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +78,50 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "call_tool": _GRANTED,
     "call_read_only_tool": _GRANTED,
 }
-"""What each tool is listed with; the arguments of a call are held against the schema of its function."""
+"""What each tool is listed with; the arguments of a call are held against the schemas below."""
+
+
+def _checked(required: str, /, **properties: _Schema) -> _Schema:
+    schema = {"additionalProperties": False, "properties": properties, "required": [required]}
+    return {**schema, "type": "object"}
+
+
+def _optional(schema: _Schema) -> _Schema:
+    return {"anyOf": [schema, {"type": "null"}], "default": None}
+
+
+def _count(least: int, most: int, default: int) -> _Schema:
+    return {"default": default, "maximum": most, "minimum": least, "type": "integer"}
+
+
+def _ids(**bounds: int) -> _Schema:
+    return {"items": {"maxLength": LONGEST_ID, "type": "string"}, **bounds, "type": "array"}
+
+
+_CALL: Final = _checked(
+    "grant",
+    grant={"maxLength": LONGEST_REFERENCE, "type": "string"},
+    arguments=_optional({"additionalProperties": True, "type": "object"}),
+)
+CHECKED: Final[Mapping[str, _Schema]] = {
+    "search_tools": _checked(
+        "query",
+        query={"maxLength": 2000, "type": "string"},
+        server=_optional({"maxLength": LONGEST_ID, "type": "string"}),
+        limit=_count(1, 100, 10),
+        page=_count(1, 10_000, 1),
+        exclude=_optional(_ids(maxItems=1000)),
+        resolve=_count(0, 5, 0),
+    ),
+    "resolve_tools": _checked(
+        "ids",
+        ids=_ids(maxItems=MAX_RESOLVED, minItems=1),
+        stubs={"default": False, "type": "boolean"},
+    ),
+    "call_tool": _CALL,
+    "call_read_only_tool": _CALL,
+}
+"""What the arguments of a call are held against."""
 
 
 class Resolve(Protocol):
@@ -181,27 +137,17 @@ class Resolve(Protocol):
 def search_binding(search: Search, preparing: Preparing) -> ToolBinding:
     """`search_tools`; `previewing` says what can be found."""
 
-    @tool(
-        name="search_tools",
-        title="Search tools",
-        description=SEARCH_TEXT,
-        read_only=True,
-        destructive=False,
-        idempotent=True,
-        open_world=False,
-    )
-    async def search_tools(
-        context: ToolContext,
-        query: Annotated[str, Field(max_length=2000)],
-        server: Annotated[str | None, Field(max_length=LONGEST_ID)] = None,
-        limit: Annotated[int, Field(ge=1, le=100)] = 10,
-        page: Annotated[int, Field(ge=1, le=10_000)] = 1,
-        exclude: Annotated[list[Id] | None, Field(max_length=1000)] = None,
-        resolve: Annotated[int, Field(ge=0, le=5)] = 0,
-    ) -> Found:
-        return await search(SearchRequest(query, server, limit, exclude or (), resolve, page), context)
+    async def run(call: ToolCall, context: ToolContext) -> ToolResult:
+        return ToolResult.of_structured(said(await search(_request(call.arguments), context)))
 
-    return _fixed(search_tools, preparing.search)
+    made = _made("search_tools", "Search tools", SEARCH_TEXT, run, read_only=True, open_world=False)
+    return _fixed(made, preparing.search)
+
+
+def _request(sent: Mapping[str, Any]) -> SearchRequest:
+    """The request in arguments that fit; in JSON, a whole number may have a fraction of zero."""
+    numbers = {key: int(sent[key]) for key in ("limit", "resolve", "page") if key in sent}
+    return SearchRequest(sent["query"], sent.get("server"), exclude=sent.get("exclude") or (), **numbers)
 
 
 def previewing(search: ToolBinding, preview: str, *, english: bool = False) -> ToolBinding:
@@ -214,34 +160,26 @@ def previewing(search: ToolBinding, preview: str, *, english: bool = False) -> T
 def resolve_binding(resolve: Resolve, preparing: Preparing) -> ToolBinding:
     """`resolve_tools`."""
 
-    @tool(
-        name="resolve_tools",
-        title="Resolve tools",
-        description=RESOLVE_TEXT,
-        read_only=True,
-        destructive=False,
-        idempotent=True,
-        open_world=False,
-    )
-    async def resolve_tools(
-        context: ToolContext,
-        ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_RESOLVED)],
-        stubs: bool = False,
-    ) -> Resolved:
-        return Resolved(tools=await resolve(ids, context, stubs=stubs))
+    async def run(call: ToolCall, context: ToolContext) -> ToolResult:
+        ids, stubs = call.arguments["ids"], call.arguments.get("stubs", False)
+        return ToolResult.of_structured(said(Resolved(await resolve(ids, context, stubs=stubs))))
 
-    return _fixed(resolve_tools, preparing.resolve)
+    made = _made("resolve_tools", "Resolve tools", RESOLVE_TEXT, run, read_only=True, open_world=False)
+    return _fixed(made, preparing.resolve)
 
 
 def call_binding(redirect: Redirect, read: Reader) -> ToolBinding:
     """`call_tool`: whatever was granted."""
-    made = _calling_tool("call_tool", "Call tool", CALL_TEXT, read_only=False)
+    made = _made("call_tool", "Call tool", CALL_TEXT, _granted_only, read_only=False, open_world=True)
     return replace(_fixed(made, _without_schema(read)), redirect=redirect)
 
 
 def read_binding(redirect: Redirect, read: Reader) -> ToolBinding:
     """`call_read_only_tool`: what was granted and changes nothing."""
-    made = _calling_tool("call_read_only_tool", "Call read-only tool", READ_TEXT, read_only=True)
+    text = READ_TEXT
+    made = _made(
+        "call_read_only_tool", "Call read-only tool", text, _granted_only, read_only=True, open_world=True
+    )
     return replace(_fixed(made, _without_schema(read)), redirect=redirect)
 
 
@@ -255,22 +193,23 @@ CALL_TEXT: Final = "Run a granted tool."
 READ_TEXT: Final = "Run a granted read-only tool."
 
 
-def _calling_tool(name: str, title: str, text: str, *, read_only: bool) -> Tool[..., Any]:
-    @tool(
-        name=name,
-        title=title,
-        description=text,
-        read_only=read_only,
-        destructive=not read_only,
-        idempotent=read_only,
-        open_world=True,
-    )
-    async def calling_tool(
-        grant: Annotated[str, Field(max_length=LONGEST_REFERENCE)], arguments: dict[str, Any] | None = None
-    ) -> ToolResult:
-        raise GrantError(f"{name} runs another tool and was called without one")
+async def _granted_only(call: ToolCall, context: ToolContext) -> ToolResult:
+    raise GrantError(f"{call.name} runs another tool and was called without one")
 
-    return calling_tool
+
+def _made(
+    name: str, title: str, text: str, run: Executor, *, read_only: bool, open_world: bool
+) -> Tool[..., Any]:
+    hints = {
+        "readOnlyHint": read_only,
+        "destructiveHint": not read_only,
+        "idempotentHint": read_only,
+        "openWorldHint": open_world,
+    }
+    definition = ToolDefinition(
+        name=name, description=text, input_schema=CHECKED[name], title=title, annotations=hints
+    )
+    return Tool(definition, run=run)
 
 
 def _without_schema(read: Reader) -> _SchemaReader:
@@ -281,11 +220,10 @@ def _fixed(made: Tool[..., Any], read: _SchemaReader) -> ToolBinding:
     """The binding of a fixed tool: listed in few tokens, forgiving in what it takes."""
     bound, whole = made.bind(), made.definition
     hints = {"title": whole.title, **(whole.annotations or {})}
-    listed = replace(whole, annotations=hints, input_schema=SCHEMAS[whole.name], output_schema=None)
+    listed = replace(whole, annotations=hints, input_schema=SCHEMAS[whole.name])
     return replace(
         bound,
         definition=listed,
-        output=None,
         place=DEFERRED_CATALOG,
         prepare=partial(read, whole.input_schema, bound.arguments),
         explain=partial(explained_fixed, whole, bound.arguments),
