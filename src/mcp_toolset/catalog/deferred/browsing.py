@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.deferred.answers import Hit, Unavailable, said
@@ -18,9 +18,11 @@ from mcp_toolset.catalog.deferred.tools import SearchRequest
 from mcp_toolset.catalog.grants.ledger import ToolGrant
 from mcp_toolset.catalog.search.entry import CatalogEntry, shortened
 from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
-from mcp_toolset.catalog.search.learning import SearchLearning
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.learning import SearchLearning
 
 LOCAL: Final = "this server"
 """What the server of local tools is called."""

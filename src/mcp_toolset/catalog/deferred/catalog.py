@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio.lowlevel
 
@@ -36,7 +36,6 @@ from mcp_toolset.catalog.deferred.tools import (
 from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessDenied, AccessPolicy, Visible
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
-from mcp_toolset.catalog.search.learning import SearchLearning
 from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantStoreError, StoreError
 from mcp_toolset.tools.binding.binding import StoreMiss, loaded
@@ -46,6 +45,9 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import Scrubbing
 from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.learning import SearchLearning
 
 __all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "AccessDenied"]
 
