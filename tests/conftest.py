@@ -1,3 +1,4 @@
+import gc
 import os
 import socket
 from collections.abc import Generator, Iterator
@@ -7,6 +8,8 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 from tests.support.far_store import far_stores
 from tests.support.warm import Warm, warm_process
 
@@ -30,6 +33,24 @@ settings.register_profile(
     "search", derandomize=False, max_examples=1000, parent=settings.get_profile("steady")
 )
 settings.load_profile("steady")
+
+_constants_of_loaded_modules = providers._get_local_constants  # pyright: ignore[reportPrivateUsage]
+
+
+def _constants() -> Constants:
+    # Constants in the source of what a process has loaded so far are drawn too, unless this keeps them out:
+    # examples would depend on which tests ran before.
+    return Constants() if settings().derandomize else _constants_of_loaded_modules()
+
+
+providers._get_local_constants = _constants  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What has been imported stays: the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

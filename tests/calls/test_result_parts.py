@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
@@ -56,6 +56,8 @@ def test_m7_a_path_that_leads_nowhere_is_told_what_is_there(path: str, told: str
     assert told in str(caught.value)
 
 
+@example([{"": None, "00": None}], 20, 1)
+@example([10**8, 10**9], 22, 7)
 @given(st.lists(JSON, max_size=30), st.integers(20, 200), st.integers(1, 7))
 def test_m7_the_pages_of_a_list_are_the_list(entries: list[Any], most: int, limit: int) -> None:
     read: list[Any] = []

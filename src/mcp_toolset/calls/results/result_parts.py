@@ -99,7 +99,7 @@ def _shape_of_object(value: dict[str, Any], depth: int) -> str:
 
 
 def part_of(value: Any, *, find: str, offset: int, limit: int | None, most: int) -> Part:
-    """A part of a value, in at most about `most` characters.
+    """A part of a value, in at most `most` characters.
 
     Args:
         value: A text, or a value of JSON.
@@ -123,10 +123,11 @@ def part_of(value: Any, *, find: str, offset: int, limit: int | None, most: int)
 
 def _entries(entries: list[Any], offset: int, limit: int | None, most: int) -> Part:
     taken: list[str] = []
-    room = most
+    # Each entry has a comma or a bracket after it, and the list a bracket before it.
+    room = most - 1
     for entry in entries[offset : offset + limit if limit else None]:
         text = _json(entry)
-        if len(text) > room and taken:
+        if len(text) >= room and taken:
             break
         taken.append(text)
         room -= len(text) + 1
