@@ -23,6 +23,7 @@ from mcp_toolset.cli.commands.clients.restore import restore_command
 from mcp_toolset.cli.commands.credentials.login import login_command, logout_command
 from mcp_toolset.cli.commands.credentials.secret import secret_command
 from mcp_toolset.cli.commands.records.audit import audit_command
+from mcp_toolset.cli.commands.records.learning import learning_command
 from mcp_toolset.cli.commands.rules.approvals import approvals_command
 from mcp_toolset.cli.commands.rules.explain import explain_command
 from mcp_toolset.cli.commands.rules.pin import pin_command
@@ -98,6 +99,7 @@ for _command in (
     restore_command,
     secret_command,
     audit_command,
+    learning_command,
 ):
     cli.add_command(_command)
 

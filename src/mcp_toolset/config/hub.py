@@ -98,6 +98,7 @@ def parse_config(
         rules=_permissions(defaults.permissions, root.at("toolset", "permissions")),
         large_results=_large_results(defaults.large_results, root.at("toolset", "large_results")),
         code=_code(defaults.code, root.at("toolset", "code")),
+        learning=_learning(defaults.learning, surroundings.variables, root.at("toolset", "learning")),
     )
 
 
@@ -139,6 +140,17 @@ def _code(said: bool | dict[str, object], place: Place) -> Mapping[str, Any] | N
     from mcp_toolset.config.sections import CodeEntry
 
     return validated(CodeEntry, said, place).model_dump(exclude_none=True)
+
+
+def _learning(said: bool | dict[str, object], variables: Variables, place: Place) -> Mapping[str, Any] | None:
+    """What search learns; its path is in the folder of the configuration."""
+    if said is False:
+        return None
+    from mcp_toolset.config.sections import LearningEntry
+
+    entry = validated(LearningEntry, {} if said is True else said, place)
+    path = None if entry.path is None else variables.path(entry.path)
+    return {**entry.model_dump(), "path": path}
 
 
 def _audit(said: str | dict[str, object] | None, variables: Variables, place: Place) -> AuditConfig | None:

@@ -170,6 +170,8 @@ class HubConfig:
         auth: Who may call over HTTP; None means that the file does not say.
         large_results: The arguments of `LargeResults`; None means that results are passed on whole.
         code: The limits of code that models run, by name; None means that they run none.
+        learning: The arguments of `SearchLearning`, its path absolute if the file names one; None means that
+            search learns nothing.
     """
 
     path: Path
@@ -186,6 +188,7 @@ class HubConfig:
     rules: Permissions = Permissions()
     large_results: Mapping[str, Any] | None = None
     code: Mapping[str, Any] | None = None
+    learning: Mapping[str, Any] | None = None
 
     @property
     def permissions(self) -> Permissions:

@@ -19,6 +19,7 @@ __all__ = [
     "CodeEntry",
     "Entry",
     "InputEntry",
+    "LearningEntry",
     "LargeResultsEntry",
 ]
 
@@ -97,6 +98,18 @@ class CodeEntry(Entry):
     printed: _Count | None = Field(None, description=_COUNT)
     value: _Count | None = Field(None, description=_COUNT)
     workers: _Count | None = Field(None, description=_COUNT)
+
+
+class LearningEntry(Entry):
+    """What search learns from use, in the `toolset` section; `SearchLearning` says what each key means."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str | None = Field(None, min_length=1, description="the path of a file, as a string")
+    most: float = Field(0.15, gt=0, lt=0.2, description="a number above 0 and below 0.2")
+    half_life: float = Field(30 * 86_400, gt=0, allow_inf_nan=False, description=_SECONDS)
+    tenants: int = Field(100, gt=0, strict=True, description=_COUNT)
+    pairs: int = Field(2_000, gt=0, le=5_000, strict=True, description="a whole number from 1 to 5000")
 
 
 class AuditEntry(Entry):

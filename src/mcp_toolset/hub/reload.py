@@ -27,7 +27,7 @@ from mcp_toolset.server.reloadable import ReloadReport
 from mcp_toolset.tools.core.source import ToolSource
 
 _log = logging.getLogger("mcp_toolset.reload")
-_AT_RESTART: Final = ("name", "client_prefix", "list_patience", "large_results", "code")
+_AT_RESTART: Final = ("name", "client_prefix", "list_patience", "large_results", "code", "learning")
 
 
 @dataclass(eq=False, slots=True)

@@ -20,6 +20,7 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.code.code_mode import CodeMode
+    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.security.policy.limits import Limits
@@ -106,6 +107,15 @@ class ConfiguredToolset(Toolset):
         from mcp_toolset.security.audit.audit_log import AuditLog
 
         return AuditLog(said.path, max_bytes=said.max_bytes, keep=said.keep, key=said.key)
+
+    def learning(self) -> SearchLearning | None:
+        """What search learns from use, as the configuration says; `None` if it does not say."""
+        if self.config.learning is None:
+            return None
+        # Few configurations learn.
+        from mcp_toolset.hub.learning import learning_of
+
+        return learning_of(self.config)
 
     @property
     def code(self) -> CodeMode | None:

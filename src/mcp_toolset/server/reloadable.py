@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_toolset.calls.code.code_mode import CodeMode
+    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.config import HubConfig
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
@@ -100,6 +101,10 @@ class Reloadable(Protocol):
 
     def audit(self) -> AuditLog | None:
         """The audit log, as the configuration says; `None` if it does not say."""
+        ...
+
+    def learning(self) -> SearchLearning | None:
+        """What its search learns from use; `None` if the configuration does not say."""
         ...
 
     @property

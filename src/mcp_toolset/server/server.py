@@ -151,7 +151,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             state: A file or a `StateStore` that keeps names and membership from one run to the next.
             scorer: Joined with the words in the search of deferred tools, as for `SearchIndex`; give an
                 `EmbeddingScorer` of this server's own to search with a sentence model.
-            learn: What the search of deferred tools learns from use; by default nothing.
+            learn: What the search of deferred tools learns from use; the configuration's unless given, else
+                nothing. See docs/search.md.
             list_hint: How long, and for whom, clients of 2026-07-28 may keep the lists of what is this
                 server's own; what is mounted has hints of its own, and the strictest of all counts.
             list_patience: Seconds from the opening on in which lists and searches wait for mounted servers
@@ -179,8 +180,10 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             NameConflictError: two mounts or two local tools have one name, or one has a name of the
                 deferred catalog's.
         """
-        if audit is None and (found := reloadable_in(toolset)) is not None:
-            audit = found.audit()
+        self.configured = reloadable_in(toolset)
+        if self.configured is not None:
+            audit = self.configured.audit() if audit is None else audit
+            learn = self.configured.learning() if learn is None else learn
         self._trail = audit_trail(audit)
         self.audit = None if self._trail is None else self._trail.log
         options = self._options = ServerOptions(
@@ -213,7 +216,6 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             code=code,
             sessions=sessions,
         )
-        self.configured = reloadable_in(toolset)
         self._rules = observed_by(self.audit, options.rules)
         AccessPolicy(access)
         if scorer != "built-in":

@@ -180,6 +180,8 @@ def run_server(
     Returns:
         Whether a signal ended it.
     """
+    if how.transport == "stdio":
+        server.serves_one_user()
 
     async def run() -> None:
         async with AsyncExitStack() as stack:

@@ -2,29 +2,31 @@
 
 What counts is a tool that a search has found, that was then resolved, and that was then called with success.
 It adds at most `most` to the score of a tool that a search of the same tenant finds anyway. Words are kept as
-keyed digests; a tenant's weights are bounded, decay and can be forgotten.
+keyed digests; a tenant's weights are bounded, decay and can be forgotten. Processes share a file: each adds
+its uses to what the others have saved.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import math
 import secrets
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import field
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from threading import Lock
+from typing import Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+import anyio
+import anyio.to_thread
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.catalog.search.learning_file import LearningFile, LearningKept, Weights
 from mcp_toolset.catalog.search.text import stem, telling_words
-from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolContext
 
@@ -36,10 +38,18 @@ _HEAVIEST: Final = 5.0
 _TERMS: Final = 24
 _ASKED: Final = 200
 _QUERY: Final = 2_000
+_UNSAVED: Final = 1_000
+
+SAVED_EVERY: Final = 30.0
+"""Seconds between two saves, and so until a process knows what others have learnt or forgotten."""
+
 _log = logging.getLogger("mcp_toolset.catalog")
 
 Weight = tuple[float, float]
 """How often a tool was used for a word, and when it was last."""
+
+ONE_USER: Final = "the user of this process"
+"""The tenant of a process that serves one user, over stdio."""
 
 
 def principal_of(context: ToolContext) -> str:
@@ -59,18 +69,21 @@ class _Tenant:
     resolved: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
 
 
-class _File(BaseModel):
-    """The file."""
+class _Use(NamedTuple):
+    """A call that counts."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    format: str
-    key: str
-    tenants: dict[str, dict[str, dict[str, list[float]]]]
+    tenant: str
+    terms: tuple[str, ...]
+    tool: str
+    when: float
 
 
 class SearchLearning:
-    """What the tenants of a server have used. Give it to `ToolsetServer(…, learn=…)`."""
+    """What the tenants of a server have used. Give it to `ToolsetServer(…, learn=…)`.
+
+    Attributes:
+        serves_one: Whether all callers without a tenant are one user, as over stdio.
+    """
 
     def __init__(
         self,
@@ -86,7 +99,8 @@ class SearchLearning:
         """Learn from the searches of one server.
 
         Args:
-            path: A file that is read now and written by `save`; by default nothing is kept.
+            path: A file that is made now and written by `save`, which other processes may use as well; by
+                default nothing is kept.
             tenant: The tenant of a caller, by default the principal; nothing is learnt for an empty one.
             most: What use adds to a score at most, above 0 and below 0.2.
             tenants: Tenants that are remembered; the one that has learnt nothing for longest goes first.
@@ -99,7 +113,8 @@ class SearchLearning:
         """
         if not (0 < most < 0.2 and tenants > 0 and pairs > 0 and half_life > 0):
             raise DefinitionError("SearchLearning: most is between 0 and 0.2, other numbers are positive")
-        self._path = None if path is None else Path(path)
+        self.serves_one = False
+        self._file = None if path is None else LearningFile(Path(path))
         self._tenant = tenant
         self._most = most
         self._limits = (tenants, pairs)
@@ -107,7 +122,11 @@ class SearchLearning:
         self._now = now
         self._key = secrets.token_bytes(16)
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
-        self._load()
+        self._unsaved: deque[_Use] = deque(maxlen=_UNSAVED)
+        self._saving = Lock()
+        if self._file is not None and (kept := self._file.begin(self._key)) is not None:
+            self._key = kept.key
+            self._tenants = self._held(kept.tenants)
 
     def searched(self, context: ToolContext, query: str, tools: Iterable[str]) -> None:
         """Note what a search has found."""
@@ -132,12 +151,18 @@ class SearchLearning:
         if tenant is None or terms is None:
             return
         tenant.found.pop(tool, None)
-        now = self._now()
-        for term in terms:
+        use = _Use(self._digest(self._name(context)), terms, tool, self._now())
+        self._count(tenant, use)
+        if self._file is not None:
+            self._unsaved.append(use)
+
+    def _count(self, tenant: _Tenant, use: _Use) -> None:
+        for term in use.terms:
             tools = tenant.weights.setdefault(term, {})
             tenant.weights.move_to_end(term)
-            tenant.pairs += tool not in tools
-            tools[tool] = (min(_HEAVIEST, 1 + self._weight(tools.get(tool, (0.0, now)), now)), now)
+            tenant.pairs += use.tool not in tools
+            before = self._weight(tools.get(use.tool, (0.0, use.when)), use.when)
+            tools[use.tool] = (min(_HEAVIEST, 1 + before), use.when)
         while tenant.pairs > self._limits[1]:
             tenant.pairs -= len(tenant.weights.popitem(last=False)[1])
 
@@ -156,48 +181,91 @@ class SearchLearning:
         return {tool: self._most * min(1.0, _GAIN * share / len(terms)) for tool, share in shares.items()}
 
     def forget(self, tenant: str | None = None) -> None:
-        """Forget a tenant, or all; the file as well."""
-        if tenant is None:
+        """Forget a tenant, or all; the file as well, and other processes when they save."""
+        name = None if tenant is None else self._digest(tenant)
+        if name is None:
             self._tenants.clear()
+            self._unsaved.clear()
         else:
-            self._tenants.pop(self._digest(tenant), None)
-        self.save()
+            self._tenants.pop(name, None)
+        if self._file is not None:
+            self._save(lambda kept: kept.without(name, self._now()))
 
     def save(self) -> None:
-        """Write the file, readable for its owner only; nothing without a path. A failure is logged."""
-        if self._path is None:
-            return
-        tenants = {
-            name: {
-                term: {tool: list(one) for tool, one in tools.items()} for term, tools in each.weights.items()
-            }
-            for name, each in self._tenants.items()
-            if each.weights
-        }
-        text = json.dumps({"format": "search-learning-1", "key": self._key.hex(), "tenants": tenants})
-        try:
-            replace_file(self._path, text.encode())
-        except OSError as fault:
-            _log.warning("what search has learnt could not be saved to %s: %s", self._path, fault)
+        """Add the uses since the last time to the file, and take over what other processes have added.
 
-    def _load(self) -> None:
-        if self._path is None or not self._path.exists():
-            return
-        try:
-            if self._path.stat().st_mode & 0o022:
-                raise ValueError("others may write it")
-            kept = _File.model_validate_json(self._path.read_bytes())
-            if kept.format != "search-learning-1":
-                raise ValueError(f"its format is {kept.format!r}")
-            self._key = bytes.fromhex(kept.key)
-            self._tenants.update((name, _tenant(weights)) for name, weights in kept.tenants.items())
-        except (OSError, ValueError, ValidationError) as fault:
-            self._tenants.clear()
-            why = "it is damaged" if isinstance(fault, ValidationError) else str(fault)
-            _log.warning("what search has learnt is not used: %s: %s", self._path, why)
+        Nothing happens without a path. A failure is logged. It may run in a worker thread.
+        """
+        if self._file is not None and (self._unsaved or self._file.has_changed()):
+            self._save(lambda kept: kept)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Save from time to time for the length of a block, and at its end."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._save_again)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(self.save)
+
+    async def _save_again(self) -> None:
+        # What other processes save sets no event here.
+        while self._file is not None:
+            await anyio.sleep(SAVED_EVERY)
+            await anyio.to_thread.run_sync(self.save)
+
+    @property
+    def learnt(self) -> tuple[int, int]:
+        """How many tenants have used something, and how many pairs of a word and a tool are known."""
+        pairs = [tenant.pairs for tenant in self._tenants.values() if tenant.pairs]
+        return len(pairs), sum(pairs)
+
+    def _save(self, change: Callable[[LearningKept], LearningKept]) -> None:
+        assert self._file is not None
+        with self._saving:
+            uses = tuple(self._unsaved)
+            own = LearningKept(self._key, _weights(self._tenants))
+            try:
+                saved = self._file.update(own, lambda kept: self._merged(change(kept), uses))
+            except OSError as fault:
+                _log.warning("what search has learnt could not be saved to %s: %s", self._file.path, fault)
+                return
+            for use in uses:
+                # Others may be dropped or forgotten meanwhile.
+                if self._unsaved and self._unsaved[0] is use:
+                    self._unsaved.popleft()
+            before, self._tenants = self._tenants, self._held(saved.tenants)
+            if saved.key != self._key:
+                # Another file has taken its place: what was found so far is in words of the old key.
+                self._key = saved.key
+                return
+            for name, tenant in before.items():
+                if tenant.found:
+                    held = self._tenants.setdefault(name, _Tenant())
+                    held.found, held.resolved = tenant.found, tenant.resolved
+
+    def _merged(self, kept: LearningKept, uses: Iterable[_Use]) -> LearningKept:
+        """What is kept, with the uses that were made under its key and have not been forgotten."""
+        tenants = self._held(kept.tenants)
+        for use in uses if kept.key == self._key else ():
+            if use.when > kept.forgotten_until(use.tenant):
+                self._count(tenants.setdefault(use.tenant, _Tenant()), use)
+                tenants.move_to_end(use.tenant)
+        while len(tenants) > self._limits[0]:
+            tenants.popitem(last=False)
+        return LearningKept(kept.key, _weights(tenants), kept.forgotten)
+
+    def _held(self, tenants: Weights) -> OrderedDict[str, _Tenant]:
+        return OrderedDict((name, _tenant(weights)) for name, weights in tenants.items())
+
+    def _name(self, context: ToolContext) -> str:
+        return self._tenant(context) or (ONE_USER if self.serves_one else "")
 
     def _of(self, context: ToolContext, *, adds: bool = False) -> _Tenant | None:
-        name = self._tenant(context)
+        name = self._name(context)
         if not name:
             return None
         key = self._digest(name)
@@ -220,13 +288,19 @@ class SearchLearning:
         return hashlib.blake2b(data, key=self._key, digest_size=8).hexdigest()
 
 
-def _tenant(weights: Mapping[str, Mapping[str, list[float]]]) -> _Tenant:
-    """A tenant of a file; what no run has written is an error."""
+def _tenant(weights: Mapping[str, Mapping[str, Weight]]) -> _Tenant:
+    """A tenant of a file."""
     made = _Tenant()
     for term, tools in weights.items():
-        for weight, when in tools.values():
-            if not (0 <= weight <= _HEAVIEST and math.isfinite(when)):
-                raise ValueError("a weight is out of range")
-        made.weights[term] = {tool: (one[0], one[1]) for tool, one in tools.items()}
+        made.weights[term] = dict(tools)
         made.pairs += len(tools)
     return made
+
+
+def _weights(tenants: Mapping[str, _Tenant]) -> Weights:
+    """What is kept of tenants: those that have used something."""
+    return {
+        name: {term: dict(tools) for term, tools in tenant.weights.items()}
+        for name, tenant in tenants.items()
+        if tenant.weights
+    }

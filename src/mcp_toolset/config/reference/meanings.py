@@ -147,6 +147,11 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
         "characters, or an object.",
         20_000,
     ),
+    "learning": Meaning(
+        "Whether search [learns](search.md#learn-from-use) which tools each caller comes to use; an object "
+        "has the bounds.",
+        True,
+    ),
 }
 
 INPUT: Final[Mapping[str, Meaning]] = {
@@ -205,6 +210,14 @@ CODE: Final[Mapping[str, Meaning]] = {
     "printed": Meaning("Characters that the code may print; 20,000 if left out.", 10_000),
     "value": Meaning("Bytes of JSON that come back whole, else as a preview; 20,000 if left out.", 50_000),
     "workers": Meaning("Processes of the sandbox, and so runs at the same time; 8 if left out.", 2),
+}
+
+LEARNING: Final[Mapping[str, Meaning]] = {
+    "path": Meaning("The file; one in the user's folder for data if left out.", "learnt.json"),
+    "most": Meaning("What use adds to a score, from 0 to 1, at most.", 0.1),
+    "half_life": Meaning("Seconds after which a use counts half.", 604_800),
+    "tenants": Meaning("Callers that are remembered; the one that was idle longest goes first.", 20),
+    "pairs": Meaning("Pairs of a word and a tool that are remembered for each caller.", 500),
 }
 
 LARGE_RESULTS: Final[Mapping[str, Meaning]] = {

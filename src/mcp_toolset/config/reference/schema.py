@@ -25,6 +25,7 @@ from mcp_toolset.config.sections import (
     CodeEntry,
     InputEntry,
     LargeResultsEntry,
+    LearningEntry,
 )
 from mcp_toolset.config.server_logins import LOGINS
 from mcp_toolset.config.tables import Table, keys_of
@@ -103,6 +104,7 @@ def parts() -> dict[str, Part]:
         "large_results": Part(
             "`large_results`", _of_model(LargeResultsEntry, meanings.LARGE_RESULTS), meanings.LARGE_RESULTS
         ),
+        "learning": Part("`learning`", _of_model(LearningEntry, meanings.LEARNING), meanings.LEARNING),
     }
 
 
@@ -128,6 +130,7 @@ def _toolset() -> _Json:
     _say(schema, "audit", anyOf=[{"type": "string"}, _ref("audit")])
     _say(schema, "code", anyOf=[{"type": "boolean"}, _ref("code")])
     _say(schema, "large_results", anyOf=[{"type": "boolean"}, _COUNT, _ref("large_results")])
+    _say(schema, "learning", anyOf=[{"type": "boolean"}, _ref("learning")])
     return schema
 
 

@@ -20,6 +20,7 @@ from mcp_toolset.tools.toolsets.opening import Waiting, unwind
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.server.state_keeper import StateKeeper
 
 
@@ -87,7 +88,7 @@ class Lifecycle(ServerParts):
             if self._code is not None:
                 stack.push_async_callback(self._code.close)
             if self._options.learn is not None:
-                stack.callback(self._options.learn.save)
+                await stack.enter_async_context(self._options.learn.running())
             if self.configured is not None:
                 reloads = self._reloads = self.configured.reloads(
                     sources=self.registry.sources, changed=self._news.changed.set, rebuild=self._rebuild
@@ -123,6 +124,16 @@ class Lifecycle(ServerParts):
         async with AsyncExitStack() as stack:
             stack.push_async_exit(self.__aexit__)
             yield
+
+    @property
+    def learning(self) -> SearchLearning | None:
+        """What the search of deferred tools learns from use; `None` if it learns nothing."""
+        return self._options.learn
+
+    def serves_one_user(self) -> None:
+        """Say that every caller who is not authenticated is the one user of this process, as over stdio."""
+        if self._options.learn is not None:
+            self._options.learn.serves_one = True
 
     def _audited_facts(self) -> dict[str, Any]:
         """What the audit log says of a start."""
