@@ -11,7 +11,7 @@ from tests.requirements import ROWS, manifest
 from tests.support.warm import Warm
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "rows.md").read_text()
+PAGE = (ROOT / "tests" / "rows.md").read_text()
 SHOWN = re.compile(
     r"<!-- (?P<file>examples/rows/[^ ]+) -->\n```python\n.*?```\n\n```text\n(?P<output>.*?)```", re.DOTALL
 )
