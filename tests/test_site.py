@@ -1,0 +1,39 @@
+"""The site has every page, and its pictures are those that the script draws."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+from tests.test_public_names import NAMESPACES
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+NAVIGATION = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n", 1)[1]
+LISTED = set(re.findall(r"([\w/-]+\.md)$", NAVIGATION, re.MULTILINE))
+
+
+def test_e3_every_page_is_in_the_navigation() -> None:
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+    hidden = {page for page in pages if page.startswith("decisions/") and page != "decisions/README.md"}
+    assert pages - hidden == LISTED
+
+
+def test_e3_every_public_namespace_has_a_page_of_its_names() -> None:
+    for name in ["mcp_toolset", *(f"mcp_toolset.{each}" for each in NAMESPACES)]:
+        page = DOCS / "api" / f"{name.removeprefix('mcp_toolset.')}.md"
+        assert page.read_text() == f"# {name}\n\n::: {name}\n"
+
+
+def test_e3_the_pictures_are_those_of_the_script() -> None:
+    pictures = runpy.run_path(str(ROOT / "scripts" / "pictures"))["PICTURES"]
+    for name, picture in pictures.items():
+        assert (DOCS / "images" / f"concept-{name}.svg").read_text() == picture, "run scripts/pictures"
+
+
+def test_e3_each_concept_has_a_picture() -> None:
+    pages = sorted((DOCS / "concepts").glob("*.md"))
+    assert len(pages) == 5
+    for page in pages:
+        assert f"](../images/concept-{page.stem}.svg)" in page.read_text()
