@@ -1,8 +1,7 @@
 """`main`, the entry point of `mcp-toolset`: errors become one line on stderr and an exit code here only.
 
 0 is success, 1 a failure, 2 a mistake in the command line, 130 an interrupt, 141 a closed stdout (128 +
-SIGPIPE, as with any filter). Importing this module imports no server and no search: each command imports what
-it needs when it runs.
+SIGPIPE, as with any filter). Importing this module imports no command: each is imported when it is run.
 """
 
 from __future__ import annotations
@@ -10,30 +9,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Final, cast
 
 import click
 
 from mcp_toolset import __version__
-from mcp_toolset.cli.commands.checks.check import check_command
-from mcp_toolset.cli.commands.clients.discover import discover_command
-from mcp_toolset.cli.commands.clients.install import install_command, uninstall_command
-from mcp_toolset.cli.commands.clients.restore import restore_command
-from mcp_toolset.cli.commands.credentials.login import login_command, logout_command
-from mcp_toolset.cli.commands.credentials.secret import secret_command
-from mcp_toolset.cli.commands.records.audit import audit_command
-from mcp_toolset.cli.commands.records.learning import learning_command
-from mcp_toolset.cli.commands.rules.approvals import approvals_command
-from mcp_toolset.cli.commands.rules.explain import explain_command
-from mcp_toolset.cli.commands.rules.pin import pin_command
-from mcp_toolset.cli.commands.targets.call import call_command
-from mcp_toolset.cli.commands.targets.get import get_command
-from mcp_toolset.cli.commands.targets.inspect import inspect_command
-from mcp_toolset.cli.commands.targets.list import list_command
-from mcp_toolset.cli.commands.targets.read import read_command
-from mcp_toolset.cli.commands.targets.search import search_command
-from mcp_toolset.cli.commands.targets.serve import serve_command
 from mcp_toolset.cli.display.output import complain, debugging
 from mcp_toolset.cli.options import examples
 from mcp_toolset.errors import ToolsetError, innermost
@@ -46,15 +28,50 @@ INTERRUPTED: Final = 130
 READER_LEFT: Final = 141
 
 
-class _InOrder(click.Group):
+COMMANDS: Final[Mapping[str, str]] = {
+    "serve": "targets.serve",
+    "list": "targets.list",
+    "search": "targets.search",
+    "call": "targets.call",
+    "get": "targets.get",
+    "read": "targets.read",
+    "inspect": "targets.inspect",
+    "check": "checks.check",
+    "login": "credentials.login",
+    "logout": "credentials.login",
+    "pin": "rules.pin",
+    "explain": "rules.explain",
+    "approvals": "rules.approvals",
+    "discover": "clients.discover",
+    "install": "clients.install",
+    "uninstall": "clients.install",
+    "restore": "clients.restore",
+    "secret": "credentials.secret",
+    "audit": "records.audit",
+    "learning": "records.learning",
+}
+"""The module of each command, below `cli.commands`, in the order in which a new user meets them."""
+
+
+class _Commands(click.Group):
+    """Commands whose modules are imported when they are run, or told of."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order in which a new user meets them."""
-        return list(self.commands)
+        """All commands, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name; `None` if there is none."""
+        if (home := COMMANDS.get(cmd_name)) is None:
+            return None
+        module = import_module(f"mcp_toolset.cli.commands.{home}")
+        return cast("click.Command", getattr(module, f"{cmd_name}_command"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Each command with its whole first sentence."""
+        found = ((name, self.get_command(ctx, name)) for name in COMMANDS)
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _sentence(command)) for name, command in self.commands.items()])
+            formatter.write_dl([(name, _sentence(command)) for name, command in found if command])
 
 
 def _sentence(command: click.Command) -> str:
@@ -62,7 +79,7 @@ def _sentence(command: click.Command) -> str:
 
 
 @click.group(
-    cls=_InOrder,
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=examples(
         "mcp-toolset list app.py",
@@ -77,31 +94,6 @@ def cli() -> None:
     TARGET is a configuration file (.json), a Python file (file.py or file.py:attribute), an importable
     module:attribute, a URL, or a command after --.
     """
-
-
-for _command in (
-    serve_command,
-    list_command,
-    search_command,
-    call_command,
-    get_command,
-    read_command,
-    inspect_command,
-    check_command,
-    login_command,
-    logout_command,
-    pin_command,
-    explain_command,
-    approvals_command,
-    discover_command,
-    install_command,
-    uninstall_command,
-    restore_command,
-    secret_command,
-    audit_command,
-    learning_command,
-):
-    cli.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule, StartRule
-from mcp_toolset.config.server_auth import CallerAuth, Forward, ServerAuth
+from mcp_toolset.config.server_auth import CallerAuth, Forward, OAuth, ServerAuth, TokenExchange
 from mcp_toolset.context.logins import PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.errors import DefinitionError
@@ -33,8 +33,6 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
 from mcp_toolset.tools.view.view import ToolBinding
-from mcp_toolset.upstream.callers.caller_connections import CallerConnections, ConnectionOptions
-from mcp_toolset.upstream.callers.reaches import logins_of, reach_of
 from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.dormancy import StartOptions
 from mcp_toolset.upstream.known_server import introduction
@@ -43,6 +41,9 @@ from mcp_toolset.upstream.target import Target, link_to
 
 if TYPE_CHECKING:
     import httpx2
+
+    from mcp_toolset.upstream.callers.caller_connections import CallerConnections, ConnectionOptions
+    from mcp_toolset.upstream.callers.logins import CallerLogins
 
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_START_TIMEOUT = 30.0
@@ -175,25 +176,30 @@ class RemoteToolset(Toolset):
             )
         entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
         judge = partial(Pins, name, pins, entry, link.scrubbed if link.secrets else None)
-        given = ConnectionOptions(
-            timeout=timeout,
-            start_timeout=start_timeout,
-            options=SessionOptions(protocol, sessions, dict(eras or {})),
-            forward_authorization=forward_authorization,
-            shows=declared,
-            resilience=(retries, breaker),
-        )
-        self._logins = logins_of(auth)
-        reach = reach_of(link, forward, auth, self._logins)
+        given: ConnectionOptions = {
+            "timeout": timeout,
+            "start_timeout": start_timeout,
+            "options": SessionOptions(protocol, sessions, dict(eras or {})),
+            "forward_authorization": forward_authorization,
+            "shows": declared,
+            "resilience": (retries, breaker),
+        }
+        self._logins: CallerLogins | None = None
         self._callers: CallerConnections | None = None
-        if reach is None:
-            # A server of this process has none to start, and lists of single callers are not kept.
-            starts = StartOptions() if link.facts.in_process else StartOptions(start, idle_timeout)
-            self.connection = UpstreamConnection(link, pins=judge(), starts=starts, **given)
-        else:
+        if forward or isinstance(auth, TokenExchange) or (isinstance(auth, OAuth) and auth.per_user):
+            # Few servers are reached as each caller.
+            from mcp_toolset.upstream.callers.caller_connections import CallerConnections
+            from mcp_toolset.upstream.callers.reaches import logins_of, reach_of
+
+            self._logins = logins_of(auth)
+            reach = reach_of(link, forward, auth, self._logins)
             self.connection = self._callers = CallerConnections(
                 link, reach=reach, logins=self._logins, pins=judge, lenient=arguments == "lenient", **given
             )
+        else:
+            # A server of this process has none to start, and lists of single callers are not kept.
+            starts = StartOptions() if link.facts.in_process else StartOptions(start, idle_timeout)
+            self.connection = UpstreamConnection(link, pins=judge(), starts=starts, **given)
         self._start = start
         self._eras = tuple(eras or ())
         self._lenient = arguments == "lenient"

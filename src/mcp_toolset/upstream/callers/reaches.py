@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.server_auth import OAuth, TokenExchange
@@ -37,17 +38,19 @@ def logins_of(auth: object) -> CallerLogins | None:
 
 def reach_of(
     link: Link, forward: Mapping[str, str] | None, auth: object, logins: CallerLogins | None
-) -> Reach | None:
-    """How a server is reached for each caller; `None` if it is reached alike for all.
+) -> Reach:
+    """How a server is reached for each caller, by `forward`, by `auth` or by both.
 
     Raises:
         DefinitionError: what is asked for does not go with the server.
     """
     own = Exchange(auth) if isinstance(auth, TokenExchange) else logins
     mapping = _mapping(link, forward) if forward else None
-    if (own or mapping) is not None and not link.url:
+    if not link.url:
         raise DefinitionError(f"mount {link.name!r}: headers are sent over HTTP, not by {link.transport}")
-    return _Both(mapping, own) if mapping and own else mapping or own
+    if mapping is None:
+        return cast("Reach", own)
+    return _Both(mapping, own) if own is not None else mapping
 
 
 def _mapping(link: Link, forward: Mapping[str, str]) -> HeaderMapping:
