@@ -111,6 +111,12 @@ class CommandLine:
         """Run a command in a process of its own."""
         return self._done(command(*arguments), stdin, env)
 
+    def forked(
+        self, *arguments: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """As `process`, with a `command` that starts at once."""
+        return self._done(self.command(*arguments), None, env)
+
     def _done(
         self, command: Sequence[str], stdin: str | None, env: Mapping[str, str] | None
     ) -> subprocess.CompletedProcess[str]:
@@ -139,6 +145,10 @@ class CommandLine:
     def command(self, *arguments: str) -> list[str]:
         """The line of a command that starts at once, as neither its start nor a signal is what is tested."""
         return self._warm.command("-m", "mcp_toolset", *arguments)
+
+    def script(self, file: Path) -> list[str]:
+        """The line of a script that starts at once."""
+        return self._warm.command(str(file))
 
     def entry(self, *arguments: str) -> dict[str, Any]:
         """Such a command as a mounted server of a configuration."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import getpass
 import json
+import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 
@@ -50,12 +50,12 @@ class Desk:
         self.line = line
         browser = line.write("browser.py", BROWSER.replace("USER", user))
         self.env = {
-            "BROWSER": f"{sys.executable} {browser} %s",
+            "BROWSER": f"{shlex.join(line.script(browser))} %s",
             "MCP_TOOLSET_CREDENTIALS": str(line.folder / "credentials"),
         }
 
     async def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        run = partial(self.line.process, *words, env=self.env)
+        run = partial(self.line.forked, *words, env=self.env)
         return await anyio.to_thread.run_sync(run)
 
     async def said(self, *words: str) -> str:
