@@ -91,6 +91,7 @@ def test_help_names_every_command(line: CommandLine):
         "read",
         "inspect",
         "check",
+        "doctor",
         "login",
         "logout",
         "pin",

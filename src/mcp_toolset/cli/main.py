@@ -37,6 +37,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "read": "targets.read",
     "inspect": "targets.inspect",
     "check": "checks.check",
+    "doctor": "checks.doctor",
     "login": "credentials.login",
     "logout": "credentials.login",
     "pin": "rules.pin",

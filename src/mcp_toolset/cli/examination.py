@@ -1,0 +1,266 @@
+"""`examine`: what on this machine keeps `mcp-toolset` or a client of it from working, with the remedies.
+
+Each examination is one function that yields findings; nothing is changed, and no server is started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from mcp_toolset import __version__
+from mcp_toolset._records import dataclass
+from mcp_toolset.catalog.cache_folder import cache_folder
+from mcp_toolset.cli.installers.clients import CLIENTS, Machine
+from mcp_toolset.cli.installers.discovery import FoundServer, discovered
+from mcp_toolset.config.loops import served_files
+from mcp_toolset.errors import ConfigError
+from mcp_toolset.security.secrets.vault import Vault
+
+__all__ = ["Examined", "Finding", "examine"]
+
+State: TypeAlias = Literal["ok", "warning", "error"]
+
+PATIENCE: Final = 20.0
+"""Seconds that a program may take to tell its version."""
+
+FEW_FILES: Final = 512
+"""A limit of open files below this is reached by a hub of some dozen servers: each takes several."""
+
+_EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
+    "code": ("pydantic_monty", "models can run code"),
+    "fast": ("orjson", "JSON is read and written faster"),
+    "keyring": ("keyring", "secrets are kept in the system's keyring"),
+    "model": ("numpy", "search can use a sentence model"),
+}
+_OF_DESKTOP_PROGRAMS: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
+"""The `PATH` of programs that macOS starts from the Dock or the Finder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one examination has found.
+
+    Attributes:
+        about: What was examined, such as `PATH`.
+        state: Whether something is wrong.
+        note: What was found; for a warning or an error also what to do.
+    """
+
+    about: str
+    state: State
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What is examined.
+
+    Attributes:
+        machine: The places of clients' files.
+        vault: Where secrets are kept.
+        folder: The folder of cached data; `None` if caching is off.
+        port: The port that `serve --transport http` takes.
+        program: The program of this installation.
+        python: The interpreter that runs now.
+    """
+
+    machine: Machine
+    vault: Vault
+    folder: Path | None
+    port: int
+    program: str
+    python: str = sys.executable
+
+    @classmethod
+    def here(cls, port: int) -> Examined:
+        """This machine."""
+        machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
+        return cls(machine, Vault(), cache_folder(), port, "mcp-toolset")
+
+
+def examine(machine: Examined) -> Iterator[Finding]:
+    """Every finding, in the order in which a reader needs it."""
+    for examination in _EXAMINATIONS:
+        yield from examination(machine)
+
+
+def _versions(_: Examined) -> Iterator[Finding]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("version", "ok", f"mcp-toolset {__version__}, Python {python}, {sys.platform}")
+    for package in ("mcp", "anyio", "pydantic"):
+        try:
+            version(package)
+        except PackageNotFoundError:
+            yield Finding("version", "error", f"the package {package} is missing; install mcp-toolset again")
+
+
+def _extras(_: Examined) -> Iterator[Finding]:
+    there = [name for name, (module, _) in _EXTRAS.items() if find_spec(module) is not None]
+    rest = [f"{name} ({use})" for name, (_, use) in _EXTRAS.items() if name not in there]
+    told = f"installed: {', '.join(there) or 'none'}"
+    more = f"; pip install 'mcp-toolset[NAME]' adds: {', '.join(rest)}" if rest else ""
+    yield Finding("extras", "ok", told + more)
+
+
+def _program(examined: Examined) -> Iterator[Finding]:
+    path = examined.machine.environ.get("PATH", "")
+    found = shutil.which(examined.program, path=path)
+    own = Path(examined.python).parent / examined.program
+    if found is None:
+        mend = f"add {own.parent} to PATH" if own.is_file() else "install it with pipx or uv tool"
+        note = f"{examined.program} is not on PATH, so only full paths start it; {mend}"
+        yield Finding("PATH", "warning", note)
+    elif own.is_file() and not own.samefile(found):
+        note = f"{found} comes before {own}, which runs now; remove one of them, or change the order of PATH"
+        yield Finding("PATH", "warning", note)
+    else:
+        yield Finding("PATH", "ok", f"{examined.program} is {found}")
+
+
+def _clients(examined: Examined) -> Iterator[Finding]:
+    found = discovered(examined.machine)
+    yield from (Finding("client", "error", fault) for fault in found.faults)
+    for server in found.servers:
+        if server.entry is not None and not server.behind and server.note != "disabled":
+            yield from _of_client(server, server.entry, examined)
+
+
+def _of_client(server: FoundServer, entry: Mapping[str, Any], examined: Examined) -> Iterator[Finding]:
+    """Whether the client can start a server of its file."""
+    command = entry.get("command")
+    if not isinstance(command, str) or "${" in command:
+        return
+    about = f"{CLIENTS[server.client].title}: {server.name}"
+    environ = examined.machine.environ
+    env: dict[str, Any] = entry.get("env") or {}
+    path = str(env.get("PATH") or environ.get("PATH", ""))
+    found = shutil.which(command, path=path)
+    if found is None:
+        mend = f"install it, or write its full path into {server.path}"
+        yield Finding(about, "error", f"command not found: {command}; {mend}")
+        return
+    if examined.machine.platform == "darwin" and shutil.which(command, path=_OF_DESKTOP_PROGRAMS) is None:
+        mend = f"write {found} into {server.path}"
+        note = f"a program that is started from the Dock does not find {command}; {mend}"
+        yield Finding(about, "warning", note)
+    if server.note == "mcp-toolset":
+        yield from _of_ours(about, [found, *map(str, entry.get("args") or ())], server.path)
+
+
+def _of_ours(about: str, command: list[str], file: Path) -> Iterator[Finding]:
+    """Whether an entry of ours starts a program that runs, on a file that can be read."""
+    if fault := _fault_of_program(command[0]):
+        yield Finding(about, "error", f"{command[0]} {fault}; install it again, and run mcp-toolset install")
+        return
+    at = command.index("serve") + 1 if "serve" in command else len(command)
+    for target in command[at : at + 1]:
+        if target.endswith((".json", ".py")) and Path(target).is_absolute() and not Path(target).is_file():
+            yield Finding(about, "error", f"serves {target}, which is missing; correct {file}")
+            return
+    for served in served_files(command, Path.cwd()):
+        yield from _of_configuration(about, served)
+    yield Finding(about, "ok", f"starts {command[0]}")
+
+
+def _of_configuration(about: str, served: Path) -> Iterator[Finding]:
+    from mcp_toolset.config import load_config
+
+    if served.suffix != ".json":
+        return
+    try:
+        config = load_config(served)
+    except ConfigError as error:
+        yield Finding(about, "error", str(error))
+        return
+    for server in config.misconfigured:
+        yield Finding(about, "error", server.fault)
+
+
+def _fault_of_program(program: str) -> str:
+    """Why a program of ours does not run; empty if it tells its version."""
+    if Path(program).name.removesuffix(".exe") != "mcp-toolset":
+        return ""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, timeout=PATIENCE, check=False)
+    except OSError as error:
+        return f"cannot be started ({error.strerror})"
+    except subprocess.TimeoutExpired:
+        return f"did not tell its version in {PATIENCE:g} s"
+    return "" if done.returncode == 0 else f"ended with exit code {done.returncode}"
+
+
+def _folders(examined: Examined) -> Iterator[Finding]:
+    if examined.folder is None:
+        yield Finding("cache", "ok", "nothing is cached on disk, as MCP_TOOLSET_CACHE says")
+    else:
+        yield _folder("cache", examined.folder)
+    if (folder := examined.vault.folder) is not None:
+        yield _folder("secrets", folder, private=True)
+
+
+def _folder(about: str, folder: Path, *, private: bool = False) -> Finding:
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return Finding(about, "error", f"{folder} cannot be written; change the owner or the mode of {there}")
+    open_to_others = folder.exists() and folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    if private and open_to_others and os.name == "posix":
+        return Finding(about, "error", f"other users can read {folder}; run: chmod 700 {folder}")
+    return Finding(about, "ok", str(folder))
+
+
+def _keyring(examined: Examined) -> Iterator[Finding]:
+    vault = examined.vault
+    if vault.has_own_key:
+        yield Finding("keyring", "ok", "secrets are in encrypted files, with the key of the environment")
+    elif vault.keyring.is_there:
+        yield Finding("keyring", "ok", "secrets are in the system's keyring")
+    else:
+        note = "secrets are in encrypted files: there is no keyring, or the extra `keyring` is not installed"
+        yield Finding("keyring", "ok", note)
+
+
+def _port(examined: Examined) -> Iterator[Finding]:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", examined.port))
+        except OSError as error:
+            mend = "end the program that listens there, or choose another --port"
+            yield Finding("port", "warning", f"{examined.port} cannot be taken ({error.strerror}); {mend}")
+            return
+    yield Finding("port", "ok", f"{examined.port} is free for serve --transport http")
+
+
+def _open_files(_: Examined) -> Iterator[Finding]:
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 < soft < FEW_FILES:
+        note = f"{soft} files may be open at once, too few for many servers; run: ulimit -n 4096"
+        yield Finding("open files", "warning", note)
+    else:
+        yield Finding("open files", "ok", "no limit" if soft <= 0 else f"{soft} may be open at once")
+
+
+_EXAMINATIONS: Final[tuple[Callable[[Examined], Iterator[Finding]], ...]] = (
+    _versions,
+    _extras,
+    _program,
+    _clients,
+    _folders,
+    _keyring,
+    _port,
+    _open_files,
+)
