@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from heapq import nsmallest
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.catalog.search.postings import WordQuery
+from mcp_toolset.catalog.search.columns.word_query import WordQuery
 
 # A tool that scores less than this part of the best score is left out.
 _TAIL = 0.4

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.aliases import ALIASES
+from mcp_toolset.catalog.search.columns.impacts import ImpactColumns
+from mcp_toolset.catalog.search.columns.word_query import Clause, WordQuery
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.postings import IMPACT, Clause, Places, Posting, PostingTable, WordQuery
+from mcp_toolset.catalog.search.postings import IMPACT, Places, Posting, PostingTable
 from mcp_toolset.catalog.search.text import STOP_WORDS, Tokenizer, spoken_words, stem
 from mcp_toolset.catalog.search.vocabulary import Vocabulary
 
@@ -80,6 +82,8 @@ class LexicalScorer:
         self._vocabulary = Vocabulary(self.postings, None if base is None else base.terms.terms)
         self._held: dict[str, tuple[Posting, ...]] = {}
         self.places = Places(base)
+        self._most = (self._weights.saturation + 1) * IMPACT
+        self._columns = ImpactColumns(self.places)
 
     def knows(self, word: str, hidden: AbstractSet[str] = frozenset()) -> bool:
         """Whether any tool that is not hidden has this word, in any inflection."""
@@ -124,9 +128,8 @@ class LexicalScorer:
         wanted = self._wanted(query, places)
         clauses, unknown = self._clauses(wanted, places)
         own = [clause.weight for clause in clauses if wanted[clause.posting.term] == 1]
-        most = (self._weights.saturation + 1) * IMPACT
         telling = sum(own) / _rarity(1, len(self.places.of) - len(places))
-        return WordQuery(clauses, unknown, most, telling, self.places, self._held)
+        return WordQuery(clauses, unknown, self._most, telling, self.places, self._held, self._columns)
 
     def _lose(self, place: int) -> None:
         """Remove a tool of the file."""
@@ -141,8 +144,7 @@ class LexicalScorer:
             once = measure.once_in(len(terms))
             for term in terms:
                 weighted[term] = weighted.get(term, 0.0) + once
-        k = self._weights.saturation
-        most = (k + 1) * IMPACT
+        k, most = self._weights.saturation, self._most
         return {term: int(weight * most / (k + weight)) for term, weight in weighted.items()}
 
     def _fields(self, entry: CatalogEntry) -> Iterator[tuple[Field, list[str]]]:

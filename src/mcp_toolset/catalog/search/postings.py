@@ -1,4 +1,4 @@
-"""`Posting` and `WordQuery`: the tools that have a term, and the scores of a query's terms summed by tool.
+"""`Posting` and `PostingTable`: the tools that have a term, and how much it counts at each.
 
 Tools have places, small whole numbers, and impacts are whole numbers too, so that a posting is two flat
 arrays of four bytes a tool. Tools of a file have the first places, and their part of a posting is the file's.
@@ -6,14 +6,12 @@ arrays of four bytes a tool. Tools of a file have the first places, and their pa
 
 from __future__ import annotations
 
-import heapq
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import field
-from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.stored.base import IndexBase, TermsBase
@@ -66,7 +64,7 @@ class Places:
         return frozenset(self.of[name] for name in names if name in self.of)
 
 
-IMPACT: Final = 1 << 24
+IMPACT: Final = 1 << 14
 """The whole number that stands for an impact of 1."""
 
 Part: TypeAlias = "tuple[array[int], array[int]]"
@@ -75,6 +73,18 @@ Part: TypeAlias = "tuple[array[int], array[int]]"
 
 def _numbers() -> array[int]:
     return array("i")
+
+
+class Column(Protocol):
+    """A posting in the form in which `WordQuery` adds it up."""
+
+    def lanes(self) -> int:
+        """The impacts at all places."""
+        ...
+
+    def change(self, place: int, impact: int) -> bool:
+        """Note that the impact at a place grew by so much; return whether the column is worth keeping."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +97,7 @@ class Posting:
         impacts: The impact of the term at each of `places`.
         stored: What a file has, places ascending; also of tools that were removed since.
         lost: How many of the tools in `stored` were removed.
+        column: The same as a column, while `ImpactColumns` holds it.
     """
 
     term: str
@@ -94,6 +105,7 @@ class Posting:
     impacts: array[int] = field(default_factory=_numbers)
     stored: Part | None = None
     lost: int = 0
+    column: Column | None = None
 
     def __len__(self) -> int:
         return len(self.places) + (0 if self.stored is None else len(self.stored[0]) - self.lost)
@@ -102,6 +114,7 @@ class Posting:
         """Add a tool."""
         self.places.append(place)
         self.impacts.append(impact)
+        self._change(place, impact)
 
     def parts(self) -> Iterator[Part]:
         """What is added up; a place is in one part only, and may be one of `Places.gone`."""
@@ -125,12 +138,18 @@ class Posting:
             both = [pair for pair in zip(self.places, self.impacts, strict=True) if pair[0] not in places]
             self.places = array("i", [place for place, _ in both])
             self.impacts = array("i", [impact for _, impact in both])
+            self.column = None
 
     def _drop_one(self, place: int) -> None:
         at = _at(self.places, place)
+        self._change(place, -self.impacts[at])
         last, impact = self.places.pop(), self.impacts.pop()
         if last != place:
             self.places[at], self.impacts[at] = last, impact
+
+    def _change(self, place: int, impact: int) -> None:
+        if self.column is not None and not self.column.change(place, impact):
+            self.column = None
 
 
 def _at(numbers: array[int], place: int) -> int:
@@ -205,92 +224,3 @@ class PostingTable:
         """How many tools of the file have a term of which no posting is held."""
         base = self._base
         return base.count(term) - self._lost.get(term, 0) if base is not None and term in base else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """One term of a query: its weight and its posting."""
-
-    weight: float
-    posting: Posting
-
-
-class WordQuery:
-    """A query as its terms, heaviest first; valid until the index changes.
-
-    Attributes:
-        ceiling: The score of a tool that matches the query perfectly.
-        telling: How many telling words the query has: one that a single tool has counts as 1, one that all
-            tools have as nearly nothing.
-    """
-
-    def __init__(
-        self,
-        clauses: Sequence[Clause],
-        unknown: float,
-        most: float,
-        telling: float,
-        places: Places,
-        held: Mapping[str, Iterable[Posting]],
-    ) -> None:
-        """A query of the known terms in `clauses`; `unknown` is the weight of the others together."""
-        self._clauses = clauses
-        self._most = most
-        self._places = places
-        self._held = held
-        self.telling = telling
-        self.ceiling = most * (sum(clause.weight for clause in clauses) + unknown) or 1.0
-
-    def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """The best public names, best first, with the share of the query that each matches (0 to 1).
-
-        Args:
-            count: The largest number of names; 1 or more.
-            among: The public names to choose from; all of them if `None`.
-        """
-        scores = self._highest(count) if among is None else self._of(among)
-        first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
-        return {name: score / self.ceiling for name, score in first}
-
-    def shares(self, names: Iterable[str]) -> dict[str, float]:
-        """The share of the query that each of these names matches, if any."""
-        return {name: score / self.ceiling for name, score in self._of(names).items()}
-
-    def coverage(self, name: str) -> float:
-        """How much of the query a tool has in any field: 0 to 1, weighted by the rarity of the terms."""
-        place = self._places.of.get(name, -1)
-        if 0 <= place < self._places.base:
-            had = sum(clause.weight for clause in self._clauses if clause.posting.has_stored(place))
-        else:
-            held = frozenset(self._held.get(name, ()))
-            had = sum(clause.weight for clause in self._clauses if clause.posting in held)
-        return had * self._most / self.ceiling if had else 0.0
-
-    @cached_property
-    def _scores(self) -> dict[int, float]:
-        """The score at every place that matches."""
-        scores: dict[int, float] = {}
-        for clause in self._clauses:
-            weight = clause.weight
-            for places, impacts in clause.posting.parts():
-                if scores:
-                    for place, impact in zip(places, impacts, strict=True):
-                        scores[place] = scores.get(place, 0.0) + weight * impact
-                else:
-                    scores = dict(zip(places, map(weight.__mul__, impacts), strict=True))
-        for place in self._places.gone:
-            scores.pop(place, None)
-        return scores
-
-    def _of(self, names: Iterable[str]) -> dict[str, float]:
-        of, scores = self._places.of, self._scores
-        places = [(name, of[name]) for name in names if name in of]
-        return {name: scores[place] for name, place in places if place in scores}
-
-    def _highest(self, count: int) -> dict[str, float]:
-        """The `count` highest scores, with all that equal the lowest of them."""
-        names, found = self._places.names, self._scores
-        if len(found) > count:
-            last = heapq.nlargest(count, found.values())[-1]
-            found = {place: score for place, score in found.items() if score >= last}
-        return {names[place]: score for place, score in found.items()}

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.clauses import clauses_of
+from mcp_toolset.catalog.search.columns.word_query import WordQuery
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.fusion import Heard, beside, without_tail
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.catalog.search.postings import WordQuery
 from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ def made_by() -> str:
     digest = blake2b(f"{unidata_version} {sys.byteorder}".encode(), digest_size=16)
     search = Path(__file__).parent.parent
     texts = search.parent.parent / "tools" / "text"
-    for folder in (search, search / "stored", search / "kept", texts):
+    for folder in (search, search / "columns", search / "stored", search / "kept", texts):
         for path in sorted(folder.glob("*.py*")):
             digest.update(path.read_bytes())
     for path in sorted(search.glob("word_vectors/*.[bt][ix][nt]")):
