@@ -1,9 +1,11 @@
 """A provider of manifests: what it costs to list them, to search them, to resolve one and to call it.
 
-    python benchmarks/manifests.py [--tools 100000] [--words] [--json FILE]
+    python benchmarks/manifests.py [--tools 100000] [--words] [--keep FOLDER] [--json FILE]
 
-In one process, without a wire. Times are CPU seconds of the process, memory is what the process has more than
-before. The contracts are fetched from a dictionary, so that a resolution shows our share alone.
+In one process, without a wire. With `--keep` the index of the search is kept in a folder: a second run with
+the same folder begins with what the first has left. Times are CPU seconds of the process, memory is what the
+process has more than before. The contracts are fetched from a dictionary, so that a resolution shows our
+share alone.
 """
 
 from __future__ import annotations
@@ -88,14 +90,16 @@ def _memory() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def measured(tools: int, *, words: bool) -> list[tuple[str, float, float]]:
+async def measured(tools: int, *, words: bool, keep: Path | None = None) -> list[tuple[str, float, float]]:
     """All steps, and that the changed tool is refused."""
     provider = Offices(tools)
     steps = Steps()
     toolset = DynamicToolset(provider, name="offices")
     with steps.step("list the manifests"):
         await toolset.refresh()
-    server = ToolsetServer(toolset, scorer=None if words else "built-in")
+    server = ToolsetServer(
+        toolset, scorer=None if words else "built-in", keep=False if keep is None else keep
+    )
     with steps.step("open a server, tools indexed"):
         await server.__aenter__()
 
@@ -106,6 +110,10 @@ async def measured(tools: int, *, words: bool) -> list[tuple[str, float, float]]
         found = (await ask("search_tools", query="approve the payment of office 7 in Genoa")).structured
     with steps.step("next search"):
         await ask("search_tools", query="export a contract in Hull")
+    if keep is not None:
+        with steps.step("until the index is kept"), anyio.fail_after(300):
+            while not [*keep.glob("*.index")]:  # noqa: ASYNC110, ASYNC240
+                await anyio.sleep(0.1)
     with steps.step("resolve one"):
         [granted] = (await ask("resolve_tools", ids=[found["hits"][0]["id"]])).structured["tools"]
     call = {"grant": granted["grant"], "arguments": {"number": 1}}
@@ -132,10 +140,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tools", type=int, default=100_000)
     parser.add_argument("--words", action="store_true", help="search by words alone")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the index of the search there")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     about = surroundings("manifests", {"tools": options.tools, "words": options.words})
-    rows = anyio.run(lambda: measured(options.tools, words=options.words))
+    rows = anyio.run(lambda: measured(options.tools, words=options.words, keep=options.keep))
     shown = [(name, f"{1000 * seconds:,.1f}", f"{memory:,.0f}") for name, seconds, memory in rows]
     say("manifests", markdown(("step", "CPU, ms", "memory, MB"), shown))
     if options.json is not None:

@@ -275,28 +275,24 @@ class SearchIndex:
     ) -> Generator[None, None, tuple[list[Told], Parts]]:
         from mcp_toolset.catalog.search.kept.writing import storing
 
-        entries = list[Told]()
-        for entry in [self._entry(name) for name in self._entries]:
-            if not isinstance(entry, CatalogEntry) or not leave_out(entry):
-                entries.append(entry)
-            if len(entries) % _READ_AT_ONCE == 0:
-                yield
-        return entries, (yield from storing(entries, self._matcher.ranking.words, self._meaning))
+        entries = [self._entry(name) for name in self._entries]
+        return storing(entries, leave_out, self._matcher.ranking.words, self._meaning)
 
     def _begin(self, asked: Callable[[], KeptIndexes | None]) -> Iterator[None]:
         """Begin with the kept file of these tools, if none was read yet; compare each tool with it."""
         if self._read or len(self._unread) < _STORED or (kept := asked()) is None:
             return
         prints: dict[str, tuple[CatalogEntry, bytes]] = {}
-        every = [*self._unread.items()]
-        for start in range(0, len(every), _COMPARED_AT_ONCE):
-            some = every[start : start + _COMPARED_AT_ONCE]
+        every = iter([*self._unread.items()])
+        while some := [*islice(every, _COMPARED_AT_ONCE)]:
             prints.update((name, (entry, entry.fingerprint())) for name, entry in some)
             yield
-        same = {name: told for name, (entry, told) in prints.items() if self._unread.get(name) is entry}
-        base = None if self._read else kept.find(self.servers(), same, words=self._meaning is None)
-        if base is None:
+        told = {name: fingerprint for name, (_, fingerprint) in prints.items()}
+        base = kept.find(self.servers(), told, words=self._meaning is None)
+        yield
+        if base is None or self._read:
             return
+        same = {name: told[name] for name, (entry, _) in prints.items() if self._unread.get(name) is entry}
         left = [name for at, name in enumerate(base.names) if same.get(name) != base.fingerprint(at)]
         if 2 * len(left) < len(base):
             self._begin_with(base)

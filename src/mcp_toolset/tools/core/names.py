@@ -15,7 +15,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, cast
 
 from mcp_toolset.errors import DefinitionError
@@ -157,6 +157,7 @@ def plain_prefix(prefix: str) -> str:
     return check_prefix(re.sub("_+", "_", check_prefix(prefix)).rstrip("_"))
 
 
+@lru_cache(1_000)
 def prefix_from(name: str) -> str:
     """A usable prefix made from a server's name: unchanged, or its legal characters, cut, with a digest."""
     legal = re.sub("_+", "_", _OUTSIDE.sub("_", name)).rstrip("_")

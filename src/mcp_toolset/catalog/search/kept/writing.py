@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
+from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.name_matching import spellings
 from mcp_toolset.catalog.search.stored.base import PRINT, Told
@@ -28,23 +29,31 @@ class Rows(Protocol):
 
 
 def storing(
-    entries: Iterable[Told], words: LexicalScorer, meaning: Rows | None
-) -> Generator[None, None, Parts]:
-    """The sections of a file with these tools; the index must not change between two steps.
+    entries: Iterable[Told],
+    leave_out: Callable[[CatalogEntry], bool],
+    words: LexicalScorer,
+    meaning: Rows | None,
+) -> Generator[None, None, tuple[list[Told], Parts]]:
+    """The sections of a file, and its tools; the index must not change between two steps.
 
     Args:
-        entries: The tools; others that are in the index are left out, with the words that only they have.
+        entries: All tools of the index.
+        leave_out: Whether a tool is left out, with the words that no other tool has.
         words: The words of all tools.
         meaning: The vectors of all tools; `None` for a file of words alone.
     """
-    order = sorted(entries, key=lambda one: (one.server is not None, one.server or "", one.public_name))
-    names = [entry.public_name for entry in order]
-    parts = {"names": json.dumps(names).encode(), "servers": _servers(entry.server for entry in order)}
-    parts |= yield from _records(order)
+    kept: list[Told] = []
+    for some in _slices(entries, _TOOLS):
+        kept += [one for one in some if not isinstance(one, CatalogEntry) or not leave_out(one)]
+        yield
+    kept.sort(key=lambda one: (one.server is not None, one.server or "", one.public_name))
+    names = [entry.public_name for entry in kept]
+    parts = {"names": json.dumps(names).encode(), "servers": _servers(entry.server for entry in kept)}
+    parts |= yield from _records(kept)
     parts |= yield from _postings(words, names)
     if meaning is not None:
         parts |= yield from _vectors(meaning, names)
-    return parts
+    return kept, parts
 
 
 def _servers(servers: Iterable[str | None]) -> bytes:
