@@ -58,6 +58,13 @@ def test_growth_measures_both_curves_the_start_of_several_servers_and_a_change_o
     assert list(found["index"]) == ["20", "60"] and found["index"]["60"]["a change, ms"] > 0
 
 
+def test_an_index_from_its_file_is_measured_beside_the_import_of_the_sdk(warm: Warm, folder: Path) -> None:
+    found = report(warm, folder, "index_file", "--quick")["sizes"]["60"]
+    assert found["file, MB"] > 0
+    assert found["ratio, CPU"] > 0
+    assert found["a changed tool, ms"] > 0
+
+
 def test_pauses_are_measured_while_another_client_is_answered(warm: Warm, folder: Path) -> None:
     found = report(warm, folder, "pauses", "--quick")
     phases = [row["phase"] for row in found["rows"]]

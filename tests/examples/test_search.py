@@ -33,3 +33,17 @@ def test_h19_a_model_of_the_hosts_own_is_joined_in(tmp_path: Path) -> None:
     index = index_with(Length(), [ToolDefinition("a_tool", "Does it.")], tmp_path / "vectors.db")
     assert [hit.name for hit in index.search("a_tool")] == ["a_tool"]
     assert (tmp_path / "vectors.db").exists()
+
+
+def test_m2_the_index_of_the_last_run_is_opened(tmp_path: Path) -> None:
+    opened = runpy.run_path(str(EXAMPLES / "from_a_file.py"))["opened"]
+    asked: list[str] = []
+
+    def tools() -> Sequence[ToolDefinition]:
+        asked.append("tools")
+        return [ToolDefinition("a_tool", "Does it.")]
+
+    for _ in range(2):
+        index = opened(tmp_path / "tools.index", tools)
+        assert [hit.name for hit in index.search("a_tool")] == ["a_tool"]
+    assert asked == ["tools"]

@@ -1,0 +1,15 @@
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from mcp_toolset import SearchIndex, ToolDefinition
+from mcp_toolset.errors import InvalidStateError
+
+
+def opened(path: Path, tools: Callable[[], Iterable[ToolDefinition]]) -> SearchIndex:
+    """The index of the last run; without one, or after an upgrade, the tools are read and saved."""
+    try:
+        return SearchIndex.open(path)
+    except (FileNotFoundError, InvalidStateError):
+        index = SearchIndex(tools())
+        index.save(path)
+        return index
