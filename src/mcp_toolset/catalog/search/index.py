@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from mcp_toolset.catalog.search.entry import CatalogEntry, SearchHit, entry_of
@@ -116,6 +115,8 @@ class SearchIndex:
         """
         if not self._is_storable:
             raise DefinitionError("only an index with the built-in table, or with scorer=None, can be saved")
+        from pathlib import Path
+
         from mcp_toolset.concurrency.atomic_file import replace_file
 
         whole(self.catch_up())

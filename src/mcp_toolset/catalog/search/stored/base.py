@@ -95,7 +95,7 @@ class TermsBase:
 
     @cached_property
     def _at(self) -> Mapping[str, int]:
-        return {term: at for at, term in enumerate(self.terms)}
+        return dict(zip(self.terms, range(len(self.terms)), strict=True))
 
     def __contains__(self, term: object) -> bool:
         return term in self._at

@@ -15,8 +15,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import blake2b
-from itertools import accumulate
-from pathlib import Path
+from itertools import accumulate, chain
 from typing import Any, Final, TypeAlias, TypeVar, overload
 from unicodedata import unidata_version
 
@@ -38,13 +37,15 @@ _CODED: Final = ("utf-8", "surrogatepass")
 def made_by() -> str:
     """What an index depends on beside its tools: the code and tables of search, the order of bytes."""
     digest = blake2b(f"{unidata_version} {sys.byteorder}".encode(), digest_size=16)
-    search = Path(__file__).parent.parent
-    texts = search.parent.parent / "tools" / "text"
-    for folder in (search, search / "columns", search / "stored", search / "kept", texts):
-        for path in sorted(folder.glob("*.py*")):
-            digest.update(path.read_bytes())
-    for path in sorted(search.glob("word_vectors/*.[bt][ix][nt]")):
-        digest.update(zlib.crc32(path.read_bytes()).to_bytes(NUMBER, "big"))
+    search = os.path.dirname(os.path.dirname(__file__))
+    walked = chain(os.walk(search), os.walk(os.path.join(search, "../../tools/text")))
+    for path in sorted(os.path.join(folder, name) for folder, _, names in walked for name in names):
+        if path.endswith((".py", ".json")):
+            with open(path, "rb") as file:
+                digest.update(file.read())
+        elif path.endswith((".txt", ".bin")):
+            # They are large, and `table.json` says how they were made.
+            digest.update(os.stat(path).st_size.to_bytes(NUMBER, "big"))
     return digest.hexdigest()
 
 
