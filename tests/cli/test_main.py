@@ -16,6 +16,8 @@ import pytest
 from tests.cli.commandline import CALC, KIT, PATIENCE, CommandLine, answer, command, environment, line
 from tests.support.warm import Warm
 
+from mcp_toolset.cli.main import COMMANDS
+
 __all__ = ["line"]
 
 WIRE_AND_SEARCH = (
@@ -82,28 +84,7 @@ def test_help_names_every_command(line: CommandLine):
     done = line.run("--help")
     assert done.returncode == 0
     listed = re.findall(r"^  ([a-z]+)  ", done.stdout, re.MULTILINE)
-    assert listed == [
-        "serve",
-        "list",
-        "search",
-        "call",
-        "get",
-        "read",
-        "inspect",
-        "check",
-        "doctor",
-        "login",
-        "logout",
-        "pin",
-        "explain",
-        "approvals",
-        "discover",
-        "install",
-        "uninstall",
-        "restore",
-        "secret",
-        "audit",
-    ]
+    assert listed == [*COMMANDS]
 
 
 def test_the_shortest_program_is_a_target(line: CommandLine):

@@ -42,6 +42,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "logout": "credentials.login",
     "pin": "rules.pin",
     "explain": "rules.explain",
+    "enable": "rules.enable",
+    "disable": "rules.enable",
     "approvals": "rules.approvals",
     "discover": "clients.discover",
     "install": "clients.install",

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.jsonc import blank_comments, decode, plain_json
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["concealed", "entries", "with_entry", "without_entry"]
+__all__ = ["concealed", "entries", "with_entry", "with_member", "without_entry"]
 
 _SPACE = " \t\r\n"
 _NOT_SPACE = re.compile(rf"[^{_SPACE}]")
@@ -84,6 +84,32 @@ def without_entry(text: str, section: str, name: str, source: str) -> str:
     holder = _scan(plain, 0).member(section)
     edited = _removed(text, _scan(plain, holder.value), name) if holder else text
     return _checked(edited, wanted, section, source)
+
+
+def with_member(text: str, path: Sequence[str], value: object, source: str) -> str:
+    """The text with a value at the path of an object that is there: replaced in place, else added last.
+
+    A value of `None` removes the member.
+
+    Raises:
+        ConfigError: The text is not JSON, or has no object there, or a key twice that the edit would touch.
+    """
+    *holders, key = path
+    wanted = _decoded(text, path[0], source)
+    plain, table, inside = plain_json(text), _scan(plain_json(text), 0), cast("dict[str, Any]", wanted)
+    for name in holders:
+        held, found = inside.get(name), table.member(name)
+        if not isinstance(held, dict) or found is None:
+            raise ConfigError(f"{source}: {'.'.join(holders)}: is not there; correct the name")
+        inside, table = cast("dict[str, Any]", held), _scan(plain, found.value)
+    old = table.member(key)
+    if value is None:
+        edited = text if inside.pop(key, None) is None and old is None else _removed(text, table, key)
+    else:
+        inside[key] = value
+        depth = len(path)
+        edited = _added(text, table, key, value, depth) if old is None else _replaced(text, old, value)
+    return _checked(edited, wanted, path[0], source)
 
 
 def concealed(text: str, section: str, name: str) -> str:

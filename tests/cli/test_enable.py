@@ -1,0 +1,116 @@
+"""`mcp-toolset enable` and `disable` switch servers and tools in a file, and change nothing else in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cli.commandline import CommandLine, line
+
+from mcp_toolset.cli.installers.jsontext import with_member
+from mcp_toolset.cli.switching import switched
+from mcp_toolset.config import parse_config
+from mcp_toolset.config.jsonc import decode
+from mcp_toolset.errors import ConfigError
+
+__all__ = ["line"]
+
+FILE = """\
+{
+  // the servers of the team
+  "mcpServers": {
+    "git": {
+      "command": "git-server", // keep
+      "args": ["-r", "."]
+    },
+    "web": {"url": "https://host/mcp", "disabled": true}
+  }
+}
+"""
+
+
+def read(text: str, tmp_path: Path):
+    return {one.name: one for one in parse_config(decode(text, ""), source=tmp_path / "mcp.json").servers}
+
+
+def test_e2_a_server_is_switched_off_and_on_again(tmp_path: Path) -> None:
+    off, now = switched(FILE, "git", "mcp.json", on=False)
+    assert now == "git is off" and read(off, tmp_path)["git"].disabled
+    assert "// keep" in off and "// the servers of the team" in off
+    assert switched(off, "git", "mcp.json", on=True).text == FILE
+    assert not read(switched(FILE, "web", "mcp.json", on=True).text, tmp_path)["web"].disabled
+
+
+def test_e2_a_tool_is_switched_off_and_on_again(tmp_path: Path) -> None:
+    off = switched(FILE, "git/git_reset", "mcp.json", on=False).text
+    assert read(off, tmp_path)["git"].exclude == ("git_reset",)
+    both = switched(off, "git/delete_*", "mcp.json", on=False).text
+    assert read(both, tmp_path)["git"].exclude == ("git_reset", "delete_*")
+    assert switched(both, "git/delete_one", "mcp.json", on=False).text == both, "it is off already"
+    again = switched(switched(both, "git/delete_*", "", on=True).text, "git/git_reset", "", on=True).text
+    assert again == FILE
+
+
+def test_e2_a_tool_that_a_list_does_not_include_is_added_to_it(tmp_path: Path) -> None:
+    text = json.dumps(
+        {"mcpServers": {"git": {"command": "g", "include": ["read_*"], "disabledTools": ["log"]}}}
+    )
+    on = read(switched(text, "git/log", "mcp.json", on=True).text, tmp_path)["git"]
+    assert (on.include, on.exclude) == (("read_*", "log"), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gitt", "has no server 'gitt'; did you mean `git`?"),
+        ("zzz", "has no server 'zzz'; it has git, web"),
+        ("git/", "'git/' names no tool; write git/TOOL, or git for the whole server"),
+    ],
+)
+def test_e2_a_name_that_is_none_is_refused(name: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says.replace("?", r"\?")):
+        switched(FILE, name, "mcp.json", on=False)
+
+
+def test_e2_a_pattern_that_leaves_others_out_too_is_named() -> None:
+    text = switched(FILE, "git/delete_*", "mcp.json", on=False).text
+    with pytest.raises(ConfigError, match=r"mcpServers.git.exclude: 'delete_\*' leaves delete_one out"):
+        switched(text, "git/delete_one", "mcp.json", on=True)
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    rest=st.dictionaries(st.text(min_size=1, max_size=3), plain, max_size=3),
+    indent=st.sampled_from([None, 2, "\t"]),
+    value=st.booleans() | st.lists(st.text(max_size=3), min_size=1, max_size=2),
+)
+def test_e2_a_member_is_added_and_removed_and_the_text_is_as_before(
+    rest: dict[str, object], indent: int | str | None, value: object
+) -> None:
+    rest.pop("disabled", None)
+    text = json.dumps({"mcpServers": {"git": {"command": "g", **rest}}, "z": 1}, indent=indent)
+    path = ("mcpServers", "git", "disabled")
+    added = with_member(text, path, value, "")
+    assert json.loads(added)["mcpServers"]["git"] == {"command": "g", **rest, "disabled": value}
+    assert with_member(added, path, None, "") == text
+
+
+def test_e2_the_command_changes_the_file_and_keeps_a_backup(line: CommandLine) -> None:
+    path = line.write("mcp.json", FILE)
+    done = line.run("disable", "mcp.json", "git/git_reset", "git/git_commit")
+    assert (done.returncode, done.stdout) == (0, "git/git_reset is off\ngit/git_commit is off\n")
+    assert (line.folder / "mcp.json.1.bak").read_text() == FILE
+    assert line.run("disable", "mcp.json", "git/git_reset").stdout == "git/git_reset is off already\n"
+    line.run("enable", "mcp.json", "git/git_reset", "git/git_commit")
+    assert path.read_text() == FILE
+    refused = line.run("enable", "nowhere.json", "git")
+    assert refused.returncode == 1 and "nowhere.json: no such file; check the path" in refused.stderr
