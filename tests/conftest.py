@@ -62,6 +62,15 @@ def session_credentials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
         yield folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing leaves this machine: the certificates that the system trusts, slow to read, are not read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SSL_CERT_FILE", raising=False)
+        patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("authorities")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def own_credentials(session_credentials: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test keeps, no other one finds."""
