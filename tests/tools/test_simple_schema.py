@@ -1,4 +1,4 @@
-"""A schema that is told to be simple always compiles, and is compiled for the first value."""
+"""A schema that is told to be simple always compiles, and only when ordinary values do not settle it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.schema.simple_schema import is_simple
+from mcp_toolset.tools.schema.simple_schema import is_simple, surely_fits
 from mcp_toolset.tools.schema.validation import SchemaCheck
 
 KEYWORDS = (
@@ -98,7 +98,92 @@ def test_a_keyword_that_a_compiler_refuses_is_refused_at_once(keyword: dict[str,
         SchemaCheck({"type": "object", "properties": {"x": keyword}}, tool="probe", part="inputSchema")
 
 
-def test_a_simple_schema_is_compiled_for_the_first_value() -> None:
+TYPED = st.recursive(
+    st.sampled_from(
+        [
+            *(
+                {"type": kind}
+                for kind in ("string", "integer", "number", "boolean", "null", "array", "object")
+            ),
+            {"type": "string", "maxLength": 1},
+            {"type": "string", "minLength": 2, "title": "text"},
+            {"type": "integer", "minimum": 0, "maximum": 5, "default": 1},
+            {"type": "number", "minimum": 0.5},
+            {"type": ["string", "null"]},
+            {"type": "string", "enum": ["a"]},
+            {},
+        ]
+    ),
+    lambda inner: (
+        st.builds(lambda one: {"type": "array", "items": one, "maxItems": 2}, inner)
+        | st.builds(lambda one, other: {"anyOf": [one, other], "default": None}, inner, inner)
+        | st.builds(
+            lambda one, other, extra: {
+                "type": "object",
+                "properties": {"a": one, "": other},
+                "required": ["a"],
+                **extra,
+            },
+            inner,
+            inner,
+            st.sampled_from([{}, {"additionalProperties": False}, {"additionalProperties": True}]),
+        )
+    ),
+    max_leaves=6,
+)
+VALUES = st.recursive(
+    scalars | st.integers(-2, 7),
+    lambda inner: st.dictionaries(st.sampled_from(["a", "", "\ud800"]), inner) | st.lists(inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(TYPED, VALUES)
+def test_what_surely_fits_fits(schema: dict[str, Any], value: Any) -> None:
+    assert is_simple(schema)
+    if surely_fits(schema, value):
+        validator = jsonschema_rs.validator_for(schema, validate_formats=False, offline=True)
+        assert validator.is_valid(value)
+
+
+def test_ordinary_arguments_surely_fit() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "maxLength": 5},
+            "limit": {"type": "integer", "minimum": 1, "default": 10},
+            "ids": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    }
+    assert surely_fits(schema, {"query": "x", "limit": 3, "ids": ["a"]})
+    assert surely_fits(schema, {"query": "x", "ids": None})
+    for wrong in (
+        {},
+        {"query": "too long"},
+        {"query": "x", "limit": 0},
+        {"query": "x", "more": 1},
+        {"query": 1},
+    ):
+        assert not surely_fits(schema, wrong)
+
+
+def test_ordinary_values_do_not_load_the_compiler_unless_they_are_many() -> None:
+    program = """
+import sys
+from mcp_toolset.tools.schema.validation import SchemaCheck
+schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+check = SchemaCheck(schema, tool="probe", part="inputSchema")
+first = check.is_valid({"a": 1}), "jsonschema_rs" in sys.modules
+several = [check.is_valid({"a": 1}) for _ in range(9)]
+print(*first, all(several), "jsonschema_rs" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("True False True True\n", "")
+
+
+def test_a_simple_schema_is_compiled_for_a_value_that_it_may_refuse() -> None:
     program = """
 import sys
 from mcp_toolset.tools.schema.validation import SchemaCheck

@@ -154,8 +154,7 @@ class _Names:
 
     def __call__(self, binding: ToolBinding) -> ToolBinding:
         tool = binding.definition.name
-        execute = partial(self.mount.call, binding.definition)
-        return replace(binding.called(self._name(tool)), execute=execute)
+        return binding.called(self._name(tool), partial(self.mount.call, binding.definition))
 
     def _name(self, tool: str) -> str:
         if tool in self.own:

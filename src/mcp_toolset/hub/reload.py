@@ -94,8 +94,9 @@ class Reloads:
         finally:
             self._group = None
             late, self._late = self._late, {}
-            mounts = {**self.configured.mounts, **{name: one.mount for name, one in late.items()}}
-            self.configured.put(self.configured.config, mounts)
+            if late:
+                mounts = {**self.configured.mounts, **{name: one.mount for name, one in late.items()}}
+                self.configured.put(self.configured.config, mounts)
 
     async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport:
         """See `ToolsetServer.reload`."""

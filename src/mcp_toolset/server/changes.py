@@ -18,7 +18,7 @@ from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.visibility import Sight
 from mcp_toolset.tools.core.identity import Identity
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.core.source import ToolSource, fits
 
 _log = logging.getLogger("mcp_toolset.server")
 
@@ -74,7 +74,7 @@ class News:
 
     def watching(self, source: ToolSource) -> Callable[[], None]:
         """What a source is to call after a change of any kind: it finds out whether the tools are others."""
-        if not isinstance(source, SnapshotSource):
+        if not fits(source, SnapshotSource):
             return self.changed.set
         seen = source.snapshot
 

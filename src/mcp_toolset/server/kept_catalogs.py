@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
 from mcp_toolset.concurrency.thread_event import ThreadEvent
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.core.source import ToolSource, fits
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
@@ -80,7 +80,7 @@ class KeptCatalogs:
         fresh = {
             key: source
             for source in sources
-            if isinstance(source, Keepable)
+            if fits(source, Keepable)
             and (key := source.keep_key) is not None
             and self._sources.get(key) is not source
         }

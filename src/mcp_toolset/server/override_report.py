@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.source import ToolChange, ToolSource
+from mcp_toolset.tools.core.source import ToolChange, ToolSource, fits
 from mcp_toolset.tools.view.view import ToolBinding
 
 __all__ = ["OverrideReport", "overridden"]
@@ -35,7 +35,7 @@ def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -
     changes = {
         (source.source_name, change.name): (change, served)
         for source in sources
-        if isinstance(source, ListingSource)
+        if fits(source, ListingSource)
         for change in source.status.changes
         if (served := source.listed(change.name)) is not None
     }

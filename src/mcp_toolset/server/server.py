@@ -47,6 +47,7 @@ from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.capability import ALWAYS, Sessions, granted
+from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
@@ -361,7 +362,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         return {
             name: source.offers
             for name, source in self.registry.sources().items()
-            if isinstance(source, OfferingSource)
+            if fits(source, OfferingSource)
         }
 
 

@@ -27,7 +27,7 @@ from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus, ToolSource
+from mcp_toolset.tools.core.source import SourceStatus, ToolSource, fits
 from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.tool_names import ToolNames
 from mcp_toolset.tools.view.unbound import NameReport
@@ -165,7 +165,7 @@ class ServedTools:
             self._varying = {
                 name: source
                 for name, source in self.registry.sources().items()
-                if isinstance(source, VaryingSource)
+                if fits(source, VaryingSource)
             }
             self._personal = any(one.is_personal for one in self._varying.values())
             self.lists = self._listing(policy)
@@ -312,9 +312,7 @@ class ServedTools:
     def _joint_meta(self, hides: Callable[[str], bool]) -> Mapping[str, Any]:
         sources = self.registry.sources().items()
         return joint_meta(
-            source.list_meta()
-            for name, source in sources
-            if isinstance(source, RemarkedSource) and not hides(name)
+            source.list_meta() for name, source in sources if fits(source, RemarkedSource) and not hides(name)
         )
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
@@ -368,4 +366,4 @@ class ServedTools:
 
 
 def _hint_of(source: ToolSource) -> Callable[[], CacheHint | None]:
-    return source.list_hint if isinstance(source, HintedSource) else lambda: STRICTEST
+    return source.list_hint if fits(source, HintedSource) else lambda: STRICTEST

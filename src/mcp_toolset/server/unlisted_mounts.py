@@ -14,7 +14,7 @@ import anyio
 
 from mcp_toolset.context.offer_kinds import OfferingSource
 from mcp_toolset.tools.core.names import prefix_from
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.core.source import ToolSource, fits
 
 LIST_PATIENCE: Final = 5.0
 """Seconds from the opening on in which requests wait for mounts of which nothing is known."""
@@ -112,7 +112,7 @@ async def _until_not(is_pending: Callable[[ToolSource], bool], source: ToolSourc
 
 
 def _is_known(source: ToolSource) -> bool:
-    return isinstance(source, Known) and source.known
+    return fits(source, Known) and source.known
 
 
 def _is_unlisted(source: ToolSource) -> bool:
@@ -123,5 +123,5 @@ def _is_pending(source: ToolSource) -> bool:
     """Whether its tools are unknown, or what it offers beside them."""
     if _is_unlisted(source):
         return True
-    offers = source.offers if isinstance(source, OfferingSource) else None
-    return isinstance(offers, Known) and not offers.known and source.status.state != "offline"
+    offers = source.offers if fits(source, OfferingSource) else None
+    return fits(offers, Known) and not offers.known and source.status.state != "offline"

@@ -230,9 +230,12 @@ async def _settling(
 ) -> AsyncGenerator[anyio.Event]:
     """Report the state of the servers once all are ready or have failed, and set the event."""
     called = anyio.Event()
-    if told is None:
+    is_starting = any(status.state == "starting" for status in server.statuses().values())
+    if told is not None and not is_starting:
+        told(server)
+    if told is None or not is_starting:
         called.set()
-    late = in_terminal() and any(status.state == "starting" for status in server.statuses().values())
+    late = in_terminal() and is_starting
     if called.is_set() and not late:
         yield called
         return

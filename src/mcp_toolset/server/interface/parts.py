@@ -29,7 +29,7 @@ from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.core.capability import Sessions
 from mcp_toolset.tools.core.identity import Identity
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.core.source import ToolSource, fits
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
@@ -164,7 +164,7 @@ def servers_meta(sources: Mapping[str, ToolSource], withheld: Collection[str]) -
     servers = [
         {"name": name, "state": source.status.state, **({"serverInfo": info} if info else {})}
         for name, source in sources.items()
-        if name not in withheld and isinstance(source, Introduced)
+        if name not in withheld and fits(source, Introduced)
         for info in (source.server_info(),)
     ]
     return {SERVERS_META_KEY: servers} if servers else {}
@@ -176,7 +176,7 @@ def joint_instructions(sources: Mapping[str, ToolSource], withheld: Collection[s
         (
             (name, source.instructions)
             for name, source in sources.items()
-            if name not in withheld and isinstance(source, Introduced)
+            if name not in withheld and fits(source, Introduced)
         ),
         budget,
     )
@@ -185,7 +185,7 @@ def joint_instructions(sources: Mapping[str, ToolSource], withheld: Collection[s
 def _instructed(toolsets: Iterable[Toolset]) -> Iterator[Toolset]:
     """The application's toolsets with instructions, each once; mounted servers speak for themselves."""
     every = (each for toolset in toolsets for each in toolsets_in(toolset))
-    found = {id(each): each for each in every if not isinstance(each, Introduced) and each.instructions}
+    found = {id(each): each for each in every if not fits(each, Introduced) and each.instructions}
     yield from found.values()
 
 

@@ -222,9 +222,17 @@ class ToolBinding:
         """Whether its source lists it to a caller."""
         return self.personal is None or self.personal.exists(context)
 
-    def called(self, name: str) -> ToolBinding:
-        """The binding under another public name; hooks and middleware for the old name still apply to it."""
-        return self if name == self.name else replace(self, name=name, former=(*self.former, self.name))
+    def called(self, name: str, execute: Executor | None = None) -> ToolBinding:
+        """The binding under another public name; hooks and middleware for the old name still apply to it.
+
+        Args:
+            name: The name.
+            execute: What runs its calls from now on, if that is another function.
+        """
+        run = self.execute if execute is None else execute
+        if name == self.name:
+            return self if execute is None else replace(self, execute=run)
+        return replace(self, name=name, former=(*self.former, self.name), execute=run)
 
     def carrying(self, rules: object) -> ToolBinding:
         """The binding with rules around those that it carries; they know tools by their present names."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import field
-from typing import Literal, Protocol, runtime_checkable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
 
 import anyio
 import anyio.abc
@@ -12,6 +13,9 @@ import anyio.abc
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import ToolNotReadyError, UnknownToolError
 from mcp_toolset.tools.core.definition import ToolDefinition
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +163,20 @@ def state_of(name: str, status: SourceStatus) -> str:
         return f"server `{name}` is closed; open its toolset with `async with`"
     again = f"; next attempt within {status.retry_in:g} s" if status.retry_in else ""
     return f"server `{name}` is {status.state}{reason}{again}"
+
+
+_P = TypeVar("_P")
+
+
+def fits(one: object, protocol: type[_P]) -> TypeIs[_P]:
+    """Whether an object has the members of a runtime protocol, found out once for a class that has them.
+
+    `isinstance` takes 10 microseconds for each object, which hundreds of mounted servers are asked about.
+    """
+    return _all_fit(type(one), protocol) or isinstance(one, protocol)
+
+
+@lru_cache(maxsize=1024)
+def _all_fit(kind: type, protocol: type) -> bool:
+    """Whether a class itself has every member, so that each of its instances fits."""
+    return isinstance(kind, protocol)

@@ -2,6 +2,7 @@
 
 Most tools have a simple schema: an object with typed properties. A schema with a keyword that is not known
 here, such as a pattern or a reference, is compiled at once, because it may turn out to be unusable.
+`surely_fits` passes ordinary values without compiling at all.
 """
 
 from __future__ import annotations
@@ -119,3 +120,66 @@ _SOUND: Final[Mapping[str, Callable[[object], bool]]] = {
     "default": _is_default,
     "uniqueItems": _is_flag,
 }
+
+
+_TOLD: Final = frozenset(("title", "description", "default", "format", "$schema"))
+_JUDGED: Final[Mapping[type, tuple[frozenset[str], Callable[[Mapping[str, Any], Any], bool]]]] = {
+    str: (frozenset(("minLength", "maxLength")), lambda schema, text: _has_length(schema, text, "Length")),
+    int: (frozenset(("minimum", "maximum")), lambda schema, number: _is_within(schema, number)),
+    float: (frozenset(("minimum", "maximum")), lambda schema, number: _is_within(schema, number)),
+    bool: (frozenset(), lambda schema, flag: True),
+    type(None): (frozenset(), lambda schema, nothing: True),
+    list: (frozenset(("items", "minItems", "maxItems")), lambda schema, items: _fit_items(schema, items)),
+    dict: (
+        frozenset(("properties", "required", "additionalProperties")),
+        lambda schema, members: _fit_members(schema, members),
+    ),
+}
+_KINDS: Final[Mapping[type, tuple[str, ...]]] = {
+    str: ("string",),
+    int: ("integer", "number"),
+    float: ("number",),
+    bool: ("boolean",),
+    type(None): ("null",),
+    list: ("array",),
+    dict: ("object",),
+}
+
+
+def surely_fits(schema: Mapping[str, Any], value: object) -> bool:
+    """Whether a value is certain to fit a simple schema; `False` says nothing."""
+    if (choices := schema.get("anyOf")) is not None:
+        return schema.keys() <= {*_TOLD, "anyOf"} and any(surely_fits(one, value) for one in choices)
+    kind = type(value)
+    if kind not in _KINDS or schema.get("type") not in _KINDS[kind]:
+        return False
+    keywords, judge = _JUDGED[kind]
+    return schema.keys() <= {*_TOLD, *keywords, "type"} and judge(schema, value)
+
+
+def _has_length(schema: Mapping[str, Any], value: str | list[Any], of: str) -> bool:
+    if isinstance(value, str) and not _is_text(value):
+        return False
+    return schema.get(f"min{of}", 0) <= len(value) <= schema.get(f"max{of}", _LARGEST)
+
+
+def _is_within(schema: Mapping[str, Any], number: float) -> bool:
+    return schema.get("minimum", -_LARGEST) <= number <= schema.get("maximum", _LARGEST)
+
+
+def _fit_items(schema: Mapping[str, Any], items: list[Any]) -> bool:
+    if not _has_length(schema, items, "Items"):
+        return False
+    each = schema.get("items")
+    if not isinstance(each, Mapping):
+        return not items
+    return all(surely_fits(cast("Mapping[str, Any]", each), one) for one in items)
+
+
+def _fit_members(schema: Mapping[str, Any], members: dict[Any, Any]) -> bool:
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    required: list[str] = schema.get("required", [])
+    return members.keys() >= set(required) and all(
+        isinstance(properties.get(name), Mapping) and surely_fits(properties[name], one)
+        for name, one in members.items()
+    )

@@ -1,6 +1,7 @@
 """Compiled JSON Schema checks: `SchemaCheck`, for arguments before a tool runs and for structured results.
 
-Each schema is compiled once by `jsonschema-rs`: a simple one for the first value, any other at once.
+Each schema is compiled once by `jsonschema-rs`: a simple one when it has checked a few values, or does not
+certainly accept one, any other at once.
 Regular expressions run in linear time where the pattern allows it and with a bounded number of backtracking
 steps where it does not; nothing is fetched from the network. Formats are annotations, as in the 2020-12
 dialect.
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.frozen import thawed
-from mcp_toolset.tools.schema.simple_schema import is_simple
+from mcp_toolset.tools.core.frozen import FrozenArray, FrozenObject, thawed
+from mcp_toolset.tools.schema.simple_schema import is_simple, surely_fits
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -37,12 +38,14 @@ MAX_READ: Final = 100
 """Problems that are collected before the first few are chosen: the same arguments give the same text."""
 
 _BACKTRACK_LIMIT: Final = 100_000
+_SPARED: Final = 4
+"""Values that a simple schema may accept before it is compiled."""
 
 
 class SchemaCheck:
     """A compiled schema: tells whether a value is valid, and what is wrong with it."""
 
-    __slots__ = ("_schema", "_validator", "_where")
+    __slots__ = ("_schema", "_spared", "_validator", "_where")
 
     def __init__(self, schema: Mapping[str, Any], *, tool: str, part: str) -> None:
         """Compile `schema`, at once if it may be unusable.
@@ -61,11 +64,16 @@ class SchemaCheck:
         if len(mappings) > MAX_EXPANSION or any(map(_refers, mappings)):
             _Expansion(schema, where).check(mappings)
         self._schema, self._where = schema, where
-        # The compiler takes 6 MB and 5 ms to load, which a server that only lists does without.
+        # The compiler takes 6 MB and 5 ms to load, which a server that is listed and searched does without.
+        self._spared = _SPARED
         self._validator = None if is_simple(schema) else self._compiled()
 
     def is_valid(self, value: object) -> bool:
         """Whether `value` fits; a value without a JSON form, such as a lone surrogate or a date, does not."""
+        if self._validator is None and self._spared:
+            self._spared -= 1
+            if surely_fits(self._schema, value):
+                return True
         try:
             return (self._validator or self._compiled()).is_valid(value)
         except ValueError:
@@ -237,7 +245,7 @@ def _mappings_in(schema: Mapping[str, Any], where: str) -> list[Mapping[str, Any
     for depth, level in enumerate(_levels(schema)):
         if depth == MAX_SCHEMA_DEPTH:
             raise DefinitionError(f"{where} is nested more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
-        found += [cast("Mapping[str, Any]", item) for item in level if isinstance(item, Mapping)]
+        found += [cast("Mapping[str, Any]", item) for item in level if isinstance(item, dict | Mapping)]
     return found
 
 
@@ -247,6 +255,7 @@ def depth_exceeds(value: object, limit: int) -> bool:
 
 
 _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+_CONTAINERS: Final = frozenset({dict, list, FrozenObject, FrozenArray})
 
 
 def _levels(value: object) -> Iterator[list[object]]:
@@ -258,9 +267,11 @@ def _levels(value: object) -> Iterator[list[object]]:
 
 
 def _is_container(value: object) -> bool:
-    return type(value) not in _LEAVES and isinstance(value, Mapping | list)
+    kind = type(value)
+    return kind in _CONTAINERS or (kind not in _LEAVES and isinstance(value, Mapping | list))
 
 
 def _children(item: object) -> Iterable[object]:
-    values = cast("Mapping[str, object]", item).values() if isinstance(item, Mapping) else item
-    return cast("Iterable[object]", values)
+    if isinstance(item, dict | Mapping):  # a `dict` is told at once, any other mapping by its methods
+        return cast("Mapping[str, object]", item).values()
+    return cast("Iterable[object]", item)

@@ -16,7 +16,7 @@ import anyio.lowlevel
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import StateError, sole
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.source import AtHand, ToolSource
+from mcp_toolset.tools.core.source import AtHand, ToolSource, fits
 from mcp_toolset.tools.text.hidden_text import visible
 
 QUIET: Final = 1.0
@@ -121,9 +121,7 @@ async def open_sources(
     # All sources have started their first attempts by now, and their statuses say so.
     await anyio.lowlevel.checkpoint()
     if waiting.limit == 0:
-        opened = [
-            (source, status) for source, status in opened if isinstance(source, AtHand) and source.at_hand
-        ]
+        opened = [(source, status) for source, status in opened if fits(source, AtHand) and source.at_hand]
     if not opened:
         return
     report = OpeningReport(sources if waiting.tells else ())
