@@ -194,6 +194,23 @@ async def test_m2_a_change_while_the_file_is_prepared_throws_it_away(tmp_path: P
         assert index.is_worth_storing
 
 
+async def test_m2_a_change_before_the_first_search_does_not_waste_the_file(
+    tmp_path: Path, reading: Reading
+) -> None:
+    await _run(tmp_path)
+    index, _ = _index(tmp_path, TOOLS[:60])
+    reading.taken()
+    index.add(TOOLS[60:])
+    index.add([ToolDefinition("tool_1", "Water the garden.")])
+    index.remove(["tool_2"])
+    assert index.search("water the garden")[0].name == "tool_1"
+    assert reading.taken() == ["tool_1"]
+    plain = SearchIndex([*TOOLS[3:], TOOLS[0], ToolDefinition("tool_1", "Water the garden.")])
+    assert [index.search(query, limit=40) for query in QUERIES] == [
+        plain.search(query, limit=40) for query in QUERIES
+    ]
+
+
 async def test_m2_two_searches_at_once_begin_with_one_file(tmp_path: Path, reading: Reading) -> None:
     answers = await _run(tmp_path)
     reading.taken()

@@ -137,8 +137,8 @@ class SearchIndex:
 
         Args:
             entries: The tools.
-            later: Whether their words are read by the first search, or by `catch_up`. A sentence model, which
-                takes longer, begins at once all the same.
+            later: Whether their words are read by the first search, or by `catch_up`; so are those of tools
+                that are added before that. A sentence model, which takes longer, begins at once all the same.
         """
         wanted = {entry.public_name: entry for entry in map(entry_of, entries)}
         fresh = [entry for entry in wanted.values() if not self._holds(entry)]
@@ -148,7 +148,7 @@ class SearchIndex:
             self._entries[entry.public_name] = entry
             if entry.server is not None:
                 self._servers.setdefault(entry.server, set()).add(entry.public_name)
-        if later and self._reader is None:
+        if (later or self._unread) and self._reader is None:
             self._unread.update((entry.public_name, entry) for entry in fresh)
         else:
             self._tell_of(fresh)

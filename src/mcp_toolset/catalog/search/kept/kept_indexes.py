@@ -80,7 +80,7 @@ class KeptIndexes:
         for path in self.folder.glob(f"{pattern}{_ENDING}"):
             try:
                 found.append((path.stat().st_mtime, path))
-            except FileNotFoundError:
+            except OSError:
                 continue
         return [path for _, path in sorted(found, reverse=True)]
 

@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import blake2b
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any, Final, TypeAlias, TypeVar, overload
 from unicodedata import unidata_version
 
@@ -38,14 +38,20 @@ def made_by() -> str:
     """What an index depends on beside its tools: the code and tables of search, the order of bytes."""
     digest = blake2b(f"{unidata_version} {sys.byteorder}".encode(), digest_size=16)
     search = os.path.dirname(os.path.dirname(__file__))
-    walked = chain(os.walk(search), os.walk(os.path.join(search, "../../tools/text")))
-    for path in sorted(os.path.join(folder, name) for folder, _, names in walked for name in names):
-        if path.endswith((".py", ".json")):
+    walked = [*os.walk(search), *os.walk(os.path.join(search, "../../tools/text"))]
+    paths = [os.path.join(folder, name) for folder, _, names in walked for name in names]
+    for path in sorted(path for path in paths if "__pycache__" not in path):
+        if path.endswith((".py", ".pyc", ".json")):
             with open(path, "rb") as file:
                 digest.update(file.read())
         elif path.endswith((".txt", ".bin")):
             # They are large, and `table.json` says how they were made.
             digest.update(os.stat(path).st_size.to_bytes(NUMBER, "big"))
+    if not paths:
+        # The package is in an archive.
+        from importlib.metadata import version
+
+        digest.update(version("mcp-toolset").encode())
     return digest.hexdigest()
 
 
