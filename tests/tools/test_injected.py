@@ -8,7 +8,7 @@ from tests.naming import steady
 
 from mcp_toolset import Injected, Tool, ToolCall, ToolContext, Toolset, tool
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.errors import StateError
+from mcp_toolset.errors import DefinitionError, StateError
 
 pytestmark = pytest.mark.anyio
 
@@ -155,3 +155,9 @@ async def test_l5_a_method_and_a_partial_may_have_injected_parameters():
 async def test_l5_a_schema_tool_reads_what_is_injected_from_its_context():
     made = Tool.from_schema("look", {}, lambda arguments, context: context.injected["database"].name)
     assert (await made.injecting({"database": Database("db")}).execute()).text == "db"
+
+
+def test_l5_a_value_without_its_type_is_refused_with_the_mend():
+    wrong: Any = Database("db")
+    with pytest.raises(DefinitionError, match=r"give values by type, as in \{Database: value\}"):
+        Toolset(query).injecting(wrong)

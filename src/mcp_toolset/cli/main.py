@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "inspect": "targets.inspect",
     "check": "checks.check",
     "doctor": "checks.doctor",
+    "new": "projects.new",
     "login": "credentials.login",
     "logout": "credentials.login",
     "pin": "rules.pin",

@@ -240,7 +240,14 @@ class ToolsetVerbs(Generic[T]):
         Args:
             supplies: Values by parameter name or by type, or a function that returns them for the context of
                 one call. Values of an outer toolset or of the call itself win over them.
+
+        Raises:
+            DefinitionError: they are neither.
         """
+        given: object = supplies
+        if not isinstance(given, Mapping) and not callable(given):
+            kind = type(given).__name__
+            raise DefinitionError(f"injecting({kind} …): give values by type, as in {{{kind}: value}}")
         return self.through(Each(lambda binding: with_injected(binding, supplies)))
 
     def off(self, *selectors: ToolSelector) -> T:

@@ -1,0 +1,1 @@
+"""What `mcp-toolset new` writes: small projects whose own tests pass."""
