@@ -6,7 +6,7 @@ sessions, so there it is known by the stream it came on, if it came on one, and 
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -140,7 +140,7 @@ def _described(connection: Connection) -> ServedClient:
     carried = carried_by(connection.client_capabilities)
     if is_modern(connection.protocol_version):
         return ServedClient(stream_of(), carried)
-    client = ServedClient(uuid.uuid4().hex, carried, connection)
+    client = ServedClient(secrets.token_hex(16), carried, connection)
     connection.on_close(client.gone)
     return client
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import uuid
+import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
@@ -60,7 +60,7 @@ class WireContext(Caller):
     def replay(self) -> Replay:
         """What this call has asked and was answered so far."""
         if self._replay is None:
-            self._replay = Replay(str(self._request.request_id or uuid.uuid4().hex))
+            self._replay = Replay(str(self._request.request_id or secrets.token_hex(16)))
         return self._replay
 
     def resume(self, trips: RoundTrips, call: ToolCall) -> None:
@@ -118,7 +118,7 @@ class WireContext(Caller):
         """Ask the user to open a page; accepted means that the user has agreed, not that anything is done."""
         params = {"mode": "url", "message": message, "url": url}
         if not self.modern:
-            params["elicitationId"] = uuid.uuid4().hex
+            params["elicitationId"] = secrets.token_hex(16)
         return ElicitationAnswer.of_wire(await self._asked(ELICITATION, params, name))
 
     async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:

@@ -7,7 +7,7 @@ becomes a `RequestContext`, which `Answers` answers.
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol, cast
 
@@ -60,7 +60,7 @@ class _Served:
         self._machine = ServerMachine()
         self.connection = Connection(dispatcher)
         self._early: list[tuple[str, Params]] = []
-        self._name = uuid.uuid4().hex
+        self._name = secrets.token_hex(16)
 
     def admit(self, method: str, params: Params) -> Envelope | MCPError:
         """Decide about a request that has come: who asks, or why it is refused."""

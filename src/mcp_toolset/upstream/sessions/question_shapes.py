@@ -10,7 +10,7 @@ that is malformed.
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -200,7 +200,7 @@ def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """A modern server's request as a legacy client has it: a page to open needs an id there."""
     method, params = str(request.get("method")), dict(mapping_of(request.get("params")))
     if method == ELICITATION and params.get("mode") == "url":
-        params.setdefault("elicitationId", uuid.uuid4().hex)
+        params.setdefault("elicitationId", secrets.token_hex(16))
     return method, params
 
 
