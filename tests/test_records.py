@@ -191,3 +191,15 @@ def test_an_ordered_record_can_be_sorted() -> None:
         x: int
 
     assert sorted([Ordered(2), Ordered(1)]) == [Ordered(1), Ordered(2)]
+
+
+def test_a_record_is_replaced_as_by_the_standard_library() -> None:
+    for kind in several(frozen=True, slots=True):
+        one = kind(1, y=2.0, marks=["a"])
+        other = _records.replace(one, x=5, note="n")
+        assert other == dataclasses.replace(one, x=5, note="n")
+        assert (other.x, other.y, other.marks is one.marks, other.note) == (5, 2.0, True, "n")
+        with pytest.raises(TypeError, match="nothing"):
+            _records.replace(one, nothing=1)
+    assert _records.replace(Standard(1, [2]), x=3) == Standard(3, [2])
+    assert _records.replace(single(_records.dataclass)(1)).value == 1

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import Final, TypeVar
 
 import anyio
 import anyio.abc
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
 from mcp_toolset.concurrency.workers import in_worker_if_large
 from mcp_toolset.errors import CallError, StateError, sole

@@ -7,10 +7,10 @@ calls wait for the application instead; a question as the outcome is put to the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+from mcp_toolset._records import replace
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.context.request import WireContext

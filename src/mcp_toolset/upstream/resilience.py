@@ -6,12 +6,12 @@ A call is repeated only if its tool says that this changes nothing more: `readOn
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
 import anyio
 
+from mcp_toolset._records import replace
 from mcp_toolset.calls.middleware.retry import FailureCounts
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.errors import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final, Literal, cast
 
 import anyio
 
+from mcp_toolset._records import replace
 from mcp_toolset.calls.middleware.text_limit import cut
 from mcp_toolset.calls.pipeline.decision import Reject, rejection
 from mcp_toolset.calls.pipeline.middleware import CallNext

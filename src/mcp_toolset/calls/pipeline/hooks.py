@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 
+from mcp_toolset._records import replace
 from mcp_toolset.calls.pipeline.hook_adapters import (
     BoundHook,
     BoundResultHook,

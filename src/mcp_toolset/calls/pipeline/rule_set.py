@@ -6,11 +6,11 @@ Applications make `Rules`, which adds ways to combine them and to run one call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, cast
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import Guard, NamesTools, ToolMiddleware, check_middleware
 from mcp_toolset.calls.pipeline.observation import CallObserver, check_observers

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Final, cast
 
 from pydantic import Field
 from pydantic_core import from_json, to_json
 
+from mcp_toolset._records import replace
 from mcp_toolset.calls.middleware.caller import caller_of
 from mcp_toolset.calls.middleware.text_limit import cut, text_of
 from mcp_toolset.calls.pipeline.middleware import CallNext

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.middleware.text_limit import cut, text_of
 from mcp_toolset.calls.providers.anthropic import anthropic_message, anthropic_results
 from mcp_toolset.calls.providers.openai import (

@@ -7,10 +7,10 @@ run; with the answer the call runs again from the start, and the question is ans
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, rejection
 from mcp_toolset.calls.pipeline.hook_chain import decided, seen
 from mcp_toolset.calls.pipeline.hooks import HookSet

@@ -6,11 +6,11 @@ The data (`RoundRecord`) is parsed strictly, and no tool runs that has changed s
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
+from mcp_toolset._records import replace
 from mcp_toolset.calls.pipeline.decision import Reject
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import Rules

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 import anyio.lowlevel
 
+from mcp_toolset._records import replace
 from mcp_toolset.catalog.deferred.answers import Found, Hit, Resolution
 from mcp_toolset.catalog.deferred.browsing import Browser, fitted
 from mcp_toolset.catalog.deferred.findable import FindableTools, Reporting, key_of

@@ -9,11 +9,11 @@ on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from mcp_toolset._records import replace
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
 from mcp_toolset.catalog.search.ranking import Scorer

@@ -9,11 +9,10 @@ in every turn, so their schemas say what a model has to know and no more; answer
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.deferred.answers import Found, Resolution, Resolved, said
 from mcp_toolset.catalog.deferred.hit_ids import LONGEST_ID
 from mcp_toolset.catalog.deferred.preparing import Preparing, explained_fixed

@@ -10,13 +10,12 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
 import anyio.to_thread
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
     GrantFilter,

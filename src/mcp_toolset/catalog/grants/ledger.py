@@ -12,11 +12,11 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 import anyio
 
+from mcp_toolset._records import replace
 from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, AwaitedGrants, CachedGrants
 from mcp_toolset.catalog.grants.kept_grants import KeptGrants, SteadyClock
 from mcp_toolset.catalog.grants.store import (

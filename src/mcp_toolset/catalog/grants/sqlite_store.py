@@ -11,12 +11,12 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from mcp_toolset._records import replace
 from mcp_toolset.catalog.grants.store import (
     MAX_OF_OWNER,
     MAX_RECORDS,

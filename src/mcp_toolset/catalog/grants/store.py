@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from threading import RLock
 from typing import Any, Final, Protocol
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 
 MAX_GRANTS: Final = 10_000
 """The number of grants that a store keeps; the oldest are removed."""

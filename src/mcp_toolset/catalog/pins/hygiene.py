@@ -11,10 +11,9 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final, cast
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.canonical import TABLES_OF_SCHEMAS, VALUES, Part, only_says, parts
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.frozen import texts_in

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 
+from mcp_toolset._records import replace
 from mcp_toolset.catalog.registry.name_assignment import key_of
 from mcp_toolset.catalog.registry.state import RegistryEntry, ToolKey
 from mcp_toolset.catalog.registry.surface import SourceHandle, Surface, shown_in

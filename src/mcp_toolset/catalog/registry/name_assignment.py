@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from types import MappingProxyType
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.registry.state import RegistryEntry, ToolKey
 from mcp_toolset.errors import NameConflictError
 from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, public_name, qualified, readable_name

@@ -11,10 +11,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Protocol
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.registry.contents import RegistryContents
 from mcp_toolset.catalog.registry.name_assignment import NameRules, key_of
 from mcp_toolset.catalog.registry.state import RegistryState, ToolKey

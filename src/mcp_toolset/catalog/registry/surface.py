@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.registry.name_assignment import Assigned, Assignment, NameRules, assigned
 from mcp_toolset.catalog.registry.state import RegistryEntry, ToolKey
 from mcp_toolset.errors import NameConflictError

@@ -7,13 +7,13 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
 
 Weights = Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]]

@@ -6,10 +6,11 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from mcp_toolset._records import replace
 from mcp_toolset.cli.installers.clients import ClientName, Machine
 from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.errors import ConfigError

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final, Self, cast
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.patterns import SectionRules, ToolFacts, hints_of, is_for, split_hint
 from mcp_toolset.security.policy.sections import KINDS, Kind, Permissions, Section

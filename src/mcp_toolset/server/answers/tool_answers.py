@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from mcp_toolset._records import replace
 from mcp_toolset.calls.pipeline.output_check import promised
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.request import WireContext

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.code.code_mode import CodeMode
 from mcp_toolset.calls.code.sandbox import Called, Program, Sandbox
 from mcp_toolset.catalog.deferred.tool_names import CODE_TOOLS, FIXED_TOOLS

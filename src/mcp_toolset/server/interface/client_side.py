@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import anyio
 
+from mcp_toolset._records import replace
 from mcp_toolset.calls.pipeline.observation import Observation, digest_of, report_of, tell
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.protocol.cache_hints import CacheHint

@@ -6,11 +6,11 @@ What mounted servers say about themselves, instructions and `serverInfo`, is pas
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final, cast
 
+from mcp_toolset._records import replace
 from mcp_toolset.server.offers.public_uris import app_uri
 from mcp_toolset.tools.view.view import ToolBinding
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from mcp_toolset._records import replace
 from mcp_toolset.catalog.grants.access import EVERYTHING, Visible
 from mcp_toolset.context.offer_kinds import (
     KINDS,

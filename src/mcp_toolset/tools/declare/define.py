@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Unpack, cast
 
+from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.definition import ToolDefinition

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import inspect
 import types
-from dataclasses import replace
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import StateError
 from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
 from mcp_toolset.tools.core.call import InjectingContext, ToolCall, ToolContext

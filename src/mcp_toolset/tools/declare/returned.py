@@ -6,13 +6,12 @@ import inspect
 import sys
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
 from pydantic_core import SchemaSerializer, to_json, to_jsonable_python
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidOutputError
 from mcp_toolset.tools.core.asking import AskUser, Halt
 from mcp_toolset.tools.core.result import ToolResult, checked_result, encodable

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from mcp_toolset._records import replace
 from mcp_toolset.tools.core.definition import ToolDefinition
 
 if TYPE_CHECKING:

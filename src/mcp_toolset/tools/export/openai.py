@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
+from mcp_toolset._records import replace
 from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.export.schema import Schema, portable
 from mcp_toolset.tools.export.strict import StrictDialect, sizes_of

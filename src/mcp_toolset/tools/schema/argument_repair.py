@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.schema.validation import SchemaCheck, resolved
 from mcp_toolset.tools.text.hidden_text import in_log

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -18,7 +17,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.tools.binding.binding import Contract, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext

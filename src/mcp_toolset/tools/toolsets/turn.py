@@ -10,13 +10,12 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from pydantic_core import ValidationError
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.binding.binding import Prepare, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext

@@ -8,12 +8,11 @@ compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.binding import ToolBinding

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Final
 
 import anyio
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.server_auth import TokenExchange
 from mcp_toolset.context.caller import Caller
 from mcp_toolset.errors import CallError, UpstreamUnavailableError

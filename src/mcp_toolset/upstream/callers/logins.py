@@ -11,14 +11,14 @@ import secrets
 import shlex
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, take_snapshot
 from mcp_toolset.config.server_auth import OAuth
 from mcp_toolset.context.logins import CALLBACK_PATH, LOGIN_PATH

@@ -6,10 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Final, Protocol
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.context.caller import Caller
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.tools.core.call import ToolContext

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Final
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.server_auth import LoginPage, OAuth
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.handshake import DISCOVER

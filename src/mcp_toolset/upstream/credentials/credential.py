@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 
 EARLY: Final = 30.0
 """Seconds before it expires that a token is renewed, so that it does not expire on its way."""

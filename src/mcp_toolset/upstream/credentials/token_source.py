@@ -16,12 +16,12 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import cache
 from typing import Final, Protocol
 
 import anyio
 
+from mcp_toolset._records import replace
 from mcp_toolset.config.server_auth import OAuth, ServerAuth
 from mcp_toolset.errors import NEEDS_LOGIN, LoginRequiredError, SecretError, UpstreamUnavailableError
 from mcp_toolset.security.secrets.credential_store import (

@@ -14,13 +14,13 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
-from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
 import anyio
 import anyio.abc
 
+from mcp_toolset._records import replace
 from mcp_toolset.config import Asked
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import WireContext

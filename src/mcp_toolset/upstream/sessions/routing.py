@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import anyio
 import anyio.to_thread
 
+from mcp_toolset._records import replace
 from mcp_toolset.config import Era
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import WireContext

@@ -6,12 +6,12 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from mcp_toolset._records import replace
 from mcp_toolset.cli.options import examples, json_option, verbose_option
 from mcp_toolset.errors import TargetError
 

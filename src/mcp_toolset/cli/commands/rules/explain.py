@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mcp_toolset._records import replace
 from mcp_toolset.cli.callers import caller_of_key
 from mcp_toolset.cli.display.tables import Column
 from mcp_toolset.cli.options import Reach, json_option, reach_options, target_and_words, target_command

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from mcp_toolset._records import replace
 from mcp_toolset.cli.authentication import Inbound, authentication_options
 from mcp_toolset.cli.credentials import header_option, headers_of
 from mcp_toolset.cli.options import (
