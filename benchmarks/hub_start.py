@@ -194,12 +194,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(place)
         write_files(folder, servers)
         taken: list[dict[str, HubStart]] = []
-        # The first round also has the lists kept.
-        for number in range(rounds + 1):
+        # The first round also has the lists kept. It counts where the numbers do not.
+        for number in range(int(options.quick), rounds + 1):
             taken.append(once(folder, servers, options.fastmcp, quick=options.quick))
             say("hub_start", f"round {number} of {rounds}")
     names = list(taken[0])
-    rows = [row(name, [one[name] for one in taken[1:]], [one[SDK] for one in taken[1:]]) for name in names]
+    counted = taken[-rounds:]
+    rows = [row(name, [one[name] for one in counted], [one[SDK] for one in counted]) for name in names]
     head = (
         "program",
         *(f"{key}{rest}" for key in ("list", "search") for rest in (", ms", " ratio", " of CPU")),

@@ -1,4 +1,4 @@
-"""The five shortest programs, run as they stand (design: the public promise)."""
+"""The shortest programs, run as they stand."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import TextContent
 from tests.calls.endpoint import Calls, scripted
+from tests.support.warm import Warm
 
 pytestmark = pytest.mark.anyio
 
@@ -22,10 +23,11 @@ ANN, BOB = "ann-0123456789abcdef", "bob-0123456789abcdef"
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
-def program(name: str, cwd: Path | None = None) -> StdioServerParameters:
+def program(name: str, warm: Warm, cwd: Path | None = None) -> StdioServerParameters:
+    command, *arguments = warm.command(str(EXAMPLES / name / "app.py"))
     return StdioServerParameters(
-        command=sys.executable,
-        args=[str(EXAMPLES / name / "app.py")],
+        command=command,
+        args=arguments,
         env={"PATH": PATH, "PYTHONWARNINGS": "error", "MCP_TOOLSET_CACHE": "off"},
         cwd=cwd or ROOT,
     )
@@ -36,17 +38,17 @@ def text_of(result: Any) -> str:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_l4_a_function_is_a_server(mode: str) -> None:
+async def test_l4_a_function_is_a_server(mode: str, warm: Warm) -> None:
     with anyio.fail_after(30):
-        async with Client(program("local_tool"), mode=mode) as client:
+        async with Client(program("local_tool", warm), mode=mode) as client:
             (tool,) = (await client.list_tools()).tools
             assert (tool.name, tool.description) == ("add", "Add two numbers.")
             assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
 
 
-async def test_f6_a_mount_that_is_down_is_no_obstacle_and_a_deferred_one_is_found() -> None:
+async def test_f6_a_mount_that_is_down_is_no_obstacle_and_a_deferred_one_is_found(warm: Warm) -> None:
     with anyio.fail_after(60):
-        async with Client(program("mounted")) as client:
+        async with Client(program("mounted", warm)) as client:
             names = [tool.name for tool in (await client.list_tools()).tools]
             assert names == ["add", "search_tools", "resolve_tools", "call_tool", "call_read_only_tool"]
             assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
@@ -64,9 +66,9 @@ async def test_f6_a_mount_that_is_down_is_no_obstacle_and_a_deferred_one_is_foun
                 await client.call_tool("git_status", {"repo_path": str(ROOT)})
 
 
-async def test_l17_l26_hooks_reject_and_describe() -> None:
+async def test_l17_l26_hooks_reject_and_describe(warm: Warm) -> None:
     with anyio.fail_after(30):
-        async with Client(program("hooks")) as client:
+        async with Client(program("hooks", warm)) as client:
             (tool,) = (await client.list_tools()).tools
             assert tool.description == "Tell the weather. Use metric units."
             assert text_of(await client.call_tool("weather", {"city": "Bern"})) == "It is sunny in Bern."
@@ -74,9 +76,9 @@ async def test_l17_l26_hooks_reject_and_describe() -> None:
             assert blank.is_error and text_of(blank) == "Rejected: city must not be blank"
 
 
-async def test_p3_an_mcp_servers_file_runs_as_it_is() -> None:
+async def test_p3_an_mcp_servers_file_runs_as_it_is(warm: Warm) -> None:
     with anyio.fail_after(60):
-        async with Client(program("config", cwd=EXAMPLES / "config")) as client:
+        async with Client(program("config", warm, cwd=EXAMPLES / "config")) as client:
             names: set[str] = set()
             while "time_get_current_time" not in names:
                 # The first list waits for a server that starts, 5 s at most; this one may take longer.
@@ -112,8 +114,8 @@ def test_l1_a_loop_that_the_application_owns() -> None:
     assert time["tool_call_id"] == "c2" and "Europe/Zurich" in time["content"]
 
 
-async def test_x5_grants_outlive_the_program_and_the_host_has_its_say(tmp_path: Path) -> None:
-    parameters = program("grants")
+async def test_x5_grants_outlive_the_program_and_the_host_has_its_say(tmp_path: Path, warm: Warm) -> None:
+    parameters = program("grants", warm)
     assert parameters.env is not None
     parameters.env |= {"GRANTS": str(tmp_path / "grants.db"), "ANN_TOKEN": ANN, "BOB_TOKEN": BOB}
     with anyio.fail_after(60):
@@ -131,8 +133,8 @@ async def test_x5_grants_outlive_the_program_and_the_host_has_its_say(tmp_path: 
             assert "paid" in text_of(await client.call_tool("call_read_only_tool", read))
 
 
-def test_s3_a_round_of_a_class_of_tools_is_matched_as_the_page_says() -> None:
-    app = [sys.executable, "-W", "error", str(EXAMPLES / "typed_calls" / "app.py")]
+def test_s3_a_round_of_a_class_of_tools_is_matched_as_the_page_says(warm: Warm) -> None:
+    app = warm.command(str(EXAMPLES / "typed_calls" / "app.py"))
     done = subprocess.run(app, capture_output=True, text=True, timeout=60, check=False)
     page = (ROOT / "docs" / "typed-calls.md").read_text()
     assert done.returncode == 0 and f"```text\n{done.stdout}```" in page, done.stderr
