@@ -1,4 +1,3 @@
-import ast
 import importlib.metadata
 import json
 import re
@@ -8,6 +7,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import grimp
 import pytest
 
 import mcp_toolset
@@ -86,14 +86,8 @@ def normal(name: str) -> str:
 
 
 def imported_packages() -> set[str]:
-    found: set[str] = set()
-    for path in (ROOT / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                found.update(alias.name.split(".")[0] for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module.split(".")[0])
-    return found
+    graph = grimp.build_graph("mcp_toolset", include_external_packages=True, cache_dir=None)
+    return {module.split(".")[0] for module in graph.modules}
 
 
 def test_wheel_carries_the_type_marker_and_the_command(tmp_path: Path):
