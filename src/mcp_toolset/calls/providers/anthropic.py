@@ -15,6 +15,7 @@ from mcp_toolset.calls.providers.turn import (
     json_of,
     plain,
     said,
+    sendable,
     shown,
 )
 from mcp_toolset.errors import RoundError
@@ -42,7 +43,8 @@ def _block(place: int, block: object) -> dict[str, Any]:
     fields = plain(block)
     if not isinstance(fields, Mapping):
         raise RoundError(f"content[{place}] of the assistant message is not a block: {block!r:.80}")
-    return {key: value for key, value in cast("Mapping[str, Any]", fields).items() if value is not None}
+    kept = sendable(cast("Mapping[str, Any]", fields))
+    return {key: value for key, value in kept.items() if value is not None}
 
 
 def _call(place: int, block: Mapping[str, Any]) -> AssistantCall:

@@ -18,6 +18,7 @@ from mcp_toolset.calls.providers.turn import (
     parsed,
     plain,
     said,
+    sendable,
     shown,
 )
 from mcp_toolset.errors import RoundError
@@ -33,9 +34,21 @@ def turn_from_openai(message: object) -> AssistantTurn:
     """
     found = said(message, "choices[0].message")
     # Responses contain empty fields, some of which requests refuse; content may be null.
-    found = {key: value for key, value in found.items() if value is not None or key == "content"}
+    found = {key: value for key, value in sendable(found).items() if value is not None or key == "content"}
     calls = cast("list[Any]", found.get("tool_calls") or [])
+    if calls:
+        found["tool_calls"] = [_sent_call(call) for call in calls]
     return AssistantTurn(found, tuple(_call(place, call) for place, call in enumerate(calls)), "openai")
+
+
+def _sent_call(call: Any) -> Any:
+    """A call of a message as it is sent back; a streamed one has its place in the stream."""
+    if not isinstance(call, Mapping):
+        return call
+    sent = sendable(cast("Mapping[str, Any]", call), "index")
+    if isinstance(made := sent.get("function"), Mapping):
+        sent["function"] = sendable(cast("Mapping[str, Any]", made))
+    return sent
 
 
 def _call(place: int, call: Any) -> AssistantCall:
@@ -95,7 +108,13 @@ def _item(place: int, item: object) -> dict[str, Any]:
     fields = plain(item)
     if not isinstance(fields, Mapping):
         raise RoundError(f"output[{place}] of the response is not an item: {item!r:.80}")
-    return {key: value for key, value in cast("Mapping[str, Any]", fields).items() if value is not None}
+    kept = sendable(cast("Mapping[str, Any]", fields))
+    if isinstance(parts := kept.get("content"), list):
+        kept["content"] = [
+            sendable(cast("Mapping[str, Any]", part)) if isinstance(part, Mapping) else part
+            for part in cast("list[object]", parts)
+        ]
+    return {key: value for key, value in kept.items() if value is not None}
 
 
 def _is_call(item: Mapping[str, Any]) -> bool:

@@ -82,11 +82,20 @@ class _Model(Protocol):
     def model_dump(self, *, mode: str, by_alias: bool, exclude_unset: bool) -> dict[str, Any]: ...
 
 
+CLIENT_ONLY: Final = frozenset({"parsed", "parsed_arguments", "parsed_output"})
+"""Fields that client libraries add to replies when they stream or parse them; no API takes them back."""
+
+
 def plain(value: object) -> object:
     """An object of a provider's library as a plain copy; other values are copied."""
     if isinstance(value, _Model):
         return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return deepcopy(value)
+
+
+def sendable(fields: Mapping[str, Any], *also: str) -> dict[str, Any]:
+    """A part of a reply as it is sent back: without fields of the client library, and without `also`."""
+    return {key: value for key, value in fields.items() if key not in CLIENT_ONLY and key not in also}
 
 
 def said(message: object, example: str) -> dict[str, Any]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from copy import deepcopy
 from enum import StrEnum
 from typing import Final
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.providers.turn import Arguments, AssistantCall
 from mcp_toolset.errors import CallError, UnknownToolError
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
-from mcp_toolset.tools.export.table import ToolMark
+from mcp_toolset.tools.export.table import Export, ToolMark
 from mcp_toolset.tools.view.view import ToolView
 
 NOTHING_OFFERED: Final[Mapping[str, ToolMark]] = {}
@@ -80,6 +81,39 @@ def examined(
     if misfit := binding.misfit(decoded):
         return InvalidCall(call, InvalidCallReason.INVALID_ARGUMENTS, misfit)
     return decoded
+
+
+def searched(
+    examined: Sequence[ToolCall | InvalidCall], calls: Sequence[AssistantCall], export: Export
+) -> list[ToolCall | InvalidCall]:
+    """The same for a request with a search of the application: tools may have changed since the request."""
+    if export.search is None or not calls:
+        return list(examined)
+    present = export.search.present()
+    pairs = zip(examined, calls, strict=True)
+    return [_searched(one, given, export, export.search.name, present) for one, given in pairs]
+
+
+def _searched(
+    one: ToolCall | InvalidCall,
+    given: AssistantCall,
+    export: Export,
+    search: str,
+    present: Mapping[str, ToolBinding],
+) -> ToolCall | InvalidCall:
+    if isinstance(one, InvalidCall):
+        if one.reason not in (InvalidCallReason.UNKNOWN_TOOL, InvalidCallReason.UNAVAILABLE_TOOL):
+            return one
+        return replace(one, message=f"{one.message}; {_to_search(search)}")
+    offered, now = (export.view or {}).get(one.name), present.get(one.name)
+    if now is None:
+        gone = f"{one.name} is not there any more, so it was not run; {_to_search(search)}"
+        return InvalidCall(given, InvalidCallReason.CHANGED_TOOL, gone)
+    return one if offered is None or ToolMark.of(offered) == ToolMark.of(now) else changed(given)
+
+
+def _to_search(name: str) -> str:
+    return f"find tools with {name}, and call them in the turn after that"
 
 
 def not_callable(call: AssistantCall, *, known: bool) -> InvalidCall:

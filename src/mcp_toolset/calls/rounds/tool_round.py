@@ -25,7 +25,13 @@ from mcp_toolset.calls.providers.anthropic import turn_from_anthropic
 from mcp_toolset.calls.providers.openai import turn_from_openai, turn_from_responses
 from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn
 from mcp_toolset.calls.rounds.call_result import CallResult, original_of
-from mcp_toolset.calls.rounds.invalid_call import NOTHING_OFFERED, InvalidCall, InvalidCallReason, examined
+from mcp_toolset.calls.rounds.invalid_call import (
+    NOTHING_OFFERED,
+    InvalidCall,
+    InvalidCallReason,
+    examined,
+    searched,
+)
 from mcp_toolset.calls.rounds.round_commit import RoundCommit
 from mcp_toolset.calls.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.calls.rounds.round_status import RoundProgress, RoundState, RoundStatus
@@ -146,6 +152,8 @@ class ToolRound:
             _check_deferred(turn, view)
         offered = NOTHING_OFFERED if export is None else export.deferred
         sorted_out = [examined(call, call.arguments, view, known, offered) for call in turn.calls]
+        if export is not None:
+            sorted_out = searched(sorted_out, turn.calls, export)
         return cls(_first_plan(turn, sorted_out, view))
 
     @classmethod

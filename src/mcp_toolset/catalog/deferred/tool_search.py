@@ -8,14 +8,15 @@ on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from mcp_toolset._records import replace
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
+from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.ranking import Scorer
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
@@ -24,7 +25,7 @@ from mcp_toolset.tools.declare.function import Tool, tool
 from mcp_toolset.tools.export.offering import FORMS
 from mcp_toolset.tools.export.openai import TOOL_SEARCH
 from mcp_toolset.tools.export.requirement import ToolRequirement
-from mcp_toolset.tools.export.table import FOUND_META_KEY, Export, Provider
+from mcp_toolset.tools.export.table import FOUND_META_KEY, Export, OwnSearch, Provider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.made import same
 from mcp_toolset.tools.view.view import ToolView
@@ -48,6 +49,7 @@ class ToolSearch:
         name: str = "search_tools",
         scorer: Scorer | Literal["built-in"] | None = "built-in",
         index: SearchIndex | None = None,
+        found: Iterable[str] = (),
     ) -> None:
         """Search the deferred tools of `tools`, which may change between two requests.
 
@@ -56,20 +58,24 @@ class ToolSearch:
             limit: Tools that one search finds at most, unless the model asks for fewer.
             name: The name of the search tool.
             scorer: As for `SearchIndex`.
-            index: An index that several conversations over the same tools share.
+            index: An index that several conversations share; each finds tools of its own toolset only.
+            found: The `found` of this conversation when it was stored, to go on with it.
 
         Raises:
-            DefinitionError: the limit is not positive.
+            DefinitionError: the limit is out of range.
         """
-        if limit < 1:
-            raise DefinitionError(f"ToolSearch finds at least one tool with each search, not limit={limit}")
+        if not 1 <= limit <= MAX_HITS:
+            raise DefinitionError(
+                f"ToolSearch finds 1 to {MAX_HITS} tools with each search, not limit={limit}"
+            )
         self._tools = tools
         self._limit = limit
         self._index = SearchIndex(scorer=scorer) if index is None else index
+        self._most = MAX_HITS if index is not None else limit
         self._indexed: list[ToolBinding] = []
         self._names: Mapping[str, str] = {}
         self._forms: Mapping[str, dict[str, Any]] = {}
-        self.found: tuple[str, ...] = ()
+        self.found: tuple[str, ...] = tuple(found)
         self.tool: Final[Tool[..., Any]] = self._searching(name)
 
     def view(self, *, turn: object = None) -> ToolView:
@@ -107,6 +113,10 @@ class ToolSearch:
             view = ToolView(shown, known=view.known_tools)
         exported = view.export(provider, requirement=requirement, strict=strict)
         self._names = {public: name for name, public in exported.names.items()}
+        if self.tool.name not in exported.names.values():
+            return exported
+        name = TOOL_SEARCH if provider == "openai_responses" else self._names[self.tool.name]
+        exported = replace(exported, search=OwnSearch(name, partial(self._now, turn)))
         if provider == "anthropic":
             tools = [one for one in exported.tools if one.get("type", "custom") == "custom"]
             return _with_tools(exported, tools)
@@ -114,13 +124,15 @@ class ToolSearch:
 
     def _for_responses(self, exported: Export) -> Export:
         """The export with the search as one that the client runs, and without the deferred tools."""
-        searching = self._names.get(self.tool.name)
-        if searching is None:
-            return exported
+        searching = self._names[self.tool.name]
         self._forms = {one["name"]: one for one in _functions(exported.tools) if one.get("defer_loading")}
         plain = [one for one in _functions(exported.tools) if one["name"] not in self._forms]
         tools = [_client_search(one) if one["name"] == searching else one for one in plain]
         return _with_tools(exported, tools, {**exported.names, TOOL_SEARCH: self.tool.name})
+
+    def _now(self, turn: object) -> Mapping[str, ToolBinding]:
+        """The tools as they are when a reply comes."""
+        return {**self._tools.view(turn=turn, deferred=True), self.tool.name: self.tool.bind()}
 
     def _take(self, hidden: list[ToolBinding]) -> None:
         """Index the deferred tools of the next request."""
@@ -137,10 +149,14 @@ class ToolSearch:
             query: Annotated[
                 str, Field(description="What the tool should do, in plain words.", max_length=2000)
             ],
-            limit: Annotated[int | None, Field(ge=1, le=20, description="At most so many tools.")] = None,
+            limit: Annotated[int | None, Field(ge=1, description="At most so many tools.")] = None,
         ) -> ToolResult:
             await self._index.read(query)
-            hits = self._index.search(query, limit=min(limit or self._limit, self._limit), wait=False)
+            mine = {one.name for one in self._indexed}
+            hits = [
+                one for one in self._index.search(query, limit=self._most, wait=False) if one.name in mine
+            ]
+            hits = hits[: min(limit or self._limit, self._limit)]
             self.found = tuple(dict.fromkeys([*self.found, *(hit.name for hit in hits)]))
             return self._answer(hits)
 
@@ -151,7 +167,8 @@ class ToolSearch:
             return ToolResult.of_text("No tool fits. Try other words, one search for each step.")
         lines = "\n".join(f"{hit.signature}: {hit.description}" for hit in hits)
         result = ToolResult.of_text(f"Found, and to be called by name from now on:\n{lines}")
-        names = [self._names[hit.name] for hit in hits if hit.name in self._names]
+        # A stored round may search before this conversation has made a request.
+        names = [self._names.get(hit.name, hit.name) for hit in hits]
         forms = [self._forms[name] for name in names if name in self._forms]
         return replace(
             result, wire={**result.wire, "_meta": {FOUND_META_KEY: {"names": names, "tools": forms}}}

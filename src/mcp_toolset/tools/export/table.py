@@ -100,6 +100,19 @@ class ToolMark:
         return cls(binding.source, binding.tool_id, binding.definition.digest)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnSearch:
+    """The search of the application over the deferred tools of a request, as `ToolSearch` makes it.
+
+    Attributes:
+        name: The name of the search tool in the request.
+        present: Returns the tools as they are now, by public name.
+    """
+
+    name: str
+    present: Callable[[], Mapping[str, ToolBinding]]
+
+
 @dataclass(frozen=True)
 class Export:
     """The content of one request, and the decoder of its answer.
@@ -113,6 +126,8 @@ class Export:
         deferred: The deferred tools that the provider's search may show to the model, by public name, in
             the version of the export: a call of one runs only while the tool is unchanged.
         view: The tools that were exported.
+        search: The search of the application, if it offers one; a tool that has changed since the request is
+            not run then.
     """
 
     provider: Provider
@@ -122,6 +137,7 @@ class Export:
     strict: frozenset[str] = frozenset()
     deferred: Mapping[str, ToolMark] = field(default_factory=dict[str, "ToolMark"])
     view: Mapping[str, ToolBinding] | None = field(default=None, repr=False, compare=False)
+    search: OwnSearch | None = field(default=None, repr=False, compare=False)
     _request: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     _ways_back: Mapping[str, WayBack] = field(default_factory=dict[str, WayBack], repr=False)
 
