@@ -8,6 +8,7 @@ import pytest
 
 from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.search import packed_vectors
+from mcp_toolset.catalog.search.columns import vectors
 from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.catalog.search.packed_vectors import PackedVectors
 from mcp_toolset.catalog.search.postings import Posting
@@ -64,13 +65,13 @@ def test_m2_one_changed_tool_costs_the_same_in_an_index_of_any_size(monkeypatch:
     index = SearchIndex(map(_tool, range(1_500)))
     index.search("send a message")
     widths = {0}
-    spread = packed_vectors._spread
+    spread = vectors._spread
 
     def noted(numbers: bytes) -> int:
         widths.add(len(numbers))
         return spread(numbers)
 
-    monkeypatch.setattr(packed_vectors, "_spread", noted)
+    monkeypatch.setattr(vectors, "_spread", noted)
     name = _tool(1).name
     index.add([ToolDefinition(name, "Water the garden.")])
     assert index.search("water the garden")[0].name == name

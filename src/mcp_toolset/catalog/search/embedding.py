@@ -27,12 +27,11 @@ from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.meaning import (
     Blend,
     MeaningScorer,
-    best_cosines,
     no_numpy,
     text_of,
     warn_about_numpy,
 )
-from mcp_toolset.catalog.search.packed_vectors import PackedVectors, Similarity
+from mcp_toolset.catalog.search.packed_vectors import PackedVectors, Similarity, best_cosines
 from mcp_toolset.catalog.search.vectors import is_latin
 from mcp_toolset.catalog.sqlite_file import log_ahead
 from mcp_toolset.errors import ToolsetError

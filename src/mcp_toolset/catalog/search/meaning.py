@@ -6,14 +6,14 @@ when the first tool is indexed. `EmbeddingScorer` does the same with a sentence 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import TYPE_CHECKING, Any, final
 from warnings import warn
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.packed_vectors import Cosines, PackedVectors, Similarity
+from mcp_toolset.catalog.search.packed_vectors import Cosines, PackedVectors
 from mcp_toolset.catalog.search.text import STOP_WORDS
 from mcp_toolset.catalog.search.vectors import WordVectors, built_in, is_latin, words_of
 
@@ -85,14 +85,6 @@ def _telling(query: str) -> str:
     """A query without stop words and numbers, unless it has nothing else: they blur the rest."""
     said = words_of(query)
     return " ".join(word for word in said if word not in STOP_WORDS and not word.isdigit()) or query
-
-
-def best_cosines(
-    similarity: Similarity, count: int, among: AbstractSet[str] | None, also: Iterable[str]
-) -> dict[str, float]:
-    """The cosines of the `count` best names, and of every name in `also` that has one above 0."""
-    others = similarity.of(also)
-    return {name: cosine for name, cosine in others.items() if cosine > 0} | similarity.best(count, among)
 
 
 def warn_about_numpy(numpy: Any) -> None:
@@ -168,16 +160,20 @@ class MeaningScorer:
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
     ) -> Mapping[str, float]:
         """The cosines of the names closest in meaning to the query, and of those in `also`."""
-        cosines = self.compare(query, among)
-        return {} if cosines is None else best_cosines(cosines, count, among, also)
+        vector, packed = self._read(query), self._packed
+        return {} if vector is None or packed is None else packed.nearest(vector, count, among, also)
 
     def compare(self, query: str, among: AbstractSet[str] | None = None) -> Cosines | None:
         """The similarity of every tool to the query; `None` if the table cannot read it."""
+        vector, packed = self._read(query), self._packed
+        return None if vector is None or packed is None else packed.cosines(vector, among=among)
+
+    def _read(self, query: str) -> Sequence[int] | None:
+        """The vector of a query; `None` if there is nothing to compare it with."""
         query = query[:_QUERY_CHARACTERS]
         if not self._packed or not is_latin(query):
             return None
-        vector = self._table().encode(_telling(query), wordlike=True)
-        return None if vector is None else self._packed.cosines(vector, among=among)
+        return self._table().encode(_telling(query), wordlike=True)
 
     def _table(self) -> WordVectors:
         if self._vectors is None:

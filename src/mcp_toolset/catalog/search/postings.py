@@ -183,6 +183,11 @@ class PostingTable:
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def __and__(self, terms: AbstractSet[str]) -> set[str]:
+        """Those of some terms that some tool has."""
+        base = () if self._base is None else self._base
+        return {term for term in terms if (term in self._held or term in base) and term in self}
+
     def get(self, term: str) -> Posting | None:
         """The posting of a term that some tool has."""
         found = self._held.get(term)

@@ -150,11 +150,9 @@ class Ranking:
         if self._scorer is None:
             return asked.best(count, among)
         scorer, find = self._scorer, _Search(self._words, self._scorer, max(count, _POOL), among, hidden)
-        whole, parts = find.heard(query, asked), list[Heard]()
+        whole, *parts = find.heard(query, asked, clauses_of(query) if asked.telling > _TELLING else ())
         if not whole.meaning:
             return asked.best(count, among)
-        if asked.telling > _TELLING and (clauses := clauses_of(query)):
-            whole, *parts = find.among_candidates(whole, query, clauses)
         share = scorer.share * min(1.0, _TELLING / (asked.telling or 1.0))
         nearest = max((part.nearest for part in parts), default=0.0)
         scores = whole.fused(share, whole.nearest)
@@ -174,22 +172,17 @@ class _Search:
     among: AbstractSet[str] | None
     hidden: AbstractSet[str]
 
-    def heard(self, text: str, asked: WordQuery) -> Heard:
-        """What both rankings find for a text."""
-        words = asked.best(self.pool, self.among)
-        meaning = self.scorer.best(text, self.pool, self.among, words.keys())
-        words |= asked.shares(meaning.keys() - words.keys())
-        return Heard(asked, words, meaning, self.scorer.enough)
-
-    def among_candidates(self, whole: Heard, query: str, clauses: Sequence[str]) -> list[Heard]:
-        """The query and each clause, heard among the tools that the query or a clause's words find."""
-        asked = [self.words.read(clause, self.hidden) for clause in clauses]
-        by_words = (each.best(_POOL_OF_CLAUSE, self.among) for each in asked)
-        candidates = frozenset(whole.meaning).union(whole.words, *by_words)
-        heard: list[Heard] = []
-        for text, each in zip((query, *clauses), (whole.asked, *asked), strict=True):
-            meaning = self.scorer.best(text, len(candidates), candidates)
-            heard.append(Heard(each, each.shares(candidates), meaning, self.scorer.enough))
+    def heard(self, query: str, asked: WordQuery, clauses: Sequence[str]) -> list[Heard]:
+        """The query and its clauses among the tools that the words of any or the query's meaning find."""
+        parts = [self.words.read(clause, self.hidden) for clause in clauses]
+        by_words = (part.best(_POOL_OF_CLAUSE, self.among) for part in parts)
+        candidates = frozenset(asked.best(self.pool, self.among)).union(*by_words)
+        meaning = self.scorer.best(query, self.pool, self.among, candidates)
+        candidates = candidates.union(meaning)
+        heard = [Heard(asked, asked.shares(candidates), meaning, self.scorer.enough)]
+        for clause, part in zip(clauses, parts, strict=True):
+            meaning = self.scorer.best(clause, len(candidates), candidates)
+            heard.append(Heard(part, part.shares(candidates), meaning, self.scorer.enough))
         return heard
 
     def open_web(self) -> dict[str, float]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from os.path import commonprefix
 from string import ascii_lowercase
+from typing import Protocol
 
 _HEAD = 3
 _SHORTEST = 5
@@ -17,15 +19,28 @@ _SHORTEST_FOR_TWO_EDITS = 8
 _LONGEST_ENDING = 5
 _CROWD = 2_000
 _NEAREST = 3
+_REMEMBERED = 256
 _LAST = "\U0010ffff"
 # Up to so many words are put in their places one by one; for more, sorting is faster.
 _CHANGED = 500
 
 
+class Words(Protocol):
+    """The words of an index, which may change."""
+
+    def __contains__(self, word: object, /) -> bool: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def __and__(self, words: AbstractSet[str], /) -> AbstractSet[str]:
+        """Those of some words that are known."""
+        ...
+
+
 class SortedWords:
     """Words in order, kept so at the cost of what has changed."""
 
-    def __init__(self, known: Collection[str], in_order: Iterable[str] | None = None) -> None:
+    def __init__(self, known: Words, in_order: Iterable[str] | None = None) -> None:
         """Sort `known`, which may change: report that with `note`. `in_order`: the same, if it is sorted."""
         self._known = known
         self._in_order: list[str] = [*(in_order or ())]
@@ -71,17 +86,20 @@ class SortedWords:
 class Vocabulary:
     """The words of an index, searched for words similar to another."""
 
-    def __init__(self, known: Collection[str], in_order: Iterable[str] | None = None) -> None:
+    def __init__(self, known: Words, in_order: Iterable[str] | None = None) -> None:
         """Search `known`, which may change: report that with `note` or `forget_order`; see `SortedWords`."""
         self._known = known
         self._in_order = SortedWords(known, in_order)
+        self._nearest: dict[str, list[str]] = {}
 
     def note(self, terms: Iterable[str]) -> None:
         """Note terms that may have come or gone."""
+        self._nearest.clear()
         self._in_order.note(terms)
 
     def forget_order(self) -> None:
         """Note that the known words have changed."""
+        self._nearest.clear()
         self._in_order.forget()
 
     def nearest(self, term: str) -> list[str]:
@@ -91,17 +109,26 @@ class Vocabulary:
         """
         if len(term) < _SHORTEST or not term.isalpha():
             return []
+        # The clauses of a query have its words once more.
+        found = self._nearest.get(term)
+        if found is None:
+            if len(self._nearest) >= _REMEMBERED:
+                self._nearest.clear()
+            found = self._nearest[term] = self._find(term)
+        return found
+
+    def _find(self, term: str) -> list[str]:
         found: Collection[str] = self._one_edit_from(term)
         if not found:
             crowd = self._beginning_with(term[:_HEAD])
             found = _longer(term, crowd) or _two_edits(term, crowd)
         return sorted(found, key=lambda known: (abs(len(known) - len(term)), known))[:_NEAREST]
 
-    def _one_edit_from(self, term: str) -> set[str]:
+    def _one_edit_from(self, term: str) -> AbstractSet[str]:
         """Edits in the first half are generated; for later edits, words that begin alike are compared."""
         head = len(term) // 2
-        found = {edit for edit in _edits(term, head) if edit in self._known}
-        return found | {known for known in self._beginning_with(term[:head]) if _is_one_edit(term, known)}
+        found = self._known & {*_edits(term, head)}
+        return {*found} | {known for known in self._beginning_with(term[:head]) if _is_one_edit(term, known)}
 
     def _beginning_with(self, head: str) -> list[str]:
         return self._in_order.beginning_with(head)

@@ -115,8 +115,7 @@ class WordQuery:
 
     def _of(self, names: Iterable[str]) -> dict[str, float]:
         of, scores, unit = self._places.of, self._scores, self._unit
-        found = [(name, scores[of[name]]) for name in names if name in of]
-        return {name: unit * score for name, score in found if score}
+        return {name: unit * score for name in names if name in of and (score := scores[of[name]])}
 
     def _highest(self, count: int) -> dict[str, float]:
         """The `count` highest scores, perhaps with some more."""
