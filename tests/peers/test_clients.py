@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tests.peers.mounted import PACKAGES, hub_file
 from tests.peers.processes import listening_process
 from tests.peers.programs import HERE, INSPECTOR, node, node_script, python_environments, python_of
 from tests.peers.reading import names_of, text_of, value_of
+from tests.support.warm import Warm
 
 pytestmark = pytest.mark.anyio
 
@@ -40,24 +40,23 @@ GRANTED: list[tuple[str, dict[str, Any]]] = [
 """The last one was granted nothing: within a session, what was granted to it runs by its name, too."""
 
 
-def served(place: Path, *, deferred: bool) -> Generator[str]:
+def served(place: Path, warm: Warm, *, deferred: bool) -> Generator[str]:
     node()
     python_environments()
     config = hub_file(place, MOUNTED, deferred=deferred)
-    with listening_process(
-        [sys.executable, "-m", "tests.peers.hub", str(config)], r"at (http://\S+)", patience=60
-    ) as address:
+    command = warm.command("-m", "tests.peers.hub", str(config))
+    with listening_process(command, r"at (http://\S+)", patience=60) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
-def listed(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    yield from served(tmp_path_factory.mktemp("listed"), deferred=False)
+def listed(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Generator[str]:
+    yield from served(tmp_path_factory.mktemp("listed"), warm, deferred=False)
 
 
 @pytest.fixture(scope="module")
-def deferred(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    yield from served(tmp_path_factory.mktemp("deferred"), deferred=True)
+def deferred(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Generator[str]:
+    yield from served(tmp_path_factory.mktemp("deferred"), warm, deferred=True)
 
 
 async def output(command: list[str], place: Path) -> Any:

@@ -25,6 +25,7 @@ from tests.peers.mounted import LARGE, SMALL, hub_file
 from tests.peers.processes import listening_process
 from tests.peers.programs import browser, git, node, python_environments
 from tests.peers.reading import names_of, text_of, value_of
+from tests.support.warm import Warm
 
 pytestmark = pytest.mark.anyio
 
@@ -71,29 +72,35 @@ Run = Callable[..., Any]
 
 
 @contextmanager
-def hub(place: Path, names: tuple[str, ...], *, deferred: bool, chromium: str = "chromium") -> Generator[Hub]:
+def hub(
+    place: Path, names: tuple[str, ...], warm: Warm, *, deferred: bool, chromium: str = "chromium"
+) -> Generator[Hub]:
     """Run a hub with these servers for the length of a block."""
     node()
     python_environments()
     config = hub_file(place, names, browser=chromium, deferred=deferred)
-    command = [sys.executable, "-m", "tests.peers.hub", str(config)]
+    command = warm.command("-m", "tests.peers.hub", str(config))
     with listening_process(command, r"at (http://\S+)", patience=PATIENCE) as address:
         yield Hub(place, address, deferred)
 
 
 @pytest.fixture(scope="module", params=["listed", "deferred"])
-def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Hub]:
+def small(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, warm: Warm
+) -> Generator[Hub]:
     place = tmp_path_factory.mktemp("hub")
-    with hub(place, SMALL, deferred=request.param == "deferred") as running:
+    with hub(place, SMALL, warm, deferred=request.param == "deferred") as running:
         make_repository(running.repository)
         yield running
 
 
 @pytest.fixture(scope="module", params=["listed", "deferred"])
-def browsing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Hub]:
+def browsing(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, warm: Warm
+) -> Generator[Hub]:
     place = tmp_path_factory.mktemp("browsing")
     names = ("playwright", "chrome-devtools")
-    with hub(place, names, deferred=request.param == "deferred", chromium=browser()) as running:
+    with hub(place, names, warm, deferred=request.param == "deferred", chromium=browser()) as running:
         yield running
 
 
