@@ -80,6 +80,9 @@ def test_e2_an_entry_of_ours_is_tried_and_its_file_is_checked(look: Look, tmp_pa
     served.write_text(json.dumps({"mcpServers": {"web": {"url": "${NOT_SET_HERE}"}}}))
     found = look({"hub": {"command": str(broken), "args": ["serve", str(served)]}})
     assert "environment variable NOT_SET_HERE is not set" in found["Cursor: hub"].note
+    served.write_text(json.dumps({"mcpServers": {"git": {"command": "no-such-program"}}}))
+    found = look({"hub": {"command": str(broken), "args": ["serve", str(served)]}})
+    assert "git: command not found: no-such-program; install it" in found["Cursor: hub"].note
 
 
 def test_e2_on_macos_programs_that_the_dock_does_not_find_are_named(look: Look, tmp_path: Path) -> None:

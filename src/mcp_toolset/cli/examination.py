@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from mcp_toolset import __version__
 from mcp_toolset._records import dataclass
@@ -26,7 +26,10 @@ from mcp_toolset.config.loops import served_files
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.security.secrets.vault import Vault
 
-__all__ = ["Examined", "Finding", "examine"]
+if TYPE_CHECKING:
+    from mcp_toolset.config import ServerConfig
+
+__all__ = ["Examined", "Finding", "examine", "start_fault"]
 
 State: TypeAlias = Literal["ok", "warning", "error"]
 
@@ -182,8 +185,20 @@ def _of_configuration(about: str, served: Path) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding(about, "error", str(error))
         return
-    for server in config.misconfigured:
-        yield Finding(about, "error", server.fault)
+    yield from (Finding(about, "error", server.fault) for server in config.misconfigured)
+    for server in config.servers:
+        if fault := start_fault(server):
+            yield Finding(about, "error", f"{server.name}: {fault}")
+
+
+def start_fault(server: ServerConfig) -> str:
+    """Why the program of a configured server cannot be started here; empty if it can, or needs none."""
+    from mcp_toolset.upstream.secrets import Secrets
+    from mcp_toolset.upstream.target import program_fault
+
+    if server.disabled or server.fault or not server.command:
+        return ""
+    return Secrets.of(server.secrets).scrubbed(program_fault(server.command, server.env, server.cwd))
 
 
 def _fault_of_program(program: str) -> str:

@@ -78,6 +78,7 @@ class _Checked:
         Raises:
             ToolsetError: it is no configuration file, or as a whole cannot be used.
         """
+        from mcp_toolset.cli.examination import start_fault
         from mcp_toolset.config import load_config
 
         target = parse_target(file)
@@ -86,8 +87,7 @@ class _Checked:
         config = load_config(target.path)
         if config.auth is not None:
             config.auth.rules()
-        started = [one for one in config.servers if one.command and not one.fault and not one.disabled]
-        found = {one.name: _program_fault(one) for one in started}
+        found = {server.name: start_fault(server) for server in config.servers}
         return cls(
             config,
             {server.name: server.fault for server in config.misconfigured},
@@ -129,10 +129,3 @@ class _Checked:
     def _as_json(self) -> dict[str, Any]:
         servers = [dict(zip(("name", "state", "note"), row, strict=True)) for row in self._rows()]
         return {"servers": servers, "warnings": self.warnings}
-
-
-def _program_fault(server: ServerConfig) -> str:
-    from mcp_toolset.upstream.secrets import Secrets
-    from mcp_toolset.upstream.target import program_fault
-
-    return Secrets.of(server.secrets).scrubbed(program_fault(server.command or "", server.env, server.cwd))
