@@ -234,7 +234,6 @@ class SearchIndex:
         reader = self._reader
         if reader is not None and reader.must_read(query):
             # A program that searches without a model needs no event loop.
-            import anyio
             import anyio.to_thread
 
             with anyio.move_on_after(reader.patience):
@@ -283,18 +282,17 @@ class SearchIndex:
         """Begin with the kept file of these tools, if none was read yet; compare each tool with it."""
         if self._read or len(self._unread) < _STORED or (kept := asked()) is None:
             return
-        prints: dict[str, tuple[CatalogEntry, bytes]] = {}
-        every = iter([*self._unread.items()])
+        told, seen = dict[str, bytes](), self._unread.copy()
+        every = iter(seen)
         while some := [*islice(every, _COMPARED_AT_ONCE)]:
-            prints.update((name, (entry, entry.fingerprint())) for name, entry in some)
+            told.update((name, seen[name].fingerprint()) for name in some)
             yield
-        told = {name: fingerprint for name, (_, fingerprint) in prints.items()}
         base = kept.find(self.servers(), told, words=self._meaning is None)
         yield
         if base is None or self._read:
             return
-        same = {name: told[name] for name, (entry, _) in prints.items() if self._unread.get(name) is entry}
-        left = [name for at, name in enumerate(base.names) if same.get(name) != base.fingerprint(at)]
+        told = {name: one for name, one in told.items() if self._unread.get(name) is seen[name]}
+        left = [name for at, name in enumerate(base.names) if told.get(name) != base.fingerprint(at)]
         if 2 * len(left) < len(base):
             self._begin_with(base)
             self._leave(left)
@@ -348,6 +346,5 @@ def _built_in() -> Scorer:
 
 
 def _hit_of(entry: Told, score: float) -> SearchHit:
-    return SearchHit(
-        entry.id, entry.public_name, entry.server, entry.description_line, entry.signature, score
-    )
+    name, line = entry.public_name, entry.description_line
+    return SearchHit(entry.id, name, entry.server, line, entry.signature, score)
