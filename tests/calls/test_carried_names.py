@@ -8,7 +8,7 @@ import pytest
 
 from mcp_toolset import HookSet, Reject, Rules, RunNormally, ToolCall, ToolContext, Toolset, tool
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.errors import UnknownNameError, UnknownToolError
 from mcp_toolset.policy import Policy, PolicyGuard
 from mcp_toolset.tools.toolsets.descriptions import Descriptions
 
@@ -25,6 +25,12 @@ def delete(id: str) -> str:
 def look(id: str) -> str:
     """Look at something."""
     return f"saw {id}"
+
+
+@tool
+def crm_look(id: str) -> str:
+    """Look at a customer."""
+    return f"saw customer {id}"
 
 
 def refusing(selector: str) -> HookSet:
@@ -92,3 +98,34 @@ async def test_s6_a_carried_policy_holds_after_prefixes_and_renames(pattern: str
         with pytest.raises(UnknownToolError):
             await answer(mounted, name)
     assert await answer(tools.prefixed("crm"), "crm_look") == "saw 1"
+
+
+async def test_s6_a_carried_policy_judges_tools_by_their_names_in_the_toolset() -> None:
+    guard = PolicyGuard(Policy(allow=["look"], deny=["crm_look"]))
+    tools: Toolset[Any] = Toolset(delete, look, crm_look).carrying(Rules(guards=[guard]))
+    assert await answer(tools.prefixed("crm"), "crm_look") == "saw 1"
+    for name in ("crm_delete", "crm_crm_look"):
+        with pytest.raises(UnknownToolError):
+            await answer(tools.prefixed("crm"), name)
+    opened: Toolset[Any] = Toolset(look).carrying(Rules(guards=[PolicyGuard(Policy(allow=["crm_*"]))]))
+    with pytest.raises(UnknownToolError):
+        await answer(opened.prefixed("crm"), "crm_look")
+
+
+def test_s6_a_carried_policy_for_a_tool_that_the_toolset_lacks_is_refused() -> None:
+    guard = PolicyGuard(Policy(deny=["crm_delete"]))
+    with pytest.raises(
+        UnknownNameError, match="policy.deny.'crm_delete'. has no effect: there is no such tool"
+    ):
+        Toolset(delete).carrying(Rules(guards=[guard]))
+
+
+async def test_s6_carried_rules_apply_to_a_call_from_python_without_rules() -> None:
+    guard = PolicyGuard(Policy(deny=["delete"]))
+    tools: Toolset[Any] = Toolset(delete, look).carrying(Rules(hooks=refusing("look"), guards=[guard]))
+    mounted = Toolset(tools.prefixed("crm"))
+    for each in (mounted, mounted.view()):
+        with pytest.raises(UnknownToolError):
+            await each.execute("crm_delete", {"id": "1"})
+        assert (await each.execute("crm_look", {"id": "1"})).text == "Rejected: never"
+    assert (await delete.execute({"id": "1"})).text == "deleted 1"

@@ -126,7 +126,7 @@ class CallLimits:
 def _facts(binding: ToolBinding) -> ToolFacts:
     definition = binding.definition
     hints = hints_of(definition.annotations)
-    return ToolFacts(binding.name, binding.asked, binding.source, definition.name, hints)
+    return ToolFacts(*binding.judged_names, binding.source, definition.name, hints)
 
 
 def _refused(call: ToolCall, reason: str, after: float) -> ToolResult:

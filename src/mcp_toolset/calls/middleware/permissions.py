@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
@@ -99,6 +99,10 @@ class PolicyGuard:
         """Asks before a tool runs; nothing for a tool that every caller may call."""
         fixed = not self.policy.varies and self.policy.decide(binding, None).kind == "allow"
         return () if fixed else (partial(self._permitted, binding),)
+
+    def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
+        """The patterns of the policy that fit none of these tools, each behind its place."""
+        return self.policy.unused(map(self.policy.facts, bindings))
 
     def _admit(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> None:
         self._admitted(binding, call, context)

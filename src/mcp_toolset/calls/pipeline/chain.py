@@ -67,9 +67,9 @@ class ToolRules:
         )
 
     def guarded(self, binding: ToolBinding) -> list[tuple[Guard, ToolBinding]]:
-        """The guards, each with the tool under the names that the guard may have been given for it."""
+        """The guards, each with the tool; carried ones judge it by its name in their toolset."""
         inner = (
-            (guard, replace(binding, asked=one.name)) for one in self.carried for guard in one.rules.guards
+            (guard, replace(binding, own=one.name)) for one in self.carried for guard in one.rules.guards
         )
         return [*((guard, binding) for guard in self.guards), *inner]
 

@@ -92,6 +92,15 @@ class NamesTools(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesPatterns(Protocol):
+    """A guard that takes names and patterns of tools, such as a policy."""
+
+    def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
+        """The names and patterns that fit none of these tools, each behind its place."""
+        ...
+
+
 _M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, CallNext], Awaitable[ToolResult]])
 
 

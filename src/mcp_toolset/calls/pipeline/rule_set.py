@@ -12,13 +12,19 @@ from typing import Any, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import Guard, NamesTools, ToolMiddleware, check_middleware
+from mcp_toolset.calls.pipeline.middleware import (
+    Guard,
+    NamesPatterns,
+    NamesTools,
+    ToolMiddleware,
+    check_middleware,
+)
 from mcp_toolset.calls.pipeline.observation import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.toolsets.descriptions import Descriptions
 from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, use_of
-from mcp_toolset.tools.view.unbound import NameReport
+from mcp_toolset.tools.view.unbound import NameReport, UnboundName
 from mcp_toolset.tools.view.view import ToolView
 
 
@@ -93,6 +99,17 @@ class RuleSet:
         if self.observers:
             raise DefinitionError("observers see every call of a server or a loop; give them to its rules")
         self.check(view)
+        if not view.known_tools.sources:
+            self.report.take(self._unused(view), is_closed=True)
+
+    def _unused(self, view: ToolView) -> list[UnboundName]:
+        """The names that guards take for tools and that no tool of a view has."""
+        taking = (guard for guard in self.guards if isinstance(guard, NamesPatterns))
+        unused = (found for guard in taking for found in guard.unused(view.values()))
+        return [
+            UnboundName(name, place, kind="pattern" if NameUse(name, place).is_pattern else "unknown")
+            for place, name in unused
+        ]
 
     async def describe(self, view: ToolView) -> list[ToolBinding]:
         """The tools of a view with the texts of these rules; see `ToolView.described`."""

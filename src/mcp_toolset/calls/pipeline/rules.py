@@ -79,6 +79,10 @@ class Rules(RuleSet):
             guards=[guard for one in every for guard in one.guards],
         )
 
+    def none(self) -> Rules:
+        """No rules: what a tool carries is applied to a call all the same."""
+        return Rules()
+
     async def run(self, view: ToolView, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call of a view like a served call; see `Toolset.execute`.
 

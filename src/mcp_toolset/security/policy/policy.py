@@ -152,7 +152,7 @@ class Policy:
         """What the patterns of this policy look at of a tool."""
         definition = binding.definition
         hints = self._hints(definition) if self._hinted else _NO_HINTS
-        return ToolFacts(binding.name, binding.asked, binding.source, definition.name, hints)
+        return ToolFacts(*binding.judged_names, binding.source, definition.name, hints)
 
     def any_tool_of(self, server: str) -> ToolFacts:
         """A tool of a server that fits the patterns for all of its tools (`*`, `server/*`) and no others."""

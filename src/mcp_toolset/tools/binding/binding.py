@@ -154,6 +154,7 @@ class ToolBinding:
         provenance: Returns the current provenance of the tool, which may change while it is mounted.
         asked: The name that the host's toolset gives it, if it must be served under another name; hooks
             and middleware for that name still apply to it.
+        own: The name by which the rules that it carries know it, where these judge it; else empty.
         former: The names that it had before prefixes and renames, the oldest first; hooks and middleware for
             one of them still apply to it, see docs/names.md.
         reads: Parses the typed input of a call, if the tool has one; it may refuse what the schema allows.
@@ -187,6 +188,7 @@ class ToolBinding:
     prepare: Prepare | None = field(default=None, compare=False, repr=False)
     provenance: Callable[[], Provenance] | None = field(default=None, compare=False, repr=False)
     asked: str = ""
+    own: str = ""
     former: tuple[str, ...] = ()
     reads: Reads | None = field(default=None, compare=False, repr=False)
     supplies: tuple[Supplies, ...] = field(default=(), compare=False, repr=False)
@@ -217,6 +219,11 @@ class ToolBinding:
     def own_id(self) -> str:
         """What stays with the tool within its source: the stable id, else the tool's own name."""
         return self.tool_id or self.definition.name
+
+    @property
+    def judged_names(self) -> tuple[str, str]:
+        """The names that patterns of policies and limits are for: its public name, and what was asked for."""
+        return (self.own, "") if self.own else (self.name, self.asked)
 
     def exists_for(self, context: ToolContext) -> bool:
         """Whether its source lists it to a caller."""

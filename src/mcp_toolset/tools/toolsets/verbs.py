@@ -34,7 +34,7 @@ from mcp_toolset.tools.toolsets.turn import TurnOf, TurnStep, turn_step
 from mcp_toolset.tools.view.made import Each
 from mcp_toolset.tools.view.tool_names import EVERY_TOOL, ToolNames, use_of
 from mcp_toolset.tools.view.unbound import KnownTools, unbound
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.view.view import RunsCalls, ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.toolsets.named_step import BySelector
@@ -57,6 +57,10 @@ class Carried(Protocol):
 
     def check_carried(self, view: ToolView) -> None:
         """Check that these rules are for the tools of a toolset."""
+        ...
+
+    def none(self) -> RunsCalls:
+        """No rules of a host, for a call under the rules alone that its tool carries."""
         ...
 
 

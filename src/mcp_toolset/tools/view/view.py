@@ -211,8 +211,9 @@ class ToolView(Mapping[str, ToolBinding]):
     ) -> ToolResult:
         """Run one tool from JSON arguments, which are checked like those of a served call.
 
-        Without rules the tool's own exceptions propagate. With `rules` it runs as on a server: through
-        their middleware and hooks, and a refusal or a failure is an error result.
+        Without rules the tool's own exceptions propagate. With `rules`, or if its toolset carries some, it
+        runs as on a server: through their middleware and hooks, and a refusal or a failure is an error
+        result.
 
         Raises:
             UnknownToolError: it is not in the view.
@@ -220,6 +221,8 @@ class ToolView(Mapping[str, ToolBinding]):
             UnknownNameError: a rule is for a tool that does not exist.
         """
         binding = self[selector]
+        if rules is None and binding.carried:
+            rules = binding.carried[0].rules.none()
         if rules is not None:
             if not isinstance(rules, RunsCalls):  # pyright: ignore[reportUnnecessaryIsInstance]
                 mend = "make them with Rules(hooks=…, middleware=[…])"
