@@ -151,7 +151,8 @@ def test_m8_processes_share_a_file_and_what_is_forgotten_stays_so(tmp_path: Path
     taught(one, "sums", ann)
     time[0] = 101.0
     process().forget(ANN.key)
-    one.save(), two.save()
+    one.save()
+    two.save()
     assert one.bonus(ann, QUERY) == two.bonus(ann, QUERY) == process().bonus(ann, QUERY) == {}
     assert one.bonus(ben, QUERY)
     time[0] = 102.0

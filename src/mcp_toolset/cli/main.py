@@ -52,6 +52,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "restore": "clients.restore",
     "secret": "credentials.secret",
     "audit": "records.audit",
+    "stats": "records.stats",
     "learning": "records.learning",
 }
 """The module of each command, below `cli.commands`, in the order in which a new user meets them."""

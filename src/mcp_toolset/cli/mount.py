@@ -77,6 +77,7 @@ class MountOptions:
         headers: Sent to the target's URL.
         audit: The file of the audit log; None leaves the target's own, False means none.
         code: Whether models may run code; False leaves the target's own setting.
+        stats: Whether calls and tokens are summed for `mcp-toolset stats`.
     """
 
     deferred: bool | None = None
@@ -90,6 +91,7 @@ class MountOptions:
     headers: Headers = field(default=(), repr=False)
     audit: Path | Literal[False] | None = None
     code: bool = False
+    stats: bool = False
 
 
 def mount(target: Target, options: MountOptions, *, serving: bool = False) -> ToolsetServer:
@@ -237,9 +239,15 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
 
 
 def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
-    if replace(options, timeout=None, keep=None, audit=options.audit or None) == MountOptions() and not (
-        options.audit is False and server.audit
-    ):
+    made = _with_options(server, options)
+    if not options.stats:
+        made.keep_no_statistics()
+    return made
+
+
+def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
+    plain = replace(options, timeout=None, keep=None, audit=options.audit or None, stats=False)
+    if plain == MountOptions() and not (options.audit is False and server.audit):
         return server
     return server.derived(
         toolset=_settled(server.toolset, options.deferred),
@@ -262,6 +270,7 @@ def _server(toolset: Toolset, name: str, options: MountOptions) -> ToolsetServer
         keep=options.keep,
         audit=options.audit,
         code=options.code or None,
+        stats=options.stats,
     )
 
 

@@ -185,6 +185,7 @@ class ToolsetSection(Table):
         'true, a number of characters, or an object such as {"limit": 20000}',
         False,
     )
+    stats: bool = key(BOOL, _SWITCH, True)
     learning: bool | dict[str, Any] = key(
         _any_of(BOOL, TABLE), 'true, false or an object such as {"path": "learnt.json"}', False
     )

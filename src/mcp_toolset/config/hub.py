@@ -98,6 +98,7 @@ def parse_config(
         rules=_permissions(defaults.permissions, root.at("toolset", "permissions")),
         large_results=_large_results(defaults.large_results, root.at("toolset", "large_results")),
         code=_code(defaults.code, root.at("toolset", "code")),
+        stats=defaults.stats,
         learning=_learning(defaults.learning, surroundings.variables, root.at("toolset", "learning")),
     )
 

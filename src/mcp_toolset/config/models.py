@@ -172,6 +172,7 @@ class HubConfig:
         code: The limits of code that models run, by name; None means that they run none.
         learning: The arguments of `SearchLearning`, its path absolute if the file names one; None means that
             search learns nothing.
+        stats: Whether calls and tokens are summed for `mcp-toolset stats` while it is served.
     """
 
     path: Path
@@ -189,6 +190,7 @@ class HubConfig:
     large_results: Mapping[str, Any] | None = None
     code: Mapping[str, Any] | None = None
     learning: Mapping[str, Any] | None = None
+    stats: bool = True
 
     @property
     def permissions(self) -> Permissions:

@@ -27,7 +27,7 @@ from mcp_toolset.server.reloadable import ReloadReport
 from mcp_toolset.tools.core.source import ToolSource
 
 _log = logging.getLogger("mcp_toolset.reload")
-_AT_RESTART: Final = ("name", "client_prefix", "list_patience", "large_results", "code", "learning")
+_AT_RESTART: Final = ("name", "client_prefix", "list_patience", "large_results", "code", "learning", "stats")
 
 
 @dataclass(eq=False, slots=True)

@@ -25,6 +25,7 @@ from mcp_toolset.server.offers.subscriptions import Announcements, Subscriptions
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.results.large_results import LargeResults
+    from mcp_toolset.server.answers.usage import Served, Usage
 
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 
@@ -92,6 +93,10 @@ class MCPServer:
     def methods(self) -> frozenset[str]:
         """The methods that are answered."""
         return frozenset(self._answers)
+
+    def counted(self, usage: Usage, served: Served) -> None:
+        """Count what clients read of lists."""
+        self._answers["tools/list"] = usage.around(served, self._answers["tools/list"])
 
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         """The result of a request, in the envelope of its client's era; see `Answers`."""

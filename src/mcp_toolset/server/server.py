@@ -35,6 +35,7 @@ from mcp_toolset.server.interface.parts import (
     authenticator,
     long_results,
     observed_by,
+    usage_of,
 )
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs, folder_for
 from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
@@ -114,6 +115,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         audit: Audit | Literal[False] | None = None,
         large_results: LargeResults | int | bool | None = None,
         code: CodeMode | bool | None = None,
+        stats: bool | str | PathLike[str] = False,
         sessions: Sessions | None = None,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
@@ -172,6 +174,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
                 configuration's unless given, else results are passed on. See docs/large-results.md.
             code: Whether models may run code that calls granted tools, and its limits; by default as the
                 toolset or the configuration says. See docs/code-mode.md.
+            stats: Whether calls and tokens are summed for `mcp-toolset stats`, in the user's file or in this
+                one; never if the configuration says so. See docs/statistics.md.
             sessions: Tells a tool with the capability `sessions` of another session, by the id and the
                 context of the call; `None` for one that the tool may not know of.
 
@@ -215,9 +219,11 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             audit=audit if self.audit is None else self.audit,
             large_results=large_results,
             code=code,
+            stats=stats,
             sessions=sessions,
         )
-        self._rules = observed_by(self.audit, options.rules)
+        self._usage = usage_of(stats, self.configured, lambda: self._visibility)
+        self._rules = observed_by(self.audit, self._usage, options.rules)
         AccessPolicy(access)
         if scorer != "built-in":
             from mcp_toolset.catalog.search.ranking import require_scorer
@@ -273,6 +279,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self.answers = MCPServer(
             self, name=name, version=version, instructions=instructions, offering=self._offering, large=large
         )
+        if self._usage is not None:
+            self.answers.counted(self._usage, self._served)
         self._news = News(self._served, self._offering, self.answers)
         self._attachments = Attachments(self.registry, self._news.changed.set)
 

@@ -73,6 +73,7 @@ def serve(
     approvals: Approvals | str | PathLike[str] | Literal[False] | None = None,
     audit: Audit | None = None,
     large_results: LargeResults | int | bool | None = None,
+    stats: bool | str | PathLike[str] = True,
     insecure: bool = False,
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything.
@@ -104,6 +105,8 @@ def serve(
         approvals: Where calls wait for an approval; see `ToolsetServer`.
         audit: The audit log, or the path of its file; see `ToolsetServer`.
         large_results: How many characters a result may have; see `ToolsetServer`.
+        stats: Whether calls and tokens are summed for `mcp-toolset stats`, or the file for it; a
+            `ToolsetServer` has a setting of its own.
         insecure: Listen on addresses that other machines reach even if everybody may call.
 
     Raises:
@@ -132,6 +135,7 @@ def serve(
         approvals=approvals,
         audit=audit,
         large_results=large_results,
+        stats=stats,
     )
     capture = capturing.get()
     if capture is not None:
@@ -300,6 +304,7 @@ def server_of(
     approvals: Approvals | str | PathLike[str] | Literal[False] | None = None,
     audit: Audit | None = None,
     large_results: LargeResults | int | bool | None = None,
+    stats: bool | str | PathLike[str] = False,
 ) -> ToolsetServer:
     """The server that `serve` would run.
 
@@ -343,4 +348,5 @@ def server_of(
         approvals=approvals,
         audit=audit,
         large_results=large_results,
+        stats=stats,
     )

@@ -55,6 +55,9 @@ _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (ClientCapabilityError, "the client lacks a capability"),
     (RequestStateError, "invalid request state"),
 )
+REFUSALS: Final = frozenset(told for _, told in _REFUSALS)
+"""The reasons of a refusal that are no text of a rule."""
+
 _OTEL: Final = "opentelemetry.trace"
 _ATTRIBUTES: Final = (
     "gen_ai.tool.name",
@@ -146,6 +149,15 @@ class DigestingObserver(CallObserver, Protocol):
         ...
 
 
+@runtime_checkable
+class CountingObserver(CallObserver, Protocol):
+    """An observer that needs no report of a call that has run, as it sums calls."""
+
+    def count(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object:
+        """Count a call, without raising."""
+        ...
+
+
 Digest = Callable[[Mapping[str, Any]], str]
 
 
@@ -228,11 +240,13 @@ class Listeners:
     Attributes:
         observers: They get reports.
         logs: They get facts.
+        counters: They sum calls.
         digest: What makes the digests of arguments; `None` if no observer does.
     """
 
     observers: tuple[CallObserver, ...]
     logs: tuple[DigestingObserver, ...]
+    counters: tuple[CountingObserver, ...]
     digest: Digest | None
 
     @classmethod
@@ -240,8 +254,9 @@ class Listeners:
         """The listeners among observers; `None` if there are none."""
         every = tuple(observers)
         logs = tuple(one for one in every if isinstance(one, DigestingObserver))
-        others = tuple(one for one in every if not isinstance(one, DigestingObserver))
-        return cls(others, logs, digest_of(logs)) if every else None
+        counters = tuple(one for one in every if isinstance(one, CountingObserver))
+        others = tuple(one for one in every if not isinstance(one, DigestingObserver | CountingObserver))
+        return cls(others, logs, counters, digest_of(logs)) if every else None
 
 
 def _is_noted(
@@ -263,7 +278,7 @@ def _is_noted(
         context.principal,
         context.protocol_version,
         context.session,
-        _client_of(context),
+        client_label(context),
         id(context.identity),
     )
     outcome = "error" if wire.get("isError") is True else "result"
@@ -309,6 +324,8 @@ def ended(
     for log in listeners.logs:
         if otel is not None or not _is_noted(log, seen, call, context, result):
             tell((log.note,), facts_of(seen, call, context, result))
+    for counter in listeners.counters:
+        counter.count(seen, context, result)
     if listeners.observers:
         tell(listeners.observers, report_of(seen, call, context, result))
 
@@ -329,7 +346,7 @@ def report_of(
 
 def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None) -> CallFacts:
     """The facts of a call that has ended."""
-    outcome, reason = _outcome(seen.fault, result)
+    outcome, reason = outcome_of(seen.fault, result)
     binding, duration = seen.binding, perf_counter() - seen.began
     return CallFacts._make(
         (
@@ -344,7 +361,7 @@ def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: To
             context.round,
             context.session,
             context.principal,
-            _client_of(context),
+            client_label(context),
             context.protocol_version,
             time() - duration,
             duration,
@@ -357,7 +374,8 @@ def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: To
     )
 
 
-def _client_of(context: ToolContext) -> str:
+def client_label(context: ToolContext) -> str:
+    """The name and version that the client program gives itself; empty if unknown."""
     client = context.client_info
     name, version = client.get("name"), client.get("version")
     return f"{name} {version}" if name and version else str(name or version or "")
@@ -373,7 +391,8 @@ def tell(observers: Iterable[Callable[[Any], object]], report: CallReport | Call
             _log.exception("the observer %r raised", observer)
 
 
-def _outcome(fault: BaseException | None, result: ToolResult | None) -> tuple[Outcome, str]:
+def outcome_of(fault: BaseException | None, result: ToolResult | None) -> tuple[Outcome, str]:
+    """The outcome of a call, and why it failed; see `CallReport`."""
     if fault is not None:
         outcome, reason = _of_fault(fault)
         # A middleware that was cancelled by what it waited for; the caller has an error result.
@@ -417,7 +436,7 @@ def _trace(otel: Any, seen: Observation, call: ToolCall, result: ToolResult | No
     """Set the tool, its server and the outcome on the current span, by OpenTelemetry's conventions."""
     if not (span := otel.get_current_span()).is_recording():
         return
-    outcome, reason = _outcome(seen.fault, result)
+    outcome, reason = outcome_of(seen.fault, result)
     tool, server = (call.name, "") if seen.binding is None else (seen.binding.name, seen.binding.source)
     called = call.name if tool != call.name else ""
     decisions = ",".join(seen.decisions)

@@ -147,6 +147,7 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
         "characters, or an object.",
         20_000,
     ),
+    "stats": Meaning("Whether calls and tokens are summed for [`mcp-toolset stats`](statistics.md).", False),
     "learning": Meaning(
         "Whether search [learns](search.md#learn-from-use) which tools each caller comes to use; an object "
         "has the bounds.",

@@ -21,6 +21,7 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.learning import SearchLearning
+    from mcp_toolset.server.answers.usage import Usage
     from mcp_toolset.server.state_keeper import StateKeeper
 
 
@@ -95,6 +96,9 @@ class Lifecycle(ServerParts):
                 )
                 await stack.enter_async_context(reloads.running())
             await stack.enter_async_context(self.work)
+            if self._usage is not None:
+                # Saved before mounted servers are closed: many clients kill a server that takes its time.
+                await stack.enter_async_context(self._usage.running(self._counted_as))
             self._manual.open()
             stack.callback(self._manual.close)
             self._stack = stack.pop_all()
@@ -134,6 +138,19 @@ class Lifecycle(ServerParts):
         """Say that every caller who is not authenticated is the one user of this process, as over stdio."""
         if self._options.learn is not None:
             self._options.learn.serves_one = True
+
+    @property
+    def usage(self) -> Usage | None:
+        """What sums its calls and tokens; `None` if nothing does."""
+        return self._usage
+
+    def keep_no_statistics(self) -> None:
+        """Say, before it is opened, that nothing is counted: it is not served."""
+        self._usage = None
+
+    def _counted_as(self) -> str:
+        """What statistics call that which is served: the path of its configuration, else its name."""
+        return self.name if self.configured is None else str(self.configured.config.path)
 
     def _audited_facts(self) -> dict[str, Any]:
         """What the audit log says of a start."""

@@ -5,15 +5,17 @@ What mounted servers say about themselves, instructions and `serverInfo`, is pas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
+from mcp_toolset.catalog.deferred.tool_names import CODE_TOOLS, FIXED_TOOLS
 from mcp_toolset.catalog.grants.access import Access
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import instructions_of
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.server.answers.usage import Usage
     from mcp_toolset.server.audit_trail import Audit, AuditTrail
     from mcp_toolset.server.call_guards import LimitsByPattern
     from mcp_toolset.server.code.code_tools import CodeTools
@@ -82,6 +85,7 @@ class ServerOptions:
     audit: Audit | Literal[False] | None
     large_results: LargeResults | int | bool | None
     code: CodeMode | bool | None
+    stats: bool | str | PathLike[str]
     sessions: Sessions | None
 
     def arguments(self) -> Mapping[str, Any]:
@@ -134,11 +138,30 @@ def long_results(
     return LargeResults(said)
 
 
-def observed_by(audit: AuditLog | None, rules: Rules) -> Rules:
-    """The rules with the audit log among their observers, once."""
-    if audit is None or any(one is audit for one in rules.observers):
-        return rules
-    return replace(rules, observers=(*rules.observers, audit))
+def observed_by(audit: AuditLog | None, usage: Usage | None, rules: Rules) -> Rules:
+    """The rules with the audit log and the statistics among their observers, each once."""
+    known = {id(one) for one in rules.observers}
+    added = [one for one in (audit, usage and usage.counts) if one is not None and id(one) not in known]
+    return replace(rules, observers=(*rules.observers, *added)) if added else rules
+
+
+def usage_of(
+    said: bool | str | PathLike[str], configured: Reloadable | None, visibility: Callable[[], Visibility]
+) -> Usage | None:
+    """What a `stats=` argument stands for, unless the configuration or the environment says otherwise."""
+    if said is False or (configured is not None and not configured.config.stats):
+        return None
+    # What a program serves for itself is not counted.
+    from mcp_toolset.calls.statistics.place import is_counting
+
+    if said is True and not is_counting():
+        return None
+    from mcp_toolset.server.answers.usage import Usage
+
+    search = frozenset((*FIXED_TOOLS, *CODE_TOOLS))
+    return Usage(
+        None if said is True else Path(said), search, lambda binding, who: visibility().hides(binding, who)
+    )
 
 
 SERVERS_META_KEY: Final = "mcp-toolset/servers"
@@ -215,6 +238,7 @@ class ServerParts:
     _rules: Rules
     _trail: AuditTrail | None
     _code: CodeTools | None
+    _usage: Usage | None
 
     def _withheld(self, identity: Identity | None) -> frozenset[str]:
         """The mounted servers that a caller, or one whom the policy treats the same, may not know of."""

@@ -107,7 +107,16 @@ def serve_command(
     log_to_stderr(verbose, quiet=False)
     with starting(), _ledger(grants) as ledger:
         options = MountOptions(
-            deferred, timeout, name, ledger, client_prefix, state, headers=headers, audit=audit, code=code
+            deferred,
+            timeout,
+            name,
+            ledger,
+            client_prefix,
+            state,
+            headers=headers,
+            audit=audit,
+            code=code,
+            stats=True,
         )
         server = _mounted(place, options)
         if code and not server.toolset.defers:
