@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -69,3 +70,10 @@ def test_a_picture_names_modules_that_exist(page: Path, file: str | None, code: 
 def test_no_block_is_of_a_language_that_nothing_checks() -> None:
     languages = {block["language"] for page in PAGES for block in BLOCK.finditer(page.read_text())}
     assert languages <= {"python", "json", "console", "text", "mermaid"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.stem)
+def test_e6_a_program_runs_only_as_the_main_program(path: Path) -> None:
+    last = ast.parse(path.read_text()).body[-1]
+    calls = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call)
+    assert not calls or ast.unparse(last).startswith("print("), "write it under if __name__ == '__main__'"

@@ -55,4 +55,5 @@ async def main() -> None:
         print((await ask("call_read_only_tool", **call)).text)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

@@ -48,4 +48,5 @@ async def main() -> None:
         print(registry.names)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

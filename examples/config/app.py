@@ -1,3 +1,4 @@
 from mcp_toolset import serve
 
-serve("mcp.json")  # any mcpServers file, as desktop clients have it
+if __name__ == "__main__":
+    serve("mcp.json")  # any mcpServers file, as desktop clients have it

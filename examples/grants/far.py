@@ -122,4 +122,5 @@ async def main() -> None:
         print((await second.call_tool("call_tool", call)).text)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

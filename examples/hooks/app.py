@@ -44,4 +44,5 @@ def policy(call: ToolCall) -> Literal["allow", "ask"]:
     return "allow" if call.name == "weather" else "ask"
 
 
-serve(Toolset(weather), hooks=hooks, middleware=[PermissionChecker(policy), OutputFormatter(4000)])
+if __name__ == "__main__":
+    serve(Toolset(weather), hooks=hooks, middleware=[PermissionChecker(policy), OutputFormatter(4000)])

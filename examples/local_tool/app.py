@@ -7,4 +7,5 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-serve(add)  # stdio; transport="http" or "sse" with port=
+if __name__ == "__main__":
+    serve(add)  # stdio; transport="http" or "sse" with port=

@@ -7,10 +7,11 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-serve(
-    Toolset(
-        add,
-        RemoteToolset("https://host/mcp", name="github").prefixed("gh"),
-        RemoteToolset(["mcp-server-git", "-r", "."], name="git").deferred(),
+if __name__ == "__main__":
+    serve(
+        Toolset(
+            add,
+            RemoteToolset("https://host/mcp", name="github").prefixed("gh"),
+            RemoteToolset(["mcp-server-git", "-r", "."], name="git").deferred(),
+        )
     )
-)

@@ -68,4 +68,5 @@ async def main() -> None:
     print(counts["pay", "refused"], "refused")
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -30,4 +30,5 @@ async def main() -> None:
     print(message.content)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

@@ -35,4 +35,5 @@ async def main() -> None:
             print(*(shown["name"] for shown in server.tools()))
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

@@ -35,4 +35,5 @@ async def main() -> None:
         print(tools.names(), tools.status.state)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

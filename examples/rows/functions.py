@@ -39,4 +39,5 @@ async def main() -> None:
     print(await in_stock("hat", shop=Shop({}), context=ToolContext()))
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

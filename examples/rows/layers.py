@@ -71,4 +71,5 @@ async def main() -> None:
             print((await server.call_tool("count", {"to": to})).text)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

@@ -36,4 +36,5 @@ async def main() -> None:
         print(fault)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

@@ -61,4 +61,5 @@ async def main() -> None:
         print(fault)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

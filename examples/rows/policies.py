@@ -57,4 +57,5 @@ async def main() -> None:
             print(result.text, rejection_reason(result))
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

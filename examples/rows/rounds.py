@@ -51,4 +51,5 @@ async def main() -> None:
     print(runs)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

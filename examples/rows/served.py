@@ -71,4 +71,5 @@ async def main() -> None:
         print((await refusing.call_tool("greet")).text)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

@@ -59,4 +59,5 @@ async def main() -> None:
         print(answer.completed.id, answer.reason)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

@@ -38,4 +38,5 @@ async def main() -> None:
         print(str(fault).split(";")[0].split(" (")[0])
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

@@ -49,4 +49,5 @@ async def main() -> None:
     print(tools.filtered(include=["*_remove"]).names())
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

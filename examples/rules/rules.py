@@ -60,4 +60,5 @@ async def main() -> None:
     print([done.result.text for done in plan.commit().results])
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

@@ -20,4 +20,5 @@ async def main() -> None:
             print(str(fault).partition(";")[0])
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

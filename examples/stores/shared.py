@@ -98,4 +98,5 @@ async def main() -> None:
         print([tool["name"] for tool in third.tools()])
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

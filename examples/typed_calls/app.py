@@ -55,4 +55,5 @@ async def main() -> None:
     print(app.view()[WebSearch].tags)
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)
