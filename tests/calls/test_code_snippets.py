@@ -75,8 +75,9 @@ def test_m6_what_stands_before_a_snippet_is_python_and_its_places_are_known() ->
     code = "x = 'ü'\nx"
     source = source_of(code, Functions(["add", "get-x", "get_x", "list"]))
     encoded = source.text.encode()
-    assert encoded[source.start : source.end].decode() == keeping_value(code)
-    before = ast.parse(encoded[: source.start].decode())
+    kept = keeping_value(code)
+    assert encoded[: source.end].decode().endswith(kept)
+    before = ast.parse(encoded[: source.end].decode().removesuffix(kept))
     names = {each.name for each in before.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
     assert {"add", "list_", "get_x"} <= names
     assert source.text.split("\n")[source.lines] == "x = 'ü'"

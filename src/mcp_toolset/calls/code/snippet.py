@@ -21,7 +21,7 @@ CALL: Final = "_call"
 
 _LAST: Final = f'\n{CALL}("", f"{{_text(_value)}}")\n'
 _STORED: Final = "_value = ("
-_PRELUDE: Final = f"""\
+PRELUDE: Final = f"""\
 import json as _json
 _value = None
 def _plain(value):
@@ -47,6 +47,8 @@ async def _made(name, arguments):
 def _unclear(name, names):
     raise NameError(f"several tools would be {{name!r}}: use {{names}}")
 """
+"""What every snippet finds; it is run by itself, before the functions and the snippet."""
+
 _STATEMENTS: Final = frozenset(
     "assert async break case class continue def del elif else except finally for from global if import match "
     "nonlocal pass raise return try type while with @".split()
@@ -63,26 +65,23 @@ class Source:
 
     Attributes:
         text: All of it.
-        start: Where the snippet starts, in bytes; before it stand the functions, which alone call tools.
-        end: Where it ends; after it, its value is handed out.
+        end: Where the snippet ends, in bytes; after it, its value is handed out.
         lines: The lines before it.
     """
 
     text: str
-    start: int
     end: int
     lines: int
 
 
 def source_of(code: str, functions: Functions) -> Source:
     """A snippet with the functions that it finds, and with the handing out of its value."""
-    before = _prelude(functions)
-    kept = keeping_value(encodable(code))
-    start = len(before.encode())
-    return Source(before + kept + _LAST, start, start + len(kept.encode()), before.count("\n"))
+    before = _functions(functions)
+    kept = before + keeping_value(encodable(code))
+    return Source(kept + _LAST, len(kept.encode()), before.count("\n"))
 
 
-def _prelude(functions: Functions) -> str:
+def _functions(functions: Functions) -> str:
     """The functions that a snippet finds, each with keyword arguments."""
     made = [
         f"async def {name}(**arguments):\n    return await _made({json.dumps(name)}, arguments)"
@@ -92,7 +91,7 @@ def _prelude(functions: Functions) -> str:
         f"def {name}(**arguments):\n    _unclear({json.dumps(name)}, {json.dumps(_others(functions, name))})"
         for name in functions.ambiguous
     ]
-    return "\n".join([_PRELUDE, *made, *unclear, ""])
+    return "\n".join([*made, *unclear, ""])
 
 
 def _others(functions: Functions, name: str) -> str:

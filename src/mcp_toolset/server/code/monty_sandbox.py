@@ -28,6 +28,7 @@ from mcp_toolset.calls.code.sandbox import (
 )
 from mcp_toolset.calls.code.snippet import CALL, Source, source_of, without_marks
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.server.code.monty_sessions import MontySessions
 
 if TYPE_CHECKING:
     from pydantic_monty import (
@@ -43,13 +44,13 @@ if TYPE_CHECKING:
 MAX_ARGUMENTS: Final = 1_000_000
 """Bytes of JSON of the arguments of one call."""
 
-_FILE: Final = "<python-input-0>"
-_POSITIONS: Final = struct.Struct(">III")
+_PRELUDE_FILE: Final = "<python-input-0>"
+_FILE: Final = "<python-input-1>"
+_POSITIONS: Final = struct.Struct(">II")
 _CLOSING: Final = 5.0
 _LETTING_GO: Final = 0.05
 """Seconds for Monty's threads to let go of objects of Python: a process that ends meanwhile is aborted."""
 
-_RECURSION: Final = 200
 _RECYCLED_AFTER: Final = 500
 _GRACE: Final = 1.0
 _LATER: Final[Any] = {"future": ...}
@@ -85,33 +86,30 @@ class MontySandbox:
         require_monty()
         self._workers = workers
         self._pool: AsyncMonty | None = None
+        self._sessions: MontySessions | None = None
         self._starting = anyio.Lock()
 
     @asynccontextmanager
     async def running(self, program: Program) -> AsyncGenerator[MontyExecution]:
         """A run in a session of its own; see `Sandbox`."""
-        pool = await self._started()
-        mode = program.mode
-        limits: Any = {
-            "max_feed_duration_secs": mode.seconds,
-            "max_memory": mode.memory_mb * 1_000_000,
-            "max_recursion_depth": _RECURSION,
-            "max_suspensions": mode.suspensions,
-        }
-        async with pool.checkout(limits=limits, os_policy={"sleep": "zero"}) as session:
+        sessions = self._sessions or await self._started()
+        async with sessions.opened(program.mode, restores=program.state is not None) as session:
             yield MontyExecution(session, program)
 
     async def close(self) -> None:
         """End every process; a later run starts some again."""
         pool, self._pool = self._pool, None
-        if pool is not None:
-            with anyio.move_on_after(_CLOSING, shield=True):
+        sessions, self._sessions = self._sessions, None
+        if pool is not None and sessions is not None:
+            with anyio.move_on_after(_CLOSING / 2, shield=True):
+                await sessions.close()
+            with anyio.move_on_after(_CLOSING / 2, shield=True):
                 await pool.__aexit__(None, None, None)
                 await anyio.sleep(_LETTING_GO)
 
-    async def _started(self) -> AsyncMonty:
+    async def _started(self) -> MontySessions:
         async with self._starting:
-            if self._pool is None:
+            if self._sessions is None:
                 from pydantic_monty import AsyncMonty
 
                 pool = AsyncMonty(
@@ -120,8 +118,8 @@ class MontySandbox:
                     feed_duration_limit_grace=_GRACE,
                 )
                 await pool.__aenter__()
-                self._pool = pool
-            return self._pool
+                self._pool, self._sessions = pool, MontySessions(pool)
+            return self._sessions
 
 
 @dataclass(slots=True)
@@ -169,7 +167,6 @@ class MontyExecution:
         from pydantic_monty import AsyncFunctionSnapshot, AsyncNameLookupSnapshot, MontyComplete
 
         fresh: list[Called] = []
-        value = "null"
         while not isinstance(snapshot, MontyComplete):
             if isinstance(snapshot, AsyncNameLookupSnapshot):
                 snapshot = await snapshot.resume()
@@ -183,24 +180,24 @@ class MontyExecution:
                 told = f"name {snapshot.function_name!r} is not defined"
                 snapshot = await snapshot.resume({"exc_type": "NameError", "message": told})
             elif part == "value":
-                value = snapshot.args[1]
-                snapshot = await snapshot.resume({"return_value": None})
+                return Ended(snapshot.args[1])
             elif (called := _called(snapshot.call_id, snapshot.args, self.program)) is not None:
                 fresh.append(called)
                 snapshot = await snapshot.resume(_LATER)
             else:
                 told = f"the arguments of a call have no JSON form of at most {MAX_ARGUMENTS} bytes"
                 snapshot = await snapshot.resume({"exc_type": "ValueError", "message": told})
-        return Ended(value)
+        # A `return` between other statements ends a snippet early, without a value.
+        return Ended("null")
 
     def _part(self, snapshot: AsyncFunctionSnapshot) -> Literal["tool", "value"] | None:
         """Which of our own lines makes a call, if one does."""
         place = snapshot.position
-        if (snapshot.function_name, place.filename) != (CALL, _FILE):
+        if snapshot.function_name != CALL:
             return None
-        if place.start < self._source.start:
+        if place.filename == _PRELUDE_FILE:
             return "tool"
-        return "value" if place.start > self._source.end else None
+        return "value" if place.filename == _FILE and place.start > self._source.end else None
 
     def dump(self) -> bytes:
         """The paused run; see `Execution`."""
@@ -210,7 +207,7 @@ class MontyExecution:
             return self.program.state
         assert isinstance(self._snapshot, AsyncFutureSnapshot)
         source = self._source
-        return _POSITIONS.pack(source.start, source.end, source.lines) + self._snapshot.dump()
+        return _POSITIONS.pack(source.end, source.lines) + self._snapshot.dump()
 
     def _print(self, stream: str, text: str) -> None:
         room = self.program.mode.printed - len(self.printed)
@@ -239,6 +236,8 @@ class MontyExecution:
         lines = ["Traceback (most recent call last):"]
         before, after = self._source.lines, self._source.lines + self.program.code.count("\n") + 1
         for frame in fault.traceback():
+            if frame.filename == _PRELUDE_FILE:
+                continue
             if frame.filename != _FILE or before < frame.line <= after:
                 number = frame.line - before if frame.filename == _FILE else frame.line
                 lines.append(f'  File "code.py", line {number}, in {frame.function_name or "<module>"}')
