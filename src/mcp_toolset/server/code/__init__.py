@@ -1,4 +1,4 @@
 """Code mode of a server: its two tools, the sandbox of the extra `code`, and runs that wait for answers.
 
-`monty_sandbox` alone imports `pydantic_monty`, at the first run.
+`monty_sandbox` and `monty_sessions` alone import `pydantic_monty`, at the first run.
 """

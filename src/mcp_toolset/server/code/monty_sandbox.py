@@ -28,6 +28,7 @@ from mcp_toolset.calls.code.sandbox import (
 )
 from mcp_toolset.calls.code.snippet import CALL, Source, source_of, without_marks
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.server.code.monty_sessions import MontySessions
 
 if TYPE_CHECKING:
@@ -263,6 +264,10 @@ def _refused(constant: str) -> None:
 
 
 def _settled(answer: CallAnswer) -> Any:
-    if answer.error is None:
-        return {"return_value": json.dumps(answer.value, ensure_ascii=False)}
-    return {"exc_type": "RuntimeError", "message": answer.error}
+    if answer.error is not None:
+        return {"exc_type": "RuntimeError", "message": answer.error}
+    try:
+        return {"return_value": json_of(answer.value).decode()}
+    # A text with half a character, which JSON of ASCII letters alone can carry.
+    except ValueError:
+        return {"return_value": json.dumps(answer.value)}

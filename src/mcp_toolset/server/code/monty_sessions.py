@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from mcp_toolset.calls.code.sandbox import SandboxFault
 from mcp_toolset.calls.code.settings import CodeLimits
 from mcp_toolset.calls.code.snippet import PRELUDE
 from mcp_toolset.concurrency.task_set import TaskSet
@@ -50,6 +51,8 @@ class MontySessions:
             finally:
                 self._begin(mode)
             raise
+        if self._closed:
+            await _ended(session)
         self._begin(mode, session)
 
     async def close(self) -> None:
@@ -58,7 +61,7 @@ class MontySessions:
         await self._tasks.done()
         ready, self._ready = self._ready, None
         if ready is not None:
-            await ready[1].__aexit__(None, None, None)
+            await _ended(ready[1])
 
     async def _taken(self, mode: CodeLimits, restores: bool) -> AsyncMontySession:
         """The session that is ready, else a new one."""
@@ -71,7 +74,7 @@ class MontySessions:
         self._waiting += 1
         try:
             if ready is not None:
-                await ready[1].__aexit__(None, None, None)
+                await _ended(ready[1])
             return await self._made(mode, "" if restores else PRELUDE)
         finally:
             self._waiting -= 1
@@ -88,32 +91,51 @@ class MontySessions:
     async def _next(
         self, mode: CodeLimits, ended: AsyncMontySession | None, prepared: anyio.Event | None
     ) -> None:
-        from pydantic_monty import MontyError
-
         try:
             if ended is not None:
-                await ended.__aexit__(None, None, None)
+                await _ended(ended)
             if prepared is not None and not self._waiting and not self._closed:
                 self._ready = mode, await self._made(mode, PRELUDE)
         # The next run opens its session itself, and tells what is wrong.
-        except (MontyError, OSError, RuntimeError):
+        except SandboxFault:
             pass
         finally:
             if prepared is not None:
                 self._preparing = None
                 prepared.set()
 
-    async def _made(self, mode: CodeLimits, prelude: str) -> AsyncMontySession:
+    async def _made(self, mode: CodeLimits, prelude: str, *, again: bool = True) -> AsyncMontySession:
+        """A session, with what every snippet finds.
+
+        Raises:
+            SandboxFault: its process does not start.
+        """
+        from pydantic_monty import MontyError
+
         limits: Any = {
             "max_feed_duration_secs": mode.seconds,
             "max_memory": mode.memory_mb * 1_000_000,
             "max_recursion_depth": _RECURSION,
             "max_suspensions": mode.suspensions,
         }
-        async with AsyncExitStack() as stack:
-            checkout = self._pool.checkout(limits=limits, os_policy={"sleep": "zero"})
-            session = await stack.enter_async_context(checkout)
-            if prelude:
-                await session.feed_start(prelude)
-            stack.pop_all()
-        return session
+        try:
+            async with AsyncExitStack() as stack:
+                checkout = self._pool.checkout(limits=limits, os_policy={"sleep": "zero"})
+                session = await stack.enter_async_context(checkout)
+                if prelude:
+                    await session.feed_start(prelude)
+                stack.pop_all()
+                return session
+        except MontyError as fault:
+            # A process that has died since its last run is found out here, and has been replaced now.
+            if again:
+                return await self._made(mode, prelude, again=False)
+            raise SandboxFault("died", f"the sandbox does not start: {fault}") from None
+
+
+async def _ended(session: AsyncMontySession) -> None:
+    """End a session; that of a process that has died has ended already."""
+    from pydantic_monty import MontyError
+
+    with suppress(MontyError):
+        await session.__aexit__(None, None, None)
