@@ -111,7 +111,8 @@ async def test_a_server_over_stdio_lists_and_calls_without_the_sdk_and_without_w
     assert answers[2]["structuredContent"] == {"result": 3}
     rooms = {f"mcp_toolset.{room}" for room in ("sdk", "upstream", "hub", "config", "cli", "catalog.search")}
     others = {"mcp_toolset.calls.rounds", "mcp_toolset.tools.text.hidden_characters"}
-    assert found & (ALWAYS_LATER | {"click", "httpx2", "platformdirs"} | rooms | others) == set()
+    libraries = {"click", "httpx2", "jsonschema_rs", "platformdirs", "pydantic"}
+    assert found & (ALWAYS_LATER | libraries | rooms | others) == set()
 
 
 async def test_a_mounted_server_over_stdio_is_listed_and_called_without_the_sdk_and_without_pydantic_s_models(
@@ -137,3 +138,47 @@ async def test_a_mounted_server_over_stdio_is_listed_and_called_without_the_sdk_
         }
         assert found & (later | rooms | models) == set(), run
     assert os.listdir(tmp_path) != []
+
+
+LATER_IN_HUB = (ALWAYS_LATER - {"filelock"}) | {
+    "httpx2",
+    "jsonschema_rs",
+    "platformdirs",
+    "pydantic",
+    "mcp_toolset.calls.code",
+    "mcp_toolset.calls.rounds",
+    "mcp_toolset.catalog.search.learning",
+    "mcp_toolset.cli.commands.checks",
+    "mcp_toolset.cli.commands.clients",
+    "mcp_toolset.cli.commands.targets.list",
+    "mcp_toolset.sdk",
+    "mcp_toolset.transports.client.http_client",
+    "mcp_toolset.transports.http",
+    "mcp_toolset.upstream.callers.caller_connections",
+    "mcp_toolset.upstream.credentials.login",
+}
+"""What a hub of lazy servers needs neither for its first list nor for its first search."""
+
+
+@pytest.mark.parametrize("options", [[], ["--deferred"]], ids=["listed", "searched"])
+async def test_a_lazy_hub_lists_and_searches_without_what_its_servers_need_only_when_they_run(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_TOOLSET_CACHE", str(tmp_path / "cache"))
+    server = {"command": sys.executable, "args": ["-S", str(UPSTREAM)]}
+    hub = {"mcpServers": {"one": server, "two": server}, "toolset": {"start": "lazy", "list_patience": 60}}
+    (tmp_path / "mcp.json").write_text(json.dumps(hub))
+    line = ["serve", str(tmp_path / "mcp.json"), *options]
+    program = f"from mcp_toolset.cli.main import main\nmain({line!r})"
+    search = ("tools/call", {"name": "search_tools", "arguments": {"query": "return the text"}})
+    asked = search if options else ("tools/list", {})
+    for run in ("first", "second"):
+        found, answers = await imported(program, ("initialize", GREETING), asked)
+        assert "one_echo" in json.dumps(answers[1]), run
+    assert "mcp_toolset.upstream" in found
+    assert found & LATER_IN_HUB == set()
+    if not options:
+        assert (
+            found & {"filelock", "mcp_toolset.catalog.search", "mcp_toolset.catalog.deferred.catalog"}
+            == set()
+        )

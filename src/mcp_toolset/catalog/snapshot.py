@@ -56,6 +56,8 @@ class CatalogSnapshot:
 
 EMPTY_SNAPSHOT = CatalogSnapshot({})
 
+_DEEPEST: Final = MAX_SCHEMA_DEPTH + 2
+
 
 def take_snapshot(
     listed: Iterable[Any], *, previous: CatalogSnapshot = EMPTY_SNAPSHOT, complete: bool = True
@@ -82,12 +84,14 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
     if not isinstance(entry, dict):
         raise DefinitionError(f"an entry of the list is not an object but {type(entry).__name__}")
     wire = cast("dict[str, Any]", entry)
-    if depth_exceeds(wire, MAX_SCHEMA_DEPTH + 2):
-        raise DefinitionError(f"the definition is nested more than {MAX_SCHEMA_DEPTH} levels deep")
     try:
         text = to_json(wire)
     except ValueError as fault:
+        _check_depth(wire)
         raise DefinitionError(f"the definition cannot be passed on: {fault}") from None
+    # Each level opens a bracket.
+    if text.count(b"{") + text.count(b"[") > _DEEPEST:
+        _check_depth(wire)
     if LOST_CHARACTER.encode() in text:
         raise DefinitionError("the definition cannot be passed on: a text in it has half of a character")
     size = len(text)
@@ -99,6 +103,11 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
     if known is not None and known.definition.digest == definition.digest:
         return known
     return ListedTool(definition, *checks_of(definition))
+
+
+def _check_depth(wire: Mapping[str, Any]) -> None:
+    if depth_exceeds(wire, _DEEPEST):
+        raise DefinitionError(f"the definition is nested more than {MAX_SCHEMA_DEPTH} levels deep")
 
 
 def _check_runnable(wire: Mapping[str, Any]) -> None:

@@ -96,35 +96,38 @@ def serve_command(
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.display.output import log_to_stderr
-    from mcp_toolset.cli.mount import MountOptions
+    # Most objects of a start are made by imports, which the collector is not to scan.
     from mcp_toolset.concurrency.workers import starting
-    from mcp_toolset.serving.serve import Serving
 
-    if token_env and transport != "stdio" and not isinstance(place, Url):
-        inbound, token_env = replace(inbound, variables=(*inbound.variables, token_env)), None
-    headers, auth = headers_of(header, token_env), inbound.authenticator(transport)
-    log_to_stderr(verbose, quiet=False)
-    with starting(), _ledger(grants) as ledger:
-        options = MountOptions(
-            deferred,
-            timeout,
-            name,
-            ledger,
-            client_prefix,
-            state,
-            headers=headers,
-            audit=audit,
-            code=code,
-            stats=True,
-        )
-        server = _mounted(place, options)
-        if code and not server.toolset.defers:
-            raise click.UsageError("--code is for tools behind search, and none is: add --deferred")
-        single = bool(command) or "://" in (target or "")
-        names = (*allow_host,), (*allow_origin,)
-        how = Serving(transport, host, port, *names, watch, inbound.insecure, auth)
-        _serve(server, single, how)
+    with starting():
+        from mcp_toolset.cli.display.output import log_to_stderr
+        from mcp_toolset.cli.mount import MountOptions
+        from mcp_toolset.serving.serve import Serving
+
+        if token_env and transport != "stdio" and not isinstance(place, Url):
+            inbound, token_env = replace(inbound, variables=(*inbound.variables, token_env)), None
+        headers, auth = headers_of(header, token_env), inbound.authenticator(transport)
+        log_to_stderr(verbose, quiet=False)
+        with _ledger(grants) as ledger:
+            options = MountOptions(
+                deferred,
+                timeout,
+                name,
+                ledger,
+                client_prefix,
+                state,
+                headers=headers,
+                audit=audit,
+                code=code,
+                stats=True,
+            )
+            server = _mounted(place, options)
+            if code and not server.toolset.defers:
+                raise click.UsageError("--code is for tools behind search, and none is: add --deferred")
+            single = bool(command) or "://" in (target or "")
+            names = (*allow_host,), (*allow_origin,)
+            how = Serving(transport, host, port, *names, watch, inbound.insecure, auth)
+            _serve(server, single, how)
 
 
 @contextmanager
