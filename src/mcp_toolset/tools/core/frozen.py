@@ -79,7 +79,7 @@ def frozen(value: Any, depth: int = MAX_DEPTH) -> Any:
     kind = cast("type[object]", type(value))
     if kind in _LEAVES or kind is FrozenObject or kind is FrozenArray or not depth:
         return value
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         members = cast("Mapping[str, Any]", value)
         return FrozenObject({key: frozen(one, depth - 1) for key, one in members.items()})
     if isinstance(value, list | tuple):
