@@ -20,8 +20,8 @@ from mcp_toolset.security.secrets.vault import Vault
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(os.name != "posix", reason="forks")]
 
-WRITES = 5 * settings().max_examples
-"""Of each process; 5,000 in the profile that searches."""
+WRITES = 2 * settings().max_examples
+"""Of each process; 2,000 in the profile that searches."""
 GITHUB = CredentialKey("github", "https://idp.example", "alice")
 COUNT = f"""
 import json, sys
