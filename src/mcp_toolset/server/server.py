@@ -237,7 +237,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self.sessions = sessions
         large = long_results(large_results, self.configured)
         toolsets = [toolset] if large is None else [toolset, Toolset(large.tool)]
-        self._code = self._code_tools(toolset, keeps=large is not None)
+        self._code = self._code_tools(toolset, large)
         reserved = FIXED_TOOLS if self._code is None else (*FIXED_TOOLS, *CODE_TOOLS)
         self.registry = ToolRegistry(*toolsets, client_prefix=client_prefix, reserved=reserved)
         self._introductions = {}
@@ -339,8 +339,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             listed_to=lambda context: {each["name"] for each in self._served.listed_to(context)},
         )
 
-    def _code_tools(self, toolset: Toolset, *, keeps: bool) -> CodeTools | None:
-        """What runs code; `None` if models may not. If long results are kept, its values are as well."""
+    def _code_tools(self, toolset: Toolset, large: LargeResults | None) -> CodeTools | None:
+        """What runs code; `None` if models may not. Its values may be kept results, and its arguments too."""
         code = self._options.code
         stated = None if self.configured is None else self.configured.code
         if code is None:
@@ -354,8 +354,12 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         from mcp_toolset.server.code.code_tools import MAX_VALUE, code_tools
 
         mode = CodeMode() if code is True else code
-        mode = replace(mode, value=max(mode.value, MAX_VALUE)) if keeps else mode
-        return code_tools(mode, self._in_scope, lambda call, context: self._served.call(call, context))
+        if large is None:
+            return code_tools(mode, self._in_scope, lambda call, context: self._served.call(call, context))
+        mode, filled = replace(mode, value=max(mode.value, MAX_VALUE)), large.with_references
+        return code_tools(
+            mode, self._in_scope, lambda call, context: self._served.call(filled(call, context), context)
+        )
 
     async def _in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
         """The tools that code of a caller may call."""
