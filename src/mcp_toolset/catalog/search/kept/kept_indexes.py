@@ -52,6 +52,7 @@ class KeptIndexes:
         for path in sorted(self._files(f"{key}-*"), key=lambda path: path.stem.endswith(exact), reverse=True):
             base = self._read(path)
             if base is not None:
+                _log.debug("the search of %d tools begins with %d of %s", len(prints), len(base), path)
                 return base
         return None
 
