@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from heapq import nsmallest
+from heapq import nlargest
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.columns.word_query import WordQuery
@@ -54,8 +54,9 @@ class Heard:
 
     def fit(self, scores: Mapping[str, float]) -> float:
         """How well the best tools fit the text, by words and meaning together: 1 is enough."""
-        best = nsmallest(_CHECKED, scores, key=lambda name: (-scores[name], name))
-        return max((self._fit_of(name) for name in best), default=0.0)
+        bar = min(nlargest(_CHECKED, scores.values()), default=0.0)
+        best = sorted((-score, name) for name, score in scores.items() if score >= bar)[:_CHECKED]
+        return max((self._fit_of(name) for _, name in best), default=0.0)
 
     def _fit_of(self, name: str) -> float:
         cosine = max(0.0, self.meaning.get(name, 0.0))

@@ -16,7 +16,7 @@ LANE_BYTES: Final = 4
 """How much of a column belongs to each place."""
 
 # A term that one tool in so many has is common.
-_COMMON = 32
+_COMMON = 64
 # All columns together have at most so many numbers, but a few columns there always are.
 _NUMBERS = 1 << 19
 _LEAST, _MOST = 24, 256
