@@ -277,3 +277,21 @@ def test_s5_the_command_line_calls_a_tool_with_its_contract_fetched(
     wrong = CliRunner().invoke(cli, ["call", str(program), "bolts", "shelf=x"])
     assert wrong.exit_code != 0 and wrong.exception is not None
     assert "it takes bolts(shelf: integer)" in repr(wrong.exception)
+
+
+@pytest.mark.parametrize("given", [{"name": "b"}, ToolDefinition("b", "B.", {"type": "array"})])
+async def test_s5_a_contract_that_cannot_be_used_is_told_of_its_tool_alone(given: Any) -> None:
+    class Odd(ManifestProvider):
+        async def list_manifests(self) -> list[ToolManifest]:
+            return [ToolManifest("a", "A."), ToolManifest("b", "B.")]
+
+        async def resolve(self, name: str) -> ToolDefinition:
+            return given if name == "b" else ToolDefinition(name, "A.")
+
+        async def execute(self, call: ToolCall, context: ToolContext) -> ToolResult:
+            return ToolResult.of_text("ran")
+
+    async with ToolsetServer(DynamicToolset(Odd(), name="odd")) as server:
+        tools = (await server.call_tool("resolve_tools", {"ids": ["a", "b"]})).structured["tools"]
+    assert [one["status"] for one in tools] == ["granted", "not_available"]
+    assert "odd: b cannot be used" in tools[1]["reason"]

@@ -141,7 +141,8 @@ class RemoteToolset(Toolset):
         """
         if not name:
             raise DefinitionError("a mount needs a name; give RemoteToolset(…, name=…)")
-        if timeout <= 0 or start_timeout <= 0 or (idle_timeout is not None and idle_timeout <= 0):
+        times = (timeout, start_timeout, *(() if idle_timeout is None else (idle_timeout,)))
+        if not all(isinstance(each, int | float) and each > 0 for each in times):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
         _check_rule(name, "start", start, StartRule)
         _check_rule(name, "sessions", sessions, SessionRule)

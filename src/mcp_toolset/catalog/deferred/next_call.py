@@ -17,7 +17,7 @@ from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.schema.argument_repair import repairs_of
-from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.schema.validation import SchemaCheck, resolved
 
 _LONGEST_VALUE: Final = 200
 """The length of a value, as JSON, from which the next call does not repeat it."""
@@ -91,7 +91,7 @@ def mended(
     kept, _ = repairs_of(schema, kept)
     wrong = {_PLACE.split(line)[0] for line in check.problems(kept)}
     told = {
-        **{name: f"<{_type(properties.get(name))}>" for name in [*properties, *required]},
+        **{name: _placeholder(properties.get(name), schema) for name in [*properties, *required]},
         **(known or {}),
     }
     arguments = {key: told.get(key, value) if key in wrong else value for key, value in kept.items()}
@@ -126,6 +126,43 @@ def explained(
 def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     found: object = schema.get("properties")
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def _placeholder(schema: object, root: Mapping[str, Any]) -> Any:
+    """What stands for a value: `<string>`, and for an object its required fields."""
+    made = _outlined(schema, root, _LEVELS)
+    short = made is not None and len(json.dumps(made)) <= _LONGEST_VALUE
+    return made if short else f"<{_type(schema)}>"
+
+
+def _outlined(schema: object, root: Mapping[str, Any], levels: int) -> Any:
+    """An object with its required fields, or a list of one; `None` for other types."""
+    known = _followed(schema, root)
+    if known.get("type") == "array":
+        each = _outlined(known.get("items"), root, levels - 1) if levels else None
+        return None if each is None else [each]
+    properties = _properties(known)
+    if not levels or not properties:
+        return None
+    named = [str(name) for name in cast("Sequence[object]", known.get("required") or ())]
+    parts = {name: _outlined(properties.get(name), root, levels - 1) for name in named}
+    return {
+        name: f"<{_type(properties.get(name))}>" if part is None else part for name, part in parts.items()
+    }
+
+
+def _followed(schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema, or what it refers to; of alternatives, the only one besides `null`."""
+    for _ in range(_LEVELS):
+        if not isinstance(schema, Mapping):
+            break
+        known = cast("Mapping[str, Any]", schema)
+        several: object = known.get("anyOf") or known.get("oneOf")
+        options = [one for one in cast("list[object]", several or []) if one != {"type": "null"}]
+        if "$ref" not in known and len(options) != 1:
+            return known
+        schema = resolved(root, str(known["$ref"])) if "$ref" in known else options[0]
+    return cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
 
 
 def _type(schema: object) -> str:

@@ -52,6 +52,13 @@ class Contracts:
                 f"{self._source}: the definition of {name} could not be fetched: "
                 f"{str(fault) or type(fault).__name__}"
             ) from fault
+        if given is not None and not isinstance(given, ToolDefinition):  # pyright: ignore[reportUnnecessaryIsInstance]
+            got = type(given).__name__
+            raise CallError(
+                f"{self._source}: {name} cannot be used: its contract is a {got}, no ToolDefinition"
+            )
+        if given is not None and given.input_schema.get("type", "object") != "object":
+            raise CallError(f"{self._source}: {name} cannot be used: its inputSchema is of no object")
         if given is None:
             self._kept.pop(name, None)
             raise CallError(f"{self._source}: {name} is not offered any more; choose another tool")
