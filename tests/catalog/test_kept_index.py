@@ -211,6 +211,27 @@ async def test_m2_a_change_before_the_first_search_does_not_waste_the_file(
     ]
 
 
+async def test_m2_a_server_more_is_read_alone_and_a_strange_file_is_left(
+    tmp_path: Path, reading: Reading
+) -> None:
+    async def run(entries: Iterable[CatalogEntry]) -> list[str]:
+        index, keeper = SearchIndex(), IndexKeeper(lambda: tmp_path)
+        keeper.rest(index, lambda entry: False)
+        index.add(entries, later=True)
+        reading.taken()
+        async with keeper.running():
+            index.search("send a letter")
+        return reading.taken()
+
+    mail = [CatalogEntry(one, one.name, "mail") for one in TOOLS]
+    more = [CatalogEntry(one, f"more_{one.name}", "more") for one in TOOLS[:9]]
+    assert len(await run(mail)) == len(mail)
+    assert await run([*mail, *more]) == sorted(entry.public_name for entry in more)
+    strange = [CatalogEntry(one, f"other_{one.name}", "other") for one in TOOLS]
+    assert len(await run(strange)) == len(strange)
+    assert await run(strange) == []
+
+
 async def test_m2_two_searches_at_once_begin_with_one_file(tmp_path: Path, reading: Reading) -> None:
     answers = await _run(tmp_path)
     reading.taken()

@@ -1,8 +1,8 @@
 """`KeptIndexes`: the indexes of searches in a folder, named by what they were made from.
 
-A name has two digests: one of the code, the tables and the servers, and one of the contents of all tools. If
-the tools of a start have no file of their own, the newest of the same servers serves: each tool is compared
-by its fingerprint, and those that differ are read anew.
+A name has three digests: of the code and its tables, of the names of the servers, and of the contents of all
+tools. If the tools of a start have no file of their own, the newest of the same servers serves, or else the
+newest: each tool is compared by its fingerprint, and those that differ are read anew.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class KeptIndexes:
         self.folder = folder
 
     def find(self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool) -> IndexBase | None:
-        """The index of these tools, or else the newest of the same servers; `None` if there is none.
+        """The index of these tools, or else the newest of the same servers, or of others; `None` without any.
 
         Args:
             servers: The names of all servers.
@@ -49,7 +49,9 @@ class KeptIndexes:
             words: Whether the index has words alone.
         """
         key, exact = _key(servers, words=words), _digest(prints)
-        for path in sorted(self._files(f"{key}-*"), key=lambda path: path.stem.endswith(exact), reverse=True):
+        files = self._files(f"{key.partition('-')[0]}-*")
+        files.sort(key=lambda path: (not path.stem.endswith(exact), not path.stem.startswith(key)))
+        for path in files:
             base = self._read(path)
             if base is not None:
                 _log.debug("the search of %d tools begins with %d of %s", len(prints), len(base), path)
@@ -98,8 +100,8 @@ class KeptIndexes:
 
 
 def _key(servers: Iterable[str], *, words: bool) -> str:
-    said = "\0".join([made_by(), "words" if words else "meaning", *sorted(servers)])
-    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    code = f"{made_by()} {words}", "\0".join(sorted(servers))
+    return "-".join(blake2b(one.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest() for one in code)
 
 
 def _digest(prints: Mapping[str, bytes]) -> str:
