@@ -1,11 +1,11 @@
-"""How often the search is silent where a tool answers, and how often it answers where no tool does.
+"""How often the search is silent or unsure where a tool answers, and how often it is not where none does.
 
     python benchmarks/search_silence.py
 
 Answerable: each query over a small catalog, the tools that it needs and others drawn at random from its set.
 Unanswerable: everyday requests of MetaTool over the tools of a few servers for developers. Some of those
 requests do fit one of these tools, so even a perfect search answers a part of them. The draw
-has a fixed seed.
+has a fixed seed. A search is unsure if it says that its hits are only the nearest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from search import DEVELOPMENT_SETS, PAIRS, Asked, asked, entries_of, lines
 
-from mcp_toolset.catalog.search.index import CatalogEntry, SearchIndex
+from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
 
 SIZES = (20, 50, 200)
 ASKED = 200
@@ -25,7 +25,7 @@ NONSENSE = ("asdf qwer zxcv", "xyzzy plugh", "qqqq", "lorem ipsum dolor", "blorp
 
 
 def main() -> int:
-    print("| queries | tools | silent, % | needed tool among 5, % |\n|---|---|---|---|")
+    print("| queries | tools | silent, % | unsure, % | needed tool among 5, % |\n|---|---|---|---|---|")
     for catalog, queries in PAIRS:
         for size in SIZES:
             print(answerable(catalog, queries, size))
@@ -39,13 +39,20 @@ def answerable(catalog: str, queries: str, size: int) -> str:
     entries = {entry.public_name: entry for entry in entries_of(DEVELOPMENT_SETS / catalog)}
     records = [asked(record) for record in lines(DEVELOPMENT_SETS / queries)]
     chosen = records if len(records) <= ASKED else chance.sample(records, ASKED)
-    silent = found = slots = 0
+    silent = unsure = found = slots = 0
     for query in chosen:
-        names = [hit.name for hit in drawn(query, entries, size, chance).search(query.text, limit=5)]
-        silent += not names
+        hits = drawn(query, entries, size, chance).search(query.text, limit=5)
+        names = [hit.name for hit in hits]
+        silent += not hits
+        unsure += is_unsure(hits)
         found += sum(not slot.isdisjoint(names) for slot in query.needed)
         slots += len(query.needed)
-    return f"| {queries} | {size} | {100 * silent / len(chosen):.1f} | {100 * found / slots:.1f} |"
+    shares = (100 * silent / len(chosen), 100 * unsure / len(chosen), 100 * found / slots)
+    return f"| {queries} | {size} | {' | '.join(f'{share:.1f}' for share in shares)} |"
+
+
+def is_unsure(hits: Sequence[SearchHit]) -> bool:
+    return bool(hits) and not hits[0].fits
 
 
 def drawn(query: Asked, entries: dict[str, CatalogEntry], size: int, chance: random.Random) -> SearchIndex:
@@ -65,13 +72,14 @@ def unanswerable() -> str:
         if entry.server in DEVELOPERS
     ]
     index = SearchIndex(entries)
-    requests = [record["query"] for record in lines(DEVELOPMENT_SETS / "queries_metatool.jsonl")]
-    silent = 100 * sum(not index.search(request) for request in requests) / len(requests)
-    nothing = 100 * sum(not index.search(request) for request in NONSENSE) / len(NONSENSE)
-    return (
-        f"| MetaTool of developers' tools | {len(entries)} | {silent:.1f} | |\n"
-        f"| nonsense | {len(entries)} | {nothing:.1f} | |"
-    )
+    everyday = [record["query"] for record in lines(DEVELOPMENT_SETS / "queries_metatool.jsonl")]
+    rows: list[str] = []
+    for label, requests in (("MetaTool of developers' tools", everyday), ("nonsense", NONSENSE)):
+        answers = [index.search(request) for request in requests]
+        silent = 100 * sum(not hits for hits in answers) / len(answers)
+        unsure = 100 * sum(map(is_unsure, answers)) / len(answers)
+        rows.append(f"| {label} | {len(entries)} | {silent:.1f} | {unsure:.1f} | |")
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":

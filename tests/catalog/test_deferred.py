@@ -263,6 +263,14 @@ async def test_x5_a_hit_says_that_its_definition_moved_to_whoever_was_granted_it
     assert "state" not in hit
 
 
+async def test_x9_a_model_is_told_that_hits_are_only_the_nearest():
+    desk = Desk(deferred("book_hotel", text="Reserve a hotel room for some nights."))
+    found = (await desk.call("search_tools", query="plan a wedding")).structured
+    assert [hit["id"] for hit in found["hits"]] == ["erp_book_hotel"]
+    assert found["note"] == "No tool fits well; these are the nearest."
+    assert "note" not in (await desk.call("search_tools", query="reserve a room")).structured
+
+
 @pytest.mark.parametrize("server", [None, "ghost", "GHOST", "erp"])
 async def test_x5_a_server_that_cannot_be_seen_is_never_an_empty_list(server: str | None):
     desk = Desk(READ)

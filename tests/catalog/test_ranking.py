@@ -1,5 +1,9 @@
 """Long queries, queries for several tools, and queries that little fits."""
 
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
 import pytest
 
 from mcp_toolset.catalog.search.clauses import clauses_of
@@ -95,6 +99,56 @@ def test_x9_what_no_tool_answers_may_be_on_the_web(index: SearchIndex, query: st
 @pytest.mark.parametrize("query", ["asdf qwer zxcv", "xyzzy plugh", "7", "🦄"])
 def test_x9_what_says_nothing_is_no_search_of_the_web(index: SearchIndex, query: str) -> None:
     assert names(index, query) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "fits"),
+    [
+        ("plan a wedding", False),
+        ("learn to play the guitar", False),
+        ("weather in Oslo", True),
+        ("book a table for dinner", True),
+        ("book_hotel", True),
+    ],
+)
+def test_x9_hits_say_whether_they_fit(index: SearchIndex, query: str, fits: bool) -> None:
+    hits = index.search(query)
+    assert hits and all(hit.fits is fits for hit in hits)
+
+
+def test_x9_of_tools_that_do_not_fit_few_are_shown() -> None:
+    rooms = {f"book_hotel_{number}": "Reserve a hotel room for some nights." for number in range(9)}
+    index = SearchIndex(entries(rooms))
+    assert len(index.search("plan a wedding")) == 5 and len(index.search("plan a wedding", limit=2)) == 2
+    assert len(index.search("plan a wedding", exclude=["book_hotel_0"])) == 5
+    assert len(index.search("reserve a hotel room")) == 9
+
+
+@dataclass
+class Told:
+    """A scorer for which a query means `tool`."""
+
+    tool: str
+    share: float
+    enough: float = 0.3
+
+    def add(self, entries: Iterable[CatalogEntry]) -> None: ...
+
+    def remove(self, public_names: Iterable[str]) -> None: ...
+
+    def best(
+        self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
+    ) -> dict[str, float]:
+        return {self.tool: 0.6}
+
+
+@pytest.mark.parametrize(
+    ("share", "wanted"), [(0.6, "book_hotel"), (0.95, "list_flights"), (1.0, "list_flights")]
+)
+def test_x9_the_larger_its_share_the_longer_a_query_is_ranked_by_meaning(share: float, wanted: str) -> None:
+    index = SearchIndex(entries(SAID), scorer=Told("list_flights", share))
+    assert names(index, "room hotel")[0] == "list_flights"
+    assert names(index, "reserve room hotel nights reserved some cheap rooms now")[0] == wanted
 
 
 def test_x9_a_tool_of_the_web_is_no_answer_to_what_fits_a_tool(index: SearchIndex) -> None:

@@ -252,7 +252,7 @@ def _note(
     unavailable: Sequence[Unavailable],
 ) -> str | None:
     if found:
-        return None
+        return None if found[0].fits else "No tool fits well; these are the nearest."
     if request.page > 1:
         return f"there are no more hits\n{next_call('search_tools', {'query': request.query})}"
     if unavailable:

@@ -166,7 +166,8 @@ class ToolSearch:
         if not hits:
             return ToolResult.of_text("No tool fits. Try other words, one search for each step.")
         lines = "\n".join(f"{hit.signature}: {hit.description}" for hit in hits)
-        result = ToolResult.of_text(f"Found, and to be called by name from now on:\n{lines}")
+        found = "Found" if hits[0].fits else "No tool fits well. The nearest"
+        result = ToolResult.of_text(f"{found}, and to be called by name from now on:\n{lines}")
         # A stored round may search before this conversation has made a request.
         names = [self._names.get(hit.name, hit.name) for hit in hits]
         forms = [self._forms[name] for name in names if name in self._forms]

@@ -123,6 +123,7 @@ class SearchHit:
         signature: The public name with parameters and their types.
         score: From 0 to 1, 1 for the tool's exact name; comparable within one answer only.
         state: `available`, or why the tool cannot be called now; the deferred catalog sets it.
+        fits: Whether the tools of this answer fit the query; if not, they are only the nearest, and few.
     """
 
     id: str
@@ -132,6 +133,7 @@ class SearchHit:
     signature: str
     score: float
     state: str = "available"
+    fits: bool = True
 
 
 def entry_of(item: CatalogEntry | ToolDefinition, server: str | None = None) -> CatalogEntry:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["CatalogEntry", "Scorer", "SearchHit", "SearchIndex"]
 
 MAX_HITS = 100
+# At most so many tools are shown if none fits well.
+_NEAREST = 5
 _READ_AT_ONCE = 16
 _COMPARED_AT_ONCE = 256
 # With fewer tools than this, reading them is as fast as a file.
@@ -223,11 +225,11 @@ class SearchIndex:
         among = self._of_server(server)
         if hidden:
             among = (self._entries.keys() if among is None else among) - hidden
-        scores = self._matcher.scores(query, limit + len(unwanted), among, hidden)
-        ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+        found = self._matcher.best(query, limit + len(unwanted), among, hidden)
+        ranked = sorted(found.scores.items(), key=lambda item: (-item[1], item[0]))
         known = ((self._entry(name), score) for name, score in ranked if name not in unwanted)
-        kept = ((entry, score) for entry, score in known if entry.id not in unwanted)
-        return [_hit_of(entry, score) for (entry, score), _ in zip(kept, range(limit), strict=False)]
+        kept = (_hit_of(entry, score, found.fits) for entry, score in known if entry.id not in unwanted)
+        return list(islice(kept, limit if found.fits else min(limit, _NEAREST)))
 
     async def read(self, query: str) -> None:
         """Have a sentence model read a query in a worker thread, for as long as its scorer allows."""
@@ -345,6 +347,6 @@ def _built_in() -> Scorer:
     return installed_scorer() or MeaningScorer()
 
 
-def _hit_of(entry: Told, score: float) -> SearchHit:
+def _hit_of(entry: Told, score: float, fits: bool) -> SearchHit:
     name, line = entry.public_name, entry.description_line
-    return SearchHit(entry.id, name, entry.server, line, entry.signature, score)
+    return SearchHit(entry.id, name, entry.server, line, entry.signature, score, fits=fits)

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.ranking import Ranking, Scorer
+from mcp_toolset.catalog.search.ranking import Ranked, Ranking, Scorer
 from mcp_toolset.catalog.search.text import folded, is_one_word
 from mcp_toolset.catalog.search.vocabulary import SortedWords
 
@@ -133,20 +133,20 @@ class Matcher:
         self._names.remove(public_names)
         self.ranking.remove(public_names)
 
-    def scores(
+    def best(
         self, query: str, count: int, among: AbstractSet[str] | None, hidden: AbstractSet[str]
-    ) -> dict[str, float]:
-        """At least the `count` best public names with scores from 0 to 1."""
+    ) -> Ranked:
+        """At least the `count` best public names; a tool that the query names fits it."""
         is_known = is_one_word(query) and self.ranking.knows(query, hidden)
         named = self._names.matches(query, beginnings=not is_known)
         if among is not None:
             named = {name: closeness for name, closeness in named.items() if name in among}
         ranked = self.ranking.best(query, count, among, hidden)
-        scores = {name: _RANKED_BELOW * score for name, score in ranked.items()}
+        scores = {name: _RANKED_BELOW * score for name, score in ranked.scores.items()}
         if named:
-            within = self.ranking.best(query, len(named), named.keys(), hidden)
+            within = self.ranking.best(query, len(named), named.keys(), hidden).scores
             scores |= {name: _placed(closeness, within.get(name, 0.0)) for name, closeness in named.items()}
-        return scores
+        return Ranked(scores, ranked.fits or bool(named))
 
 
 def _placed(closeness: float, score: float) -> float:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _POOL = 100
 _POOL_OF_CLAUSE = 30
 _QUERY_CHARACTERS = 2_000
-# Up to so many telling words a query is one thought, and meaning has its whole share of the score. With more,
-# the share falls as their number grows, and the clauses of the query count beside the whole.
-_TELLING = 4.5
-# A wrong hit costs a model a line and silence costs it the task: tools that fit less are shown, too.
-_SHOWN, _WELL = 0.75, 1.3
+# Meaning has its whole share of the score of a query of a few telling words: so many, times its share over
+# that of the words. With more, its share falls as their number grows, and clauses count beside the whole.
+_TELLING = 1.5
+# A wrong hit costs a model a line and silence costs it the task: what fits less is shown as the nearest.
+_SHOWN, _FITS, _WELL = 0.75, 1.0, 1.3
 # What no tool answers well may be found by a tool that searches the web: one this near to the first text, in
 # multiples of what is enough, with a word of the second.
 _OPEN_WEB, _OPEN_WEB_WORDS = "search the web", "web internet google"
@@ -101,6 +101,19 @@ class ReadingScorer(Scorer, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """What a search finds.
+
+    Attributes:
+        scores: Public names with scores from 0 to 1; empty if no tool is worth showing.
+        fits: Whether the best of them fit the query; if not, they are only the nearest.
+    """
+
+    scores: Mapping[str, float]
+    fits: bool = True
+
+
 class Ranking:
     """The ranking by words, fused with a second one if the index has one."""
 
@@ -143,23 +156,29 @@ class Ranking:
         count: int,
         among: AbstractSet[str] | None = None,
         hidden: AbstractSet[str] = frozenset(),
-    ) -> Mapping[str, float]:
-        """At least the `count` best public names with scores from 0 to 1; empty if none is worth showing."""
+    ) -> Ranked:
+        """At least the `count` best public names, if they are worth showing."""
         query = query[:_QUERY_CHARACTERS]
         asked = self._words.read(query, hidden)
         if self._scorer is None:
-            return asked.best(count, among)
+            return Ranked(asked.best(count, among))
         scorer, find = self._scorer, _Search(self._words, self._scorer, max(count, _POOL), among, hidden)
-        whole, *parts = find.heard(query, asked, clauses_of(query) if asked.telling > _TELLING else ())
+        share = _share(scorer.share, asked.telling)
+        whole, *parts = find.heard(query, asked, clauses_of(query) if share < scorer.share else ())
         if not whole.meaning:
-            return asked.best(count, among)
-        share = scorer.share * min(1.0, _TELLING / (asked.telling or 1.0))
+            return Ranked(asked.best(count, among))
         nearest = max((part.nearest for part in parts), default=0.0)
         scores = whole.fused(share, whole.nearest)
         by_clause = [part.fused(share, nearest) for part in parts]
         fit = max(map(Heard.fit, (whole, *parts), (scores, *by_clause)))
         found = without_tail(beside(scores, by_clause) if parts else scores) if fit >= _SHOWN else {}
-        return found if fit >= _WELL else find.open_web() | found
+        return Ranked(found if fit >= _WELL else find.open_web() | found, fit >= _FITS)
+
+
+def _share(whole: float, telling: float) -> float:
+    """The share of meaning in the score of a query with so many telling words."""
+    most, words = _TELLING * whole, (1 - whole) * telling
+    return whole * most / words if words > most else whole
 
 
 @dataclass(frozen=True, slots=True)
