@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from mcp_toolset.catalog.search.entry import CatalogEntry, SearchHit, entry_of
 from mcp_toolset.catalog.search.meaning import MeaningScorer, warn_about_numpy
 from mcp_toolset.catalog.search.name_matching import Matcher
-from mcp_toolset.catalog.search.ranking import ReadingScorer, Scorer, require_scorer
+from mcp_toolset.catalog.search.ranking import NEAREST, ReadingScorer, Scorer, require_scorer
 from mcp_toolset.catalog.search.stored.base import IndexBase, Told
 from mcp_toolset.catalog.search.stored.index_file import Parts, mapped, whole, written
 from mcp_toolset.errors import DefinitionError, InvalidStateError
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["CatalogEntry", "Scorer", "SearchHit", "SearchIndex"]
 
 MAX_HITS = 100
-# At most so many tools are shown if none fits well.
-_NEAREST = 5
 _READ_AT_ONCE = 16
 _COMPARED_AT_ONCE = 256
 # With fewer tools than this, reading them is as fast as a file.
@@ -229,7 +227,7 @@ class SearchIndex:
         ranked = sorted(found.scores.items(), key=lambda item: (-item[1], item[0]))
         known = ((self._entry(name), score) for name, score in ranked if name not in unwanted)
         kept = (_hit_of(entry, score, found.fits) for entry, score in known if entry.id not in unwanted)
-        return list(islice(kept, limit if found.fits else min(limit, _NEAREST)))
+        return list(islice(kept, limit if found.fits else min(limit, NEAREST)))
 
     async def read(self, query: str) -> None:
         """Have a sentence model read a query in a worker thread, for as long as its scorer allows."""

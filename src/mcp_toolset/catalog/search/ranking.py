@@ -30,6 +30,7 @@ _QUERY_CHARACTERS = 2_000
 _TELLING = 1.5
 # A wrong hit costs a model a line and silence costs it the task: what fits less is shown as the nearest.
 _SHOWN, _FITS, _WELL = 0.75, 1.0, 1.3
+NEAREST = 5
 # What no tool answers well may be found by a tool that searches the web: one this near to the first text, in
 # multiples of what is enough, with a word of the second.
 _OPEN_WEB, _OPEN_WEB_WORDS = "search the web", "web internet google"
