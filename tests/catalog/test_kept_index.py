@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -280,3 +281,12 @@ async def test_m2_no_file_has_a_tool_of_one_caller_or_a_secret_of_a_server(
     content = path.read_bytes()
     assert b'"tool_5"' in content
     assert not [word for word in (b"hunter", b"kind", b'"tool_3"', b'"tool_4"') if word in content]
+
+
+async def test_m2_a_server_outlives_a_file_that_is_cut_short_in_place(tmp_path: Path) -> None:
+    answers = await _run(tmp_path)
+    index, _ = _index(tmp_path)
+    index.search("tool_7")
+    (path,) = _files(tmp_path)
+    os.truncate(path, 0)
+    assert [index.search(query, limit=40) for query in QUERIES] == answers

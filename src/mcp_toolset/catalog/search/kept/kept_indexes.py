@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from mcp_toolset.catalog.search.stored.base import IndexBase, Told
-from mcp_toolset.catalog.search.stored.index_file import Parts, made_by, mapped, written
+from mcp_toolset.catalog.search.stored.index_file import Parts, copied, made_by, written
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
 from mcp_toolset.errors import InvalidStateError
 
@@ -89,7 +89,7 @@ class KeptIndexes:
 
     def _read(self, path: Path) -> IndexBase | None:
         try:
-            return IndexBase(mapped(path, _check))
+            return IndexBase(copied(path, _check))
         except FileNotFoundError:
             return None
         except InvalidStateError as fault:

@@ -1,4 +1,4 @@
-"""`Sections`: named parts of one file, mapped into memory whole; `Strings`: a sorted or ordered table in it.
+"""`Sections`: named parts of one file, mapped into memory or copied; `Strings`: a sorted or ordered table in it.
 
 A file begins with its kind, a checksum of the rest and a table of its sections. A file that is damaged, cut
 short, or made by other code is refused as a whole. Numbers are arrays in the order of bytes of this machine.
@@ -99,23 +99,38 @@ class Sections(Mapping[str, memoryview]):
         return Strings(self.numbers(f"{name} starts"), self[name])
 
 
-def mapped(path: str | os.PathLike[str], check: Callable[[os.stat_result], object] = bool) -> Sections:
-    """The sections of a file, mapped: pages are read when they are used, and shared between processes.
+def mapped(path: str | os.PathLike[str]) -> Sections:
+    """The sections of a file, mapped: its pages are shared between processes.
 
-    Args:
-        path: The file. It may be replaced or removed at any time, but not changed in place.
-        check: Raises `InvalidStateError` for a file that must not be read.
+    The file may be replaced or removed at any time. If it is cut short in place, the process is killed.
 
     Raises:
         InvalidStateError: it is not a whole, undamaged file of this version of the package.
         OSError: it cannot be read.
     """
     with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
-        check(status)
-        if status.st_size <= _HEAD:
+        if os.fstat(file.fileno()).st_size <= _HEAD:
             raise InvalidStateError("it is damaged or cut short")
         return Sections(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+
+
+def copied(path: str | os.PathLike[str], check: Callable[[os.stat_result], object]) -> Sections:
+    """The sections of a file that others may do anything to: a copy in the memory of this process.
+
+    Args:
+        path: The file.
+        check: Raises `InvalidStateError` for a file that must not be read.
+
+    Raises:
+        InvalidStateError: see `mapped`.
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        check(os.fstat(file.fileno()))
+        content = file.read()
+    if len(content) <= _HEAD:
+        raise InvalidStateError("it is damaged or cut short")
+    return Sections(memoryview(content))
 
 
 def whole(steps: Generator[None, None, _T]) -> _T:
