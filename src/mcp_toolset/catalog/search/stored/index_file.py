@@ -1,4 +1,4 @@
-"""`Sections`: named parts of one file, mapped into memory or copied; `Strings`: a sorted or ordered table in it.
+"""`Sections`: named parts of one file, mapped into memory or copied; `Strings`: a table of strings in it.
 
 A file begins with its kind, a checksum of the rest and a table of its sections. A file that is damaged, cut
 short, or made by other code is refused as a whole. Numbers are arrays in the order of bytes of this machine.
