@@ -161,7 +161,7 @@ LATER_IN_HUB = (ALWAYS_LATER - {"filelock"}) | {
 
 
 @pytest.mark.parametrize("options", [[], ["--deferred"]], ids=["listed", "searched"])
-async def test_a_lazy_hub_lists_and_searches_without_what_its_servers_need_only_when_they_run(
+async def test_m1_a_lazy_hub_lists_and_searches_without_what_its_servers_need_only_when_they_run(
     options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MCP_TOOLSET_CACHE", str(tmp_path / "cache"))
