@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset import HookSet, Reject, Rules, RunNormally, ToolCall, ToolContext, Toolset, tool
+from mcp_toolset import (
+    HookSet,
+    Reject,
+    Rules,
+    RunNormally,
+    ToolCall,
+    ToolContext,
+    Toolset,
+    ToolsetServer,
+    tool,
+)
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.errors import UnknownNameError, UnknownToolError
 from mcp_toolset.policy import Policy, PolicyGuard
@@ -129,3 +139,14 @@ async def test_s6_carried_rules_apply_to_a_call_from_python_without_rules() -> N
             await each.execute("crm_delete", {"id": "1"})
         assert (await each.execute("crm_look", {"id": "1"})).text == "Rejected: never"
     assert (await delete.execute({"id": "1"})).text == "deleted 1"
+
+
+async def test_s6_a_tool_that_a_carried_policy_denies_to_all_is_not_offered() -> None:
+    guard = PolicyGuard(Policy(deny=["delete"]))
+    tools: Toolset[Any] = Toolset(delete, look).carrying(Rules(guards=[guard]))
+    assert list(tools.prefixed("crm").view()) == ["crm_look"]
+    async with ToolsetServer(tools.prefixed("crm").deferred()) as server:
+        hits = (await server.call_tool("search_tools", {"query": "delete something"})).structured["hits"]
+        assert not any("delete" in hit["id"] for hit in hits)
+        answer = await server.call_tool("resolve_tools", {"ids": ["crm_delete"]})
+        assert '"granted"' not in answer.text

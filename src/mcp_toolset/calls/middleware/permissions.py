@@ -92,13 +92,17 @@ class PolicyGuard:
 
     def gate(self, binding: ToolBinding) -> Gate | None:
         """Refuses calls of denied tools; nothing for a tool that no caller is denied."""
-        fixed = not self.policy.varies and self.policy.decide(binding, None).kind != "deny"
-        return None if fixed else partial(self._admit, binding)
+        open_to_all = not self.policy.varies and not self.denies(binding)
+        return None if open_to_all else partial(self._admit, binding)
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """Asks before a tool runs; nothing for a tool that every caller may call."""
         fixed = not self.policy.varies and self.policy.decide(binding, None).kind == "allow"
         return () if fixed else (partial(self._permitted, binding),)
+
+    def denies(self, binding: ToolBinding) -> bool:
+        """Whether the policy denies a tool to every caller."""
+        return not self.policy.varies and self.policy.decide(binding, None).kind == "deny"
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
         """The patterns of the policy that fit none of these tools, each behind its place."""

@@ -94,7 +94,11 @@ class NamesTools(Protocol):
 
 @runtime_checkable
 class NamesPatterns(Protocol):
-    """A guard that takes names and patterns of tools, such as a policy."""
+    """A guard that takes names and patterns of tools: a policy."""
+
+    def denies(self, binding: ToolBinding) -> bool:
+        """Whether a tool is denied to every caller."""
+        ...
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
         """The names and patterns that fit none of these tools, each behind its place."""

@@ -102,6 +102,10 @@ class RuleSet:
         if not view.known_tools.sources:
             self.report.take(self._unused(view), is_closed=True)
 
+    def denies(self, binding: ToolBinding) -> bool:
+        """Whether a policy among the guards denies a tool to every caller."""
+        return any(guard.denies(binding) for guard in self.guards if isinstance(guard, NamesPatterns))
+
     def _unused(self, view: ToolView) -> list[UnboundName]:
         """The names that guards take for tools and that no tool of a view has."""
         taking = (guard for guard in self.guards if isinstance(guard, NamesPatterns))

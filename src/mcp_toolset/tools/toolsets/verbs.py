@@ -59,6 +59,10 @@ class Carried(Protocol):
         """Check that these rules are for the tools of a toolset."""
         ...
 
+    def denies(self, binding: ToolBinding) -> bool:
+        """Whether a policy among them denies a tool to every caller."""
+        ...
+
     def none(self) -> RunsCalls:
         """No rules of a host, for a call under the rules alone that its tool carries."""
         ...
@@ -87,7 +91,7 @@ class ToolsetVerbs(Generic[T]):
         """The toolset with rules of its own, which apply to its tools wherever it is mounted.
 
         They are inside the rules of the server or the loop, and names in them are names in this toolset. In a
-        round they decide when its calls run.
+        round they decide when its calls run. A tool that a policy among them denies to all is left out.
 
         Raises:
             UnknownNameError: a rule is for a tool that this toolset does not have.
@@ -96,7 +100,8 @@ class ToolsetVerbs(Generic[T]):
         if not isinstance(rules, Carried):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"carrying(…) takes Rules(…), not {rules!r}")
         rules.check_carried(ToolView(self.compiled(UNPREPARED), known=self.known_tools()))
-        return self.through(Each(lambda binding: binding.carrying(rules)))
+        # A tool that no caller may call is no tool: it would be listed, found and granted in vain.
+        return self.through(Each(lambda binding: None if rules.denies(binding) else binding.carrying(rules)))
 
     def prefixed(self, prefix: str) -> T:
         """Every tool as `prefix_name`; hooks and middleware for the former names still apply.
