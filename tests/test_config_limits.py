@@ -9,7 +9,7 @@ import pytest
 from tests.test_config import hub, refusal, server, server_refusal
 
 from mcp_toolset import Identity
-from mcp_toolset.config import load_config
+from mcp_toolset.config import load_config, parse_config
 from mcp_toolset.hub.mounts import mounted
 from mcp_toolset.security.policy.limits import Limits, LimitTable
 from mcp_toolset.security.policy.patterns import ToolFacts
@@ -124,3 +124,13 @@ def test_p9_retries_and_breaker_of_an_entry_are_those_of_its_mount():
 )
 def test_p9_retries_and_breakers_that_cannot_be_used_are_told(entry: dict[str, Any], told: str):
     assert told in server_refusal({**GIT, **entry})
+
+
+@pytest.mark.parametrize(
+    ("section", "key"), [("large_results", "lifetime"), ("code", "timeout"), ("code", "seconds")]
+)
+def test_m7_long_times_of_our_own_sections_are_seconds(section: str, key: str) -> None:
+    # A `timeout` of a server's entry is in milliseconds from 10,000 on, as other clients count so.
+    config = parse_config({"mcpServers": {}, "toolset": {section: {key: 86_400}}}, source="mcp.json")
+    said = getattr(config, section)
+    assert said is not None and said[key] == 86_400

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mcp_toolset.config.entries import LIST_OF_TEXTS, seconds
+from mcp_toolset.config.entries import LIST_OF_TEXTS
 from mcp_toolset.config.jsonc import Place
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "LargeResultsEntry",
 ]
 
-_Seconds = Annotated[float, BeforeValidator(seconds), Field(gt=0, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Some = Annotated[list[str], Field(min_length=1)]
 _Names = tuple[str, ...] | None
 _TEXT = "a string"

@@ -102,6 +102,7 @@ def _hit(hit: SearchHit, statuses: Mapping[str, SourceStatus]) -> dict[str, Any]
         "server": hit.server,
         "state": "available" if status is None or status.is_up else status.state,
         "score": round(hit.score, 3),
+        "fits": hit.fits,
         "signature": hit.signature,
         "description": hit.description,
     }
@@ -111,6 +112,8 @@ def _show(rows: Sequence[Mapping[str, Any]], query: str, output: Output) -> None
     if not rows:
         output.say(f"no tool fits {query!r}; try other words")
         return
+    if not any(row["fits"] for row in rows):
+        output.say(f"no tool fits {query!r} well; these are the nearest")
     output.table(
         _HITS, [["" if row[hit.name] is None else str(row[hit.name]) for hit in _HITS] for row in rows]
     )
