@@ -78,13 +78,15 @@ def own_credentials(session_credentials: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("MCP_TOOLSET_CREDENTIALS", str(session_credentials / uuid4().hex))
 
 
-@pytest.fixture(autouse=True)
-def patient_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def patient_lists() -> Iterator[None]:
     """How long a list waits for a server that starts is no matter of how busy this machine is."""
-    monkeypatch.setattr(unlisted, "LIST_PATIENCE", 60)
-    monkeypatch.setattr(client_lists, "PATIENCE", 60)
-    monkeypatch.setattr(client_lists, "LIST_DEADLINE", 30)
-    monkeypatch.setattr(taken_list, "LIST_DEADLINE", 30)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unlisted, "LIST_PATIENCE", 60)
+        patch.setattr(client_lists, "PATIENCE", 60)
+        patch.setattr(client_lists, "LIST_DEADLINE", 30)
+        patch.setattr(taken_list, "LIST_DEADLINE", 30)
+        yield
 
 
 @pytest.fixture(scope="session")
