@@ -1,9 +1,10 @@
 """Code mode: one task of three calls over 200 rows as round trips, as code, and as code in FastMCP.
 
-    python benchmarks/code.py [--quick] [--json FILE]
+    python benchmarks/code.py [--quick] [--pause SECONDS] [--json FILE]
 
 All clients and servers are in one process. Each round takes every way in turn, in the opposite order in odd
-rounds; a ratio is the median of those within a round. Tokens are what a model writes and reads, by OpenAI's
+rounds; a ratio is the median of those within a round. With `--pause` every call comes some time after the
+one before it, as those of a model do. Tokens are what a model writes and reads, by OpenAI's
 public o200k vocabulary (`bpe-openai`). FastMCP's `CodeMode` is measured where `fastmcp` is installed.
 """
 
@@ -19,6 +20,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -93,7 +95,8 @@ async def coded(one: Exchanged, grants: Sequence[str], code: str = CODE) -> None
 
 
 @asynccontextmanager
-async def fastmcp() -> AsyncGenerator[Callable[[str], Awaitable[Any]]]:
+async def fastmcp() -> AsyncGenerator[dict[str, Callable[[str], Awaitable[Any]]]]:
+    """FastMCP's server behind its own client, and behind the SDK's, which ours is measured with."""
     from fastmcp import Client as FastMCPClient  # pyright: ignore[reportMissingImports]
     from fastmcp import FastMCP  # pyright: ignore[reportMissingImports]
     from fastmcp.experimental.transforms.code_mode import CodeMode  # pyright: ignore[reportMissingImports]
@@ -112,8 +115,12 @@ async def fastmcp() -> AsyncGenerator[Callable[[str], Awaitable[Any]]]:
     def report_save(title: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         return {"saved": title, "rows": len(rows)}
 
-    async with FastMCPClient(server) as client:
-        yield lambda code: client.call_tool("execute", {"code": code})
+    # It has no public name for the server of the SDK within.
+    async with FastMCPClient(server) as client, Client(server._mcp_server) as plain:
+        yield {
+            "FastMCP execute": lambda code: client.call_tool("execute", {"code": code}),
+            "FastMCP execute, SDK client": lambda code: plain.call_tool("execute", {"code": code}),
+        }
 
 
 _CALL = re.compile(rf"({'|'.join(TOOLS)})\((.*?)\)")
@@ -124,16 +131,18 @@ def for_fastmcp(code: str) -> str:
     return _CALL.sub(r"call_tool('\1', dict(\2))", code)
 
 
-async def sampled(way: Way, times: int) -> list[float]:
+async def sampled(way: Way, times: int, pause: float = 0.0) -> list[float]:
     found: list[float] = []
     for _ in range(times):
+        if pause:
+            await anyio.sleep(pause)
         began = time.perf_counter()
         await way()
         found.append((time.perf_counter() - began) * 1000)
     return found
 
 
-async def measured(rounds: int, times: int) -> list[Row]:
+async def measured(rounds: int, times: int, pause: float) -> list[Row]:
     count = tokenizer()
     async with AsyncExitStack() as stack:
         one, grants = await stack.enter_async_context(ours())
@@ -143,10 +152,10 @@ async def measured(rounds: int, times: int) -> list[Row]:
             "run_code, empty": lambda: coded(one, grants, "1 + 1"),
         }
         if find_spec("fastmcp"):
-            execute = await stack.enter_async_context(fastmcp())
             theirs = for_fastmcp(CODE)
-            ways["FastMCP execute"] = lambda: execute(theirs)
-            ways["FastMCP execute, empty"] = lambda: execute("1 + 1")
+            for name, execute in (await stack.enter_async_context(fastmcp())).items():
+                ways[name] = partial(execute, theirs)
+                ways[f"{name}, empty"] = partial(execute, "1 + 1")
         tokens: dict[str, tuple[int, int]] = {}
         for name, way in ways.items():
             await sampled(way, 2)
@@ -156,7 +165,7 @@ async def measured(rounds: int, times: int) -> list[Row]:
         for turn in range(rounds):
             order = list(ways.items())
             for name, way in order if turn % 2 == 0 else reversed(order):
-                samples[name].append(statistics.median(await sampled(way, times)))
+                samples[name].append(statistics.median(await sampled(way, times, pause)))
     rows: list[Row] = []
     for name, taken in samples.items():
         base = samples["run_code, empty" if name.endswith("empty") else "run_code"]
@@ -168,9 +177,10 @@ async def measured(rounds: int, times: int) -> list[Row]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--pause", type=float, default=0.0, metavar="SECONDS", help="before each call")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    rows = anyio.run(measured, *((2, 5) if options.quick else (9, 20)))
+    rows = anyio.run(measured, *((2, 5) if options.quick else (21, 8)), options.pause)
     print(
         f"load {os.getloadavg()[0]:.1f}\n\n| way | p50 ms | ratio | written | read |\n|---|--:|--:|--:|--:|"
     )
