@@ -153,7 +153,7 @@ class DigestingObserver(CallObserver, Protocol):
 class CountingObserver(CallObserver, Protocol):
     """An observer that needs no report of a call that has run, as it sums calls."""
 
-    def count(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object:
+    def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object:
         """Count a call, without raising."""
         ...
 
@@ -325,7 +325,7 @@ def ended(
         if otel is not None or not _is_noted(log, seen, call, context, result):
             tell((log.note,), facts_of(seen, call, context, result))
     for counter in listeners.counters:
-        counter.count(seen, context, result)
+        counter.count_call(seen, context, result)
     if listeners.observers:
         tell(listeners.observers, report_of(seen, call, context, result))
 

@@ -72,7 +72,7 @@ class CallCounts:
         server = SEARCH if not report.server and report.tool in self._search else report.server
         self._count(server, report.client, report.outcome, report.reason, report.duration)
 
-    def count(self, seen: Observation, context: ToolContext, result: ToolResult | None) -> None:
+    def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None) -> None:
         """Count a call that has ended."""
         binding, client = seen.binding, client_label(context)
         server = "" if binding is None else binding.source
