@@ -1,7 +1,7 @@
 """mcp-toolset: a bridge between typed toolsets and the Model Context Protocol.
 
-The names below are the public interface. They are loaded when first used: `import mcp_toolset`
-loads neither the wire nor the search.
+The names below are the public interface. Each name is loaded at its first use, so `import mcp_toolset`
+loads neither the protocol nor the search.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
     from mcp_toolset.calls.pipeline.observation import CallObserver, CallReport
     from mcp_toolset.calls.pipeline.rules import Rules
+    from mcp_toolset.calls.processes.processes import Processes
     from mcp_toolset.calls.rounds.call_result import (
         CallResult,
         RoundHalt,
@@ -64,7 +65,9 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.identity import Identity
     from mcp_toolset.tools.core.manifest import ToolManifest
     from mcp_toolset.tools.core.options import tagged
+    from mcp_toolset.tools.core.processes import Process, ProcessEvent, RunningProcess
     from mcp_toolset.tools.core.result import ToolResult
+    from mcp_toolset.tools.core.sampling import SamplingRequest
     from mcp_toolset.tools.core.source import SourceStatus
     from mcp_toolset.tools.declare.builder import ToolBuilder
     from mcp_toolset.tools.declare.function import FunctionCall, tool
@@ -121,6 +124,9 @@ __all__ = [
     "PendingCall",
     "PermissionChecker",
     "PinPolicy",
+    "Process",
+    "ProcessEvent",
+    "Processes",
     "PromptProvider",
     "Prompts",
     "RateLimit",
@@ -141,7 +147,9 @@ __all__ = [
     "Rules",
     "RunNormally",
     "RunReport",
+    "RunningProcess",
     "SampledMessage",
+    "SamplingRequest",
     "SchemaValidator",
     "SearchHit",
     "SearchIndex",
@@ -197,11 +205,14 @@ _NAMESPACES: Final = (
     "config",
     "errors",
     "grants",
+    "journal",
     "middleware",
     "policy",
     "rounds",
     "search",
     "serving",
+    "shared",
+    "telemetry",
     "testing",
 )
 

@@ -13,7 +13,7 @@ ToolsetError                     catch this to catch all
 │   ├── InvalidArgumentsError    the arguments do not fit the tool's schema
 │   ├── InvalidOutputError       the tool's result does not fit its own output schema
 │   ├── PermissionDeniedError    a policy refused the call
-│   ├── GrantError               a deferred tool was called without a live grant
+│   ├── GrantError               a deferred tool was called without a valid grant
 │   ├── CannotAskError           the client cannot be asked, or did not answer
 │   ├── ClientCapabilityError    the client lacks a capability that the tool needs; the client is told
 │   ├── RequestStateError        the state of a repeated request was altered, expired or belongs elsewhere
@@ -24,13 +24,13 @@ ToolsetError                     catch this to catch all
 │   │   └── LoginRequiredError   a person has to log in to it first; says how
 │   ├── UpstreamTimeoutError     it did not answer in time
 │   └── UpstreamProtocolError    it answered with a protocol error, kept with its code and data
-├── StoreError                   a store that is waited for failed or gave no answer; names it
+├── StoreError                   an asynchronous store failed or gave no answer; names it
 │   └── GrantStoreError          the store of grants cannot be opened, read or written
 ├── SecretError                  a secret or credential cannot be read or kept; says which
 ├── CapabilityError              a tool used a capability that it was not granted
 ├── NextConsumedError            a middleware called `next` twice
 ├── AuditError                   the audit log cannot be opened, read or continued; names its file
-├── CallerError                  a request has a user who cannot be told from others
+├── CallerError                  a request has a user that the server cannot identify
 ├── InvalidTokenError            an access token is not valid; the message holds no part of it
 ├── TokenCheckError              an access token cannot be checked now
 ├── ToolMismatchError            a call was decoded or completed by another tool than the one it calls
@@ -40,7 +40,7 @@ ToolsetError                     catch this to catch all
     └── InvalidStateError        a saved state cannot be read or written; names the file
 ```
 
-A message says what happened, where, and how to mend it. `CallError` and `UpstreamError` may reach a
+A message says what failed, where, why and what to do. `CallError` and `UpstreamError` may reach a
 model, so they never carry secrets, tracebacks or another caller's data.
 """
 
@@ -126,7 +126,18 @@ class UnknownNameError(DefinitionError):
 
 
 class ConfigError(ToolsetError):
-    """A configuration file is missing, malformed, or asks for something impossible."""
+    """A configuration file is missing, malformed, or asks for something impossible.
+
+    Attributes:
+        steps: The keys and indices that lead to the mistake in the file; empty for the whole file.
+        alone: The message without the number of further mistakes.
+    """
+
+    def __init__(self, message: str, *, steps: tuple[str | int, ...] = (), alone: str | None = None) -> None:
+        """State the mistake; `alone` is the message if not given."""
+        super().__init__(message)
+        self.steps = steps
+        self.alone = message if alone is None else alone
 
 
 class TargetError(ToolsetError):
@@ -173,7 +184,7 @@ class PermissionDeniedError(CallError):
 
 
 class GrantError(CallError):
-    """A deferred tool was called without a live grant for this caller; nothing ran."""
+    """A deferred tool was called without a valid grant for this caller; nothing ran."""
 
 
 class CannotAskError(CallError):
@@ -212,13 +223,17 @@ class ToolExecutionError(CallError):
 
 
 class UpstreamError(ToolsetError):
-    """A mounted server failed. `upstream` is the name it is mounted under."""
+    """A mounted server failed. `upstream` is the name it is mounted under.
 
-    def __init__(self, upstream: str, reason: str) -> None:
+    `sent` is false if the call was certainly not sent, so that it has not happened.
+    """
+
+    def __init__(self, upstream: str, reason: str, *, sent: bool = True) -> None:
         """Put the server's name before the reason."""
         super().__init__(f"{upstream}: {reason}")
         self.upstream = upstream
         self.reason = reason
+        self.sent = sent
 
 
 class UpstreamUnavailableError(UpstreamError):
@@ -230,17 +245,17 @@ NEEDS_LOGIN: Final = "needs login: "
 
 
 class LoginRequiredError(UpstreamUnavailableError):
-    """The mounted server wants credentials that are not there yet, or no longer accepts those that it got.
+    """The mounted server requires credentials that are missing, or no longer accepts the credentials it got.
 
     The message says how to log in. `for_more` is whether it lacks only scopes, for some of its tools;
-    `scopes` are then all that the next login is to ask for.
+    `scopes` are then all scopes that the next login must request.
     """
 
     def __init__(
         self, upstream: str, reason: str, *, for_more: bool = False, scopes: Iterable[str] = ()
     ) -> None:
         """Put the server's name before the reason."""
-        super().__init__(upstream, reason)
+        super().__init__(upstream, reason, sent=False)
         self.for_more = for_more
         self.scopes = tuple(scopes)
 
@@ -260,7 +275,7 @@ class UpstreamProtocolError(UpstreamError):
 
 
 class StoreError(ToolsetError):
-    """A store that is waited for failed, or gave no answer in time; what depends on it does not happen.
+    """An asynchronous store failed, or gave no answer in time; the operation that needs it did not happen.
 
     The message names the store by its `name`, and may reach a model.
     """
@@ -311,15 +326,15 @@ class AuditError(ToolsetError):
 
 
 class CallerError(ToolsetError):
-    """A request has a user who cannot be told from others; it is refused, and never taken as anonymous."""
+    """A request has a user that the server cannot identify; it is refused, and never treated as anonymous."""
 
 
 class InvalidTokenError(ToolsetError):
-    """An access token is not valid: the caller is told why (401); no message holds a part of the token."""
+    """An access token is not valid: the caller gets the reason (401); no message has a part of the token."""
 
 
 class TokenCheckError(ToolsetError):
-    """An access token cannot be checked now, as keys or a service are out of reach (503)."""
+    """An access token cannot be checked now, because keys or a service do not answer (503)."""
 
 
 class StateError(ToolsetError):

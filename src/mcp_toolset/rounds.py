@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from mcp_toolset.calls.rounds.invalid_call import InvalidCall, InvalidCallReason
     from mcp_toolset.calls.rounds.round_commit import RoundCommit
+    from mcp_toolset.calls.rounds.suspended_rounds import SuspendedRounds
     from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
     from mcp_toolset.tools.declare.function import FunctionCall
     from mcp_toolset.tools.declare.input import AnyCall, DecodedCall
@@ -42,6 +43,7 @@ __all__ = [
     "RoundHalt",
     "RoundQuestion",
     "RunReport",
+    "SuspendedRounds",
     "ToolAvailability",
     "ToolFailure",
     "ToolRequirement",

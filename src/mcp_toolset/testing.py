@@ -1,4 +1,4 @@
-"""What tests of your own tools and rules need: contexts, calls without a server, stores in memory."""
+"""What tests of your own tools and rules need: a client in memory, scripted servers, recorded calls."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from mcp_toolset._lazy import homes_of, lazily
 if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
     from mcp_toolset.catalog.grants.store import MemoryGrantStore
+    from mcp_toolset.serving.in_memory import Client
+    from mcp_toolset.serving.scripted import CallRecorder, RecordedCall, ScriptedServer
     from mcp_toolset.tools.core.call import LOCAL_CONTEXT
     from mcp_toolset.tools.declare.round_context import RoundContext
     from mcp_toolset.tools.view.view import execute
 
 __all__ = [
+    "CallRecorder",
+    "Client",
     "LOCAL_CONTEXT",
     "MemoryGrantStore",
+    "RecordedCall",
     "RoundContext",
+    "ScriptedServer",
     "ToolDispatch",
     "execute",
 ]

@@ -51,17 +51,24 @@ class BackgroundWork:
             deadline: Seconds that one work may take.
 
         Raises:
-            DefinitionError: either is not positive.
+            DefinitionError: `limit` or `deadline` is not positive.
         """
         if limit < 1 or not deadline > 0:
             raise DefinitionError(
-                f"background work has a positive limit and deadline, not {limit} and {deadline:g}"
+                f"BackgroundWork needs a positive limit and a positive deadline, not {limit} and {deadline:g}"
             )
         self._limit = limit
         self._deadline = deadline
         self._under_way: dict[str, _Work] = {}
         self._done: OrderedDict[str, _Work] = OrderedDict()
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._host = self
+
+    def beside(self, *, limit: int, deadline: float) -> BackgroundWork:
+        """Further work with limits of its own, which runs while this block is open."""
+        found = BackgroundWork(limit=limit, deadline=deadline)
+        found._host = self
+        return found
 
     async def __aenter__(self) -> Self:
         """Open it; raises `StateError` if it is open already."""
@@ -97,13 +104,16 @@ class BackgroundWork:
             StateError: the block is not open.
             CallError: too much work is running.
         """
-        if self._tasks is None:
-            raise StateError("background work starts inside its block: async with BackgroundWork() as work")
+        tasks = self._host._tasks
+        if tasks is None:
+            raise StateError(
+                "background work is not open; start it inside `async with BackgroundWork() as work`"
+            )
         if len(self._under_way) >= self._limit:
             raise CallError(f"{self._limit} works are running already; await one of them first")
         id, made = secrets.token_urlsafe(16), _Work(owner)
         self._under_way[id] = made
-        self._tasks.start_soon(self._run, id, made, work, arguments)
+        tasks.start_soon(self._run, id, made, work, arguments)
         return id
 
     async def result(self, id: str, *, within: float | None = None, owner: str = "") -> Any:
@@ -115,7 +125,7 @@ class BackgroundWork:
             owner: The caller.
 
         Raises:
-            CallError: this owner has no such work, it failed, or it has not ended in time.
+            CallError: the owner has no work with this id, the work failed, or it has not ended in time.
         """
         found = self._found(id, owner)
         with anyio.move_on_after(within):
@@ -127,7 +137,7 @@ class BackgroundWork:
         return found.value
 
     def cancel(self, id: str, *, owner: str = "") -> None:
-        """Cancel a work; nothing happens if it has ended."""
+        """Cancel a work; a work that has ended is ignored."""
         self._found(id, owner).scope.cancel()
 
     def owned_by(self, owner: str) -> OwnedWork:

@@ -62,14 +62,14 @@ class EventLog:
         return event
 
     def since(self, number: int = 0, *, session: str | None = None) -> list[SessionEvent]:
-        """The events that are kept: those after the given number, of the given session if any."""
+        """The kept events after the given number, of one session if given."""
         kept = (event for event in self._events if event.number > number)
         return [event for event in kept if session is None or event.session == session]
 
 
 def _kind(kind: object) -> str:
     if not isinstance(kind, str) or not kind:
-        raise CallError(f"an event has a kind, a text such as 'order.placed', not {kind!r}")
+        raise CallError(f"an event needs a kind, a text such as 'order.placed', not {kind!r}")
     return kind
 
 

@@ -27,7 +27,7 @@ class SessionState(Generic[T]):
     """
 
     def __init__(self, make: Callable[[], T], *, most: int = MAX_KEPT) -> None:
-        """Make a value with `make` when a caller has none; of more than `most`, the least recently used goes.
+        """Make each caller's value with `make`. Beyond `most` values the least recently used is dropped.
 
         Raises:
             DefinitionError: `most` is not positive, or `make` cannot be called.

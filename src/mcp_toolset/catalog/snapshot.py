@@ -93,12 +93,11 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
     if text.count(b"{") + text.count(b"[") > _DEEPEST:
         _check_depth(wire)
     if LOST_CHARACTER.encode() in text:
-        raise DefinitionError("the definition cannot be passed on: a text in it has half of a character")
+        raise DefinitionError("the definition cannot be passed on: a text in it has half of a surrogate pair")
     size = len(text)
     if size > MAX_DEFINITION:
         raise DefinitionError(f"the definition has {size} bytes, more than {MAX_DEFINITION}")
     definition = ToolDefinition.from_wire(wire)
-    _check_runnable(wire)
     known = previous.tools.get(definition.name)
     if known is not None and known.definition.digest == definition.digest:
         return known
@@ -108,15 +107,6 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
 def _check_depth(wire: Mapping[str, Any]) -> None:
     if depth_exceeds(wire, _DEEPEST):
         raise DefinitionError(f"the definition is nested more than {MAX_SCHEMA_DEPTH} levels deep")
-
-
-def _check_runnable(wire: Mapping[str, Any]) -> None:
-    """Refuse a tool that runs only as a task (2025-11-25, tasks, "Tool-Level Negotiation")."""
-    execution: object = wire.get("execution")
-    given: Mapping[str, object] = cast("Any", execution) if isinstance(execution, Mapping) else {}
-    support = given.get("taskSupport")
-    if support == "required":
-        raise DefinitionError("it runs only as a task (execution.taskSupport), which no call of ours can do")
 
 
 def _shown_name(entry: Any) -> str:

@@ -26,11 +26,17 @@ _OPTIONS: Final = (
     ),
     click.option("--issuer", metavar="URL", help="Accept the tokens (JWT) of this authorization server."),
     click.option(
-        "--audience", multiple=True, metavar="TEXT", help="What those tokens name as their audience."
+        "--audience", multiple=True, metavar="TEXT", help="The audience of those tokens: the claim aud."
     ),
-    click.option("--jwks-url", metavar="URL", help="The keys of the issuer, if its metadata has no URL."),
+    click.option(
+        "--jwks-url", metavar="URL", help="Where the keys of the issuer are, if its metadata does not say it."
+    ),
     click.option("--required-scope", multiple=True, metavar="SCOPE", help="A scope that each token needs."),
-    click.option("--insecure", is_flag=True, help="Let everybody call who reaches --host."),
+    click.option(
+        "--insecure",
+        is_flag=True,
+        help="Accept calls without a token from every program that can reach --host.",
+    ),
 )
 
 
@@ -44,7 +50,7 @@ class Inbound:
         audience: What its tokens name as their audience.
         jwks_url: Where its keys are.
         required_scopes: What each token needs.
-        insecure: Whether everybody may call who reaches the server.
+        insecure: Whether every program that reaches the server may call.
     """
 
     variables: tuple[str, ...]

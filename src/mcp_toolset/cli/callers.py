@@ -31,7 +31,7 @@ def caller_of_key(written: str) -> Identity | None:
     parts = cast("list[object]", found) if isinstance(found, list) else []
     client, issuer, subject = parts if len(parts) == 3 else (0, 0, 0)
     if not (_is_text(client) and _is_text(issuer) and _is_text(subject)) or not (client or subject):
-        raise TargetError(f"--as {written}: a key is written as `{_FORM}`; one that is missing is null")
+        raise TargetError(f"--as {written}: a key is written as `{_FORM}`; write null for a missing part")
     return Identity.of(cast("str | None", client), cast("str | None", subject), cast("str | None", issuer))
 
 
@@ -63,7 +63,9 @@ def known_caller(written: str, auth: AuthConfig | None, place: str, kept: Sequen
     if len(named) == 1:
         return next(iter(named.values()))
     if named:
-        raise TargetError(f"--as {written}: there are several; give a key: {', '.join(sorted(named))}")
+        raise TargetError(
+            f"--as {written}: several callers have this name; give a key: {', '.join(sorted(named))}"
+        )
     raise TargetError(
         f"{place}: no caller {written!r}; {_mend(written, [*tokens], bool(issuers or not auth))}"
     )

@@ -6,18 +6,17 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
+
+from mcp_toolset.tools.text.tokens import tokens_of
 
 __all__ = ["size_of", "tokens_of_servers"]
-
-BYTES_PER_TOKEN: Final = 4
-"""Bytes per token of JSON in English: a rule of thumb; every model counts differently."""
 
 
 def size_of(value: Any) -> dict[str, int]:
     """The bytes of a JSON value as it is sent, and the tokens that it costs by the rule of thumb."""
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
-    return {"bytes": size, "tokens_estimate": -(-size // BYTES_PER_TOKEN)}
+    return {"bytes": size, "tokens_estimate": tokens_of(size)}
 
 
 def tokens_of_servers(servers: Mapping[str, Mapping[str, Any]], timeout: float | None) -> dict[str, int]:

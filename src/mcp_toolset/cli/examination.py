@@ -1,4 +1,4 @@
-"""`examine`: what on this machine keeps `mcp-toolset` or a client of it from working, with the remedies.
+"""`examine`: faults of this machine that stop `mcp-toolset` or its clients, and what to do.
 
 Each examination is one function that yields findings; nothing is changed, and no server is started.
 """
@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from mcp_toolset import __version__
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.cli.installers.clients import CLIENTS, Machine
 from mcp_toolset.cli.installers.discovery import FoundServer, discovered
 from mcp_toolset.config.loops import served_files
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.serving.log_file import VARIABLE
+from mcp_toolset.serving.serving_log import LogChoice
 
 if TYPE_CHECKING:
     from mcp_toolset.config import ServerConfig
@@ -44,6 +46,9 @@ _EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
     "fast": ("orjson", "JSON is read and written faster"),
     "keyring": ("keyring", "secrets are kept in the system's keyring"),
     "model": ("numpy", "search can use a sentence model"),
+    "otel": ("opentelemetry.sdk", "metrics and traces are sent to collectors"),
+    "prometheus": ("prometheus_client", "Prometheus can read metrics"),
+    "redis": ("redis", "replicas can share their state"),
 }
 _OF_DESKTOP_PROGRAMS: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
 """The `PATH` of programs that macOS starts from the Dock or the Finder."""
@@ -72,23 +77,27 @@ class Examined:
         machine: The places of clients' files.
         vault: Where secrets are kept.
         folder: The folder of cached data; `None` if caching is off.
+        log: The folder of the logs of servers; `None` if none are kept.
         port: The port that `serve --transport http` takes.
         program: The program of this installation.
         python: The interpreter that runs now.
+        file: A configuration file to examine, too; `None` for the clients' files alone.
     """
 
     machine: Machine
     vault: Vault
     folder: Path | None
+    log: Path | None
     port: int
     program: str
     python: str = sys.executable
+    file: Path | None = None
 
     @classmethod
-    def here(cls, port: int) -> Examined:
-        """This machine."""
-        machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
-        return cls(machine, Vault(), cache_folder(), port, "mcp-toolset")
+    def here(cls, port: int, file: Path | None = None) -> Examined:
+        """This machine, and a configuration file."""
+        folder, log = cache_folder(), LogChoice().folder({})
+        return cls(Machine.here(), Vault(), folder, log, port, "mcp-toolset", file=file)
 
 
 def examine(machine: Examined) -> Iterator[Finding]:
@@ -138,6 +147,12 @@ def _clients(examined: Examined) -> Iterator[Finding]:
             yield from _of_client(server, server.entry, examined)
 
 
+def _file(examined: Examined) -> Iterator[Finding]:
+    if examined.file is not None:
+        found = list(_of_configuration(str(examined.file), examined.file))
+        yield from found or [Finding(str(examined.file), "ok", "its servers can be started")]
+
+
 def _of_client(server: FoundServer, entry: Mapping[str, Any], examined: Examined) -> Iterator[Finding]:
     """Whether the client can start a server of its file."""
     command = entry.get("command")
@@ -176,17 +191,19 @@ def _of_ours(about: str, command: list[str], file: Path) -> Iterator[Finding]:
 
 
 def _of_configuration(about: str, served: Path) -> Iterator[Finding]:
-    from mcp_toolset.config import load_config
+    from mcp_toolset.hub.mistakes import mistakes_in
 
     if served.suffix != ".json":
         return
     try:
-        config = load_config(served)
+        mistakes = mistakes_in(served)
     except ConfigError as error:
         yield Finding(about, "error", str(error))
         return
-    yield from (Finding(about, "error", server.fault) for server in config.misconfigured)
-    for server in config.servers:
+    further = (told for each in mistakes.further.values() for told in each)
+    faults = (server.fault for server in mistakes.config.misconfigured)
+    yield from (Finding(about, "error", told) for told in (*mistakes.sections, *faults, *further))
+    for server in mistakes.config.servers:
         if fault := start_fault(server):
             yield Finding(about, "error", f"{server.name}: {fault}")
 
@@ -221,6 +238,12 @@ def _folders(examined: Examined) -> Iterator[Finding]:
         yield _folder("cache", examined.folder)
     if (folder := examined.vault.folder) is not None:
         yield _folder("secrets", folder, private=True)
+    if examined.log is None:
+        yield Finding("log", "ok", f"no log is kept, as {VARIABLE} says")
+    else:
+        found = _folder("log", examined.log)
+        shown = "; mcp-toolset logs shows it" if found.state == "ok" else ""
+        yield replace(found, note=f"{found.note}{shown}")
 
 
 def _folder(about: str, folder: Path, *, private: bool = False) -> Finding:
@@ -273,6 +296,7 @@ _EXAMINATIONS: Final[tuple[Callable[[Examined], Iterator[Finding]], ...]] = (
     _versions,
     _extras,
     _program,
+    _file,
     _clients,
     _folders,
     _keyring,

@@ -1,4 +1,4 @@
-"""`LoginRecord`: what `login` and `logout` leave in the audit log of the configuration, if it has one."""
+"""`LoginRecord`: the lines of `login` and `logout` in the audit log of the configuration."""
 
 from __future__ import annotations
 

@@ -17,15 +17,17 @@ import click
 
 from mcp_toolset import __version__
 from mcp_toolset.cli.display.output import complain, debugging
+from mcp_toolset.cli.display.usage import Commands, Context, usage_message
 from mcp_toolset.cli.options import examples
 from mcp_toolset.errors import ToolsetError, innermost
 
 __all__ = ["cli", "main"]
 
 FAILED: Final = 1
-USAGE: Final = 2
 INTERRUPTED: Final = 130
 READER_LEFT: Final = 141
+COMPLETION: Final = "_MCP_TOOLSET_COMPLETE"
+"""The variable by which a shell asks for its script, or for completions."""
 
 
 COMMANDS: Final[Mapping[str, str]] = {
@@ -39,6 +41,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "check": "checks.check",
     "doctor": "checks.doctor",
     "new": "projects.new",
+    "pack": "projects.pack",
     "login": "credentials.login",
     "logout": "credentials.login",
     "pin": "rules.pin",
@@ -52,13 +55,15 @@ COMMANDS: Final[Mapping[str, str]] = {
     "restore": "clients.restore",
     "secret": "credentials.secret",
     "audit": "records.audit",
+    "journal": "records.journal",
     "stats": "records.stats",
+    "logs": "records.logs",
     "learning": "records.learning",
 }
 """The module of each command, below `cli.commands`, in the order in which a new user meets them."""
 
 
-class _Commands(click.Group):
+class _Commands(Commands):
     """Commands whose modules are imported when they are run, or told of."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -70,7 +75,9 @@ class _Commands(click.Group):
         if (home := COMMANDS.get(cmd_name)) is None:
             return None
         module = import_module(f"mcp_toolset.cli.commands.{home}")
-        return cast("click.Command", getattr(module, f"{cmd_name}_command"))
+        command = cast("click.Command", getattr(module, f"{cmd_name}_command"))
+        command.context_class = Context
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Each command with its whole first sentence."""
@@ -94,7 +101,7 @@ def _sentence(command: click.Command) -> str:
 )
 @click.version_option(__version__, "--version", prog_name="mcp-toolset")
 def cli() -> None:
-    """Serve typed tools and other MCP servers as one MCP server, and inspect what they offer.
+    """Serve Python tools and other MCP servers as one MCP server, and inspect them.
 
     TARGET is a configuration file (.json), a Python file (file.py or file.py:attribute), an importable
     module:attribute, a URL, or a command after --.
@@ -103,6 +110,10 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code. An error is one line on stderr; see `debugging`."""
+    if asked := os.environ.get(COMPLETION):
+        from mcp_toolset.cli.completion.shells import answer_shell
+
+        return answer_shell(cli, COMPLETION, asked)
     if sys.stdin is None:  # standard input is closed: it is read as an empty one
         sys.stdin = open(os.devnull)
     code = _run(arguments)
@@ -155,9 +166,11 @@ def _mistaken(fault: click.ClickException) -> int:
     command = context.command_path if context is not None else "mcp-toolset"
     if isinstance(fault, click.exceptions.NoArgsIsHelpError):
         sys.stderr.write(fault.format_message() + "\n")
+    elif context is None:
+        complain(usage_message(fault))
     else:
-        complain(f"{fault.format_message().rstrip('.')} (see {command} --help)", command=command)
-    return USAGE
+        complain(f"{usage_message(fault)} (see {command} --help)", command=command)
+    return fault.exit_code
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig, ServerConfig
+    from mcp_toolset.shared.state import SharedState
     from mcp_toolset.upstream.toolset import RemoteToolset
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -78,6 +79,8 @@ class MountOptions:
         audit: The file of the audit log; None leaves the target's own, False means none.
         code: Whether models may run code; False leaves the target's own setting.
         stats: Whether calls and tokens are summed for `mcp-toolset stats`.
+        shared: What the server shares with its replicas; None leaves the target's own.
+        telemetry: Where metrics and traces go; None leaves the target's own, False means nowhere.
     """
 
     deferred: bool | None = None
@@ -92,6 +95,8 @@ class MountOptions:
     audit: Path | Literal[False] | None = None
     code: bool = False
     stats: bool = False
+    shared: SharedState | None = None
+    telemetry: str | Literal[False] | None = None
 
 
 def mount(target: Target, options: MountOptions, *, serving: bool = False) -> ToolsetServer:
@@ -188,9 +193,11 @@ async def opened(
         TargetError: No server can be reached.
         ToolsetError: See `mount`.
     """
+    from mcp_toolset.cli.completion.seen import remember
+
     # The command is about the present answers of the servers, so no kept catalog is used. A running server
     # writes the audit log; the calls of this command are the user's own.
-    server = mount(target, replace(options, keep=False, audit=False))
+    server = mount(target, replace(options, keep=False, audit=False, telemetry=False))
     async with AsyncExitStack() as stack:
         with opening(server):
             await stack.enter_async_context(server)
@@ -199,6 +206,7 @@ async def opened(
         complain_of(str(one) for one in server.unbound() if one.is_settled)
         if reasons or not reachable(server):
             require_something(server)
+        remember(target, server)
         yield server
 
 
@@ -234,7 +242,8 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
     if callable(value) and not isinstance(value, type):
         return _server(Toolset(value, name=name), name, options)
     raise TargetError(
-        f"{target}: a {type(value).__name__} cannot be served; name a tool, function, toolset or server"
+        f"{target}: cannot serve a value of type {type(value).__name__}; "
+        "name a tool, function, toolset or server"
     )
 
 
@@ -242,11 +251,14 @@ def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
     made = _with_options(server, options)
     if not options.stats:
         made.keep_no_statistics()
+    if options.telemetry is False:
+        made.send_no_telemetry()
     return made
 
 
 def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
     plain = replace(options, timeout=None, keep=None, audit=options.audit or None, stats=False)
+    plain = replace(plain, telemetry=options.telemetry or None)
     if plain == MountOptions() and not (options.audit is False and server.audit):
         return server
     return server.derived(
@@ -257,6 +269,8 @@ def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer
         state=options.state,
         audit=options.audit,
         code=options.code or None,
+        shared=options.shared,
+        telemetry=options.telemetry,
     )
 
 
@@ -271,6 +285,8 @@ def _server(toolset: Toolset, name: str, options: MountOptions) -> ToolsetServer
         audit=options.audit,
         code=options.code or None,
         stats=options.stats,
+        shared=options.shared,
+        telemetry=options.telemetry,
     )
 
 

@@ -31,10 +31,10 @@ async def listed(server: ToolsetServer, kind: Kind) -> list[Mapping[str, Any]]:
             return entries
 
 
-def unknown(noun: str, name: str, names: Sequence[str]) -> CallError:
+def unknown(noun: str, name: str, names: Sequence[str], target: str) -> CallError:
     """The error for an unknown name."""
     close = difflib.get_close_matches(name, names, n=1)
-    mend = f"did you mean {close[0]}?" if close else f"see mcp-toolset list TARGET --{noun}s"
+    mend = f"did you mean {close[0]}?" if close else f"see mcp-toolset list {target} --{noun}s"
     return CallError(f"{name}: no such {noun}; {mend}")
 
 

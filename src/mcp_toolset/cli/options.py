@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.credentials import Headers, credential_options
-from mcp_toolset.cli.target import FORMS
+from mcp_toolset.cli.target import FORMS, SEPARATED
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.mount import MountOptions
@@ -25,20 +25,31 @@ if TYPE_CHECKING:
 __all__ = [
     "Reach",
     "TargetCommand",
+    "complete_word",
     "deferred_option",
+    "dry_run_option",
     "examples",
     "json_option",
     "lock_option",
     "reach_options",
+    "scope_option",
     "serving_arguments",
     "serving_options",
     "target_and_words",
     "timeout_option",
     "verbose_option",
+    "written",
 ]
 
 _COMMAND: Final = "mcp_toolset.command"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def complete_word(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+    """What a shell completes a word to; see `completion.words`."""
+    from mcp_toolset.cli.completion.words import completions
+
+    return completions(ctx, param, incomplete)
 
 
 class TargetCommand(click.Command):
@@ -47,9 +58,9 @@ class TargetCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Set aside the words after `--`; click parses the rest."""
         own, separator, command = _split(args)
-        if separator and not command:
+        if separator and not command and not ctx.resilient_parsing:
             raise click.UsageError("nothing follows --; write the command to start there", ctx)
-        ctx.meta[_COMMAND] = command
+        ctx.meta[_COMMAND], ctx.meta[SEPARATED] = command, separator
         return super().parse_args(ctx, own)
 
 
@@ -67,7 +78,7 @@ def target_command(name: str, words: str, *lines: str) -> Callable[[Callable[...
     """Declare a command about a target: its name, its words as help shows them, and examples."""
 
     def declare(function: Callable[..., Any]) -> TargetCommand:
-        with_words = click.argument("words", nargs=-1, metavar=words)(function)
+        with_words = click.argument("words", nargs=-1, metavar=words, shell_complete=complete_word)(function)
         made = click.command(name, cls=TargetCommand, options_metavar="[OPTIONS]", epilog=examples(*lines))
         return made(with_words)
 
@@ -108,6 +119,11 @@ def target_and_words(
     return target, command, own
 
 
+def written(target: str | None, command: Sequence[str]) -> str:
+    """The target as the user has written it."""
+    return target or "-- " + " ".join(command)
+
+
 def _split(args: Sequence[str]) -> tuple[list[str], bool, tuple[str, ...]]:
     if "--" not in args:
         return list(args), False, ()
@@ -120,6 +136,20 @@ def json_option(function: _Function) -> _Function:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")(
         function
     )
+
+
+def dry_run_option(function: _Function) -> _Function:
+    """`--dry-run`."""
+    return click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")(function)
+
+
+def scope_option(function: _Function) -> _Function:
+    """`--scope`."""
+    return click.option(
+        "--scope",
+        type=click.Choice(["project", "user"]),
+        help="The file of the project or of the user; the client's default if not given.",
+    )(function)
 
 
 def lock_option(function: _Function) -> _Function:
@@ -138,7 +168,7 @@ def timeout_option(function: _Function) -> _Function:
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
-        help="For connecting, and for each call.",
+        help="Seconds for connecting, and for each call.",
     )(function)
 
 
@@ -147,7 +177,7 @@ def deferred_option(function: _Function) -> _Function:
     return click.option(
         "--deferred/--no-deferred",
         default=None,
-        help="Put everything mounted behind search, or list it all.",
+        help="Put all tools of mounted servers behind search, or list all.",
     )(function)
 
 
@@ -161,13 +191,13 @@ _SERVING: Final = (
     click.option(
         "--client-prefix",
         metavar="TEXT",
-        help="What the client puts before every tool's name, such as mcp__tools__; names stay short enough.",
+        help="What the client puts before tool names, such as mcp__tools__; long names are shortened.",
     ),
     click.option(
         "--state",
         type=click.Path(dir_okay=False),
         metavar="FILE",
-        help="Keep names and membership of tools here from one run to the next.",
+        help="Keep the names of tools, and which are switched on, in FILE over restarts.",
     ),
     click.option(
         "--audit",
@@ -179,7 +209,7 @@ _SERVING: Final = (
         "--watch/--no-watch",
         default=True,
         show_default=True,
-        help="Read a configuration again when its file has changed.",
+        help="Read the configuration again when its file changes.",
     ),
     deferred_option,
     click.option(
@@ -219,7 +249,7 @@ def serving_arguments(ctx: click.Context) -> list[str | Path]:
 
 def verbose_option(function: _Function) -> _Function:
     """`-v`."""
-    return click.option("-v", "--verbose", count=True, help="Log to stderr; twice for everything.")(function)
+    return click.option("-v", "--verbose", count=True, help="Log to stderr; -vv logs more.")(function)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,9 @@ from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.serve import capturing
 from mcp_toolset.tools.declare.function import Tool
 
-__all__ = ["load"]
+__all__ = ["is_of_project", "load"]
 
+_INSTALLED: Final = ("site-packages", "dist-packages")
 _USUAL: Final = ("tools", "toolset", "server", "app")
 
 
@@ -152,17 +153,32 @@ def _guarded(run: Callable[[], ModuleType], place: str, file: Path | None) -> Mo
 def _complaint(raised: Exception, place: str, file: Path | None) -> str:
     kind = type(raised).__name__
     if isinstance(raised, SyntaxError):
-        return (
-            f"{raised.filename or place}: line {raised.lineno}: {kind}: {raised.msg}; correct the file there"
-        )
+        own = file is not None and raised.filename == str(file.absolute())
+        where = place if own else raised.filename or place
+        line = f"line {raised.lineno}: " if raised.lineno else ""
+        return f"{where}: {line}{kind}: {raised.msg}; correct the file there"
     missing = raised.name if isinstance(raised, ModuleNotFoundError) else None
     if file is None and missing and place.startswith(missing):
         return f"{place}: no such module; check the name, and that it is importable from {Path.cwd()}"
     frames = traceback.extract_tb(raised.__traceback__)
-    lines = [frame.lineno for frame in frames if file is not None and frame.filename == str(file.absolute())]
-    where = f"{place}: line {lines[-1]}" if lines else place
+    own = [] if file is None else [one for one in frames if is_of_project(Path(one.filename), file)]
+    if file is not None and not own and isinstance(raised, OSError):
+        return f"{place}: cannot be read ({raised.strerror}); check the path and its permissions"
+    where = place
+    if file is not None and own:
+        name = own[-1].filename
+        where = f"{place if name == str(file.absolute()) else name}: line {own[-1].lineno}"
     mend = f"install {raised.name}" if isinstance(raised, ModuleNotFoundError) else "correct it there"
     return f"{where}: {kind}: {' '.join(str(raised).split())}; {mend}"
+
+
+def is_of_project(file: Path, program: Path) -> bool:
+    """Whether a source file belongs to a program: it is in the program's folder, and is not installed."""
+    folder = program.absolute().parent
+    if not file.is_absolute() or not file.is_relative_to(folder):
+        return False
+    parts = file.relative_to(folder).parts[:-1]
+    return not any(part in _INSTALLED or part.startswith(".") for part in parts)
 
 
 def _attribute(module: ModuleType, dotted: str, place: str) -> Any:
@@ -186,7 +202,10 @@ def _offered(module: ModuleType, place: str, is_mountable: Callable[[object], bo
     found = (cast("Tool[..., Any]", value) for value in vars(module).values() if isinstance(value, Tool))
     tools = {id(tool): tool for tool in found}
     if not tools:
+        named = [f"{place}:{name}" for name, value in vars(module).items() if is_mountable(value)]
         raise TargetError(
-            f"{place}: has no tools; decorate a function with @tool, or name one as {place}:function"
+            f"{place}: has toolsets under names of their own; name one as {' or '.join(named)}"
+            if named
+            else f"{place}: has no tools; decorate a function with @tool, or name one as {place}:function"
         )
     return list(tools.values())

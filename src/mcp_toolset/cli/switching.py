@@ -35,13 +35,15 @@ def switched(text: str, name: str, source: str, *, on: bool) -> Switched:
     Raises:
         ConfigError: the file has no such server, or another key of the entry decides.
     """
-    server, slash, tool = name.partition("/")
     section = next((each for each in _SECTIONS if entries(text, each, source)), _SECTIONS[0])
     found = entries(text, section, source)
-    entry = found.get(server)
-    if not isinstance(entry, dict):
+    server, slash, tool = _parts(name, found)
+    if server not in found:
         mend = did_you_mean(server, [*found]) or f"it has {', '.join(found) or 'none'}"
         raise ConfigError(f"{source}: has no server {server!r}; {mend}")
+    entry = found[server]
+    if not isinstance(entry, dict):
+        raise ConfigError(f"{source}: {section}.{server}: must be an object; write it as {{ … }}")
     place = (section, server)
     table = cast("dict[str, Any]", entry)
     if not slash:
@@ -49,6 +51,16 @@ def switched(text: str, name: str, source: str, *, on: bool) -> Switched:
     if not tool:
         raise ConfigError(f"{name!r} names no tool; write {server}/TOOL, or {server} for the whole server")
     return _tool(text, place, table, tool, source, on=on)
+
+
+def _parts(name: str, servers: Mapping[str, object]) -> tuple[str, str, str]:
+    """Server, slash and tool; a server's name may contain slashes (`@scope/server`)."""
+    known = [one for one in servers if name == one or name.startswith(f"{one}/")]
+    if not known:
+        return name.partition("/")
+    server = max(known, key=len)
+    rest = name[len(server) :]
+    return server, rest[:1], rest[1:]
 
 
 def _server(

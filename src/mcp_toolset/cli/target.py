@@ -22,6 +22,7 @@ from mcp_toolset.errors import TargetError
 
 __all__ = [
     "FORMS",
+    "SEPARATED",
     "Command",
     "ConfigFile",
     "Module",
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 FORMS: Final = "a configuration file (.json), file.py, module:attribute, a URL, or a command after --"
+
+SEPARATED: Final = "mcp_toolset.separated"
+"""Whether a command line has `--`, in the `meta` of its context."""
 
 _PROGRAM: Final = re.compile(r"(?P<file>.+\.pyw?)(?::(?P<attribute>[A-Za-z_][\w.]*))?")
 _MODULE: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<attribute>[A-Za-z_][\w.]*)")

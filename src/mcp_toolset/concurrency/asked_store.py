@@ -45,6 +45,9 @@ async def answer_of(
     except Exception as fault:
         if isinstance(fault, error):
             raise
+        if isinstance(fault, StoreError):
+            # The store has logged it, and says it for models.
+            raise error(str(fault)) from None
         reason = "it cannot be used now"
         _log.error("%s: %s failed: %r", name, to, fault)
     raise error(f"{name}: {reason}, so it could not {to}; try again later")

@@ -39,7 +39,7 @@ def patience(usual: float, hurried: float) -> float:
 
 
 async def run_until_signal(run: Callable[[], Awaitable[None]]) -> signal.Signals | None:
-    """Run something until it ends, or until a SIGINT or SIGTERM arrives; either way it is unwound.
+    """Run an async function until it ends, or until a SIGINT or SIGTERM cancels it.
 
     Returns:
         The signal that ended it, if one did.

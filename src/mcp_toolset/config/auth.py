@@ -134,7 +134,7 @@ class AuthConfig:
             return None
         section = validated(AuthSection, data, place)
         if not section.tokens and not section.jwt:
-            raise place.error("names nobody who may call", "add `tokens` or `jwt`, or remove the section")
+            raise place.error("accepts no caller", "add `tokens` or `jwt`, or remove the section")
         tokens = {
             name: validated(TokenEntry, _token(entry), place.at("tokens", name))
             for name, entry in section.tokens.items()

@@ -80,7 +80,7 @@ def check_not_served_above(path: Path, environ: Mapping[str, str] = os.environ) 
     way = " → ".join([*(one.path for one in chain), str(path)])
     if own is not None and any(one.is_same(own) for one in chain):
         raise ConfigError(
-            f"{path}: the bridge that serves this file has started this bridge, which is to serve it again "
+            f"{path}: the bridge that serves this file has started this bridge, which would serve it again "
             f"({way}); remove the server that does so from the last file before it"
         )
     if len(chain) >= DEPTH:

@@ -89,6 +89,7 @@ _HIDDEN_TEXT = '"strip", "flag" or "refuse"'
 _RULES = "an object with `allow`, `ask` and `deny`"
 _START = "one of lazy, background and eager"
 _TABLE = "an object with string values"
+_MODES = 'false, or an object such as {"charge_*": "once"}'
 _LIMITS = 'an object such as {"*": {"rate": "60/min"}}'
 
 
@@ -140,6 +141,10 @@ class ServerEntry(Table):
     protocol: ProtocolRule = key(one_of(*get_args(ProtocolRule)), "one of auto, legacy and modern", "auto")
     start: StartRule | None = key(_RULE, _START)
     idle_timeout: float | None = key(_TIME, _SECONDS)
+    single: bool = key(BOOL, _SWITCH, False)
+    task_wait: float | None = key(
+        {"type": "float", "ge": 0, "allow_inf_nan": False}, "a number of seconds, or 0"
+    )
     arguments: ArgumentRule | None = key(_REPAIR, "one of strict and lenient")
     limits: dict[str, Any] = key(TABLE, _LIMITS, {})
     retries: int = key({"type": "int", "ge": 0, "le": 10, "strict": True}, "a whole number from 0 to 10", 0)
@@ -150,6 +155,10 @@ class ServerEntry(Table):
         {},
     )
     permissions: object = key(ANY, _RULES)
+    journal: bool | dict[str, Any] = key(_any_of(BOOL, TABLE), _MODES, True)
+    idempotency: str | dict[str, str] | None = key(
+        _any_of(TEXT, TEXT_TABLE), 'a place such as "arguments.request_id", or an object of such by tool'
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +173,7 @@ class ToolsetSection(Table):
     start_timeout: float | None = key(_TIMEOUT, _SECONDS)
     start: StartRule = key(_RULE, _START, "background")
     idle_timeout: float | None = key(_TIME, _SECONDS)
+    handle_after: float | None = key(_TIME, _SECONDS)
     client_prefix: str = key(TEXT, "what the client puts before names, such as `mcp__tools__`", "")
     pins: ChangePolicy | None = key(_POLICY, _CHANGES)
     new_tools: ChangePolicy | None = key(_POLICY, _CHANGES)
@@ -186,9 +196,23 @@ class ToolsetSection(Table):
         False,
     )
     stats: bool = key(BOOL, _SWITCH, True)
+    log: bool | dict[str, Any] = key(
+        _any_of(BOOL, TABLE), 'true, false or an object such as {"level": "debug"}', True
+    )
     learning: bool | dict[str, Any] = key(
         _any_of(BOOL, TABLE), 'true, false or an object such as {"path": "learnt.json"}', False
     )
+    journal: bool | dict[str, Any] = key(
+        _any_of(BOOL, TABLE), 'true, false or an object such as {"path": "calls.sqlite3"}', False
+    )
+    telemetry: str | dict[str, Any] | None = key(
+        _any_of(TEXT, TABLE), 'a text such as "prometheus,otlp", or an object such as {"otlp": true}'
+    )
+    suspended: bool | dict[str, Any] = key(
+        _any_of(BOOL, TABLE), 'true, false or an object such as {"patience": 604800}', False
+    )
+    ready: dict[str, Any] | None = key(TABLE, 'an object such as {"servers": ["github"]}')
+    http: dict[str, Any] | None = key(TABLE, 'an object such as {"sessions_per_peer": 2000}')
 
 
 class _Checked(Protocol):
@@ -213,7 +237,6 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
         return model.model_validate(data)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     # A key that is misspelt may be the one that is missing.
     first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
     named = str(first["loc"][0])
@@ -222,7 +245,7 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
     else:
         cause = first["msg"].removeprefix("Input ").lower()
         mend = f"write `{named}` as {_descriptions(model)[named]}"
-    raise place.at(*first["loc"]).error(cause + more, mend)
+    raise place.at(*first["loc"]).error(cause, mend, len(problems) - 1)
 
 
 def server_keys(keys: Iterable[str], place: Place) -> list[str]:

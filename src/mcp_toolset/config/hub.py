@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection, server_keys, validated
-from mcp_toolset.config.jsonc import Place, decode, read_text
-from mcp_toolset.config.keys import FILE_KEYS, did_you_mean, nearest, unknown_keys
+from mcp_toolset.config.jsonc import Place, decode, read_text, without_mark
+from mcp_toolset.config.keys import FILE_KEYS, did_you_mean, named_servers, nearest, unknown_keys
 from mcp_toolset.config.limits import limits_in
-from mcp_toolset.config.models import AuditConfig, HubConfig, ServerConfig
+from mcp_toolset.config.models import AuditConfig, HubConfig, JournalConfig, ServerConfig
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import ConfigError
@@ -27,7 +27,7 @@ from mcp_toolset.security.secrets.vault import Vault
 if TYPE_CHECKING:
     from mcp_toolset.config.auth import AuthConfig
 
-__all__ = ["load_config", "parse_config"]
+__all__ = ["config_text", "load_config", "parse_config"]
 
 _NAMED = 5
 _EDITOR_FOLDERS = (".cursor", ".vscode")
@@ -39,21 +39,27 @@ def load_config(
     """Read a configuration file of any of the clients; it may contain comments and trailing commas.
 
     A server whose entry is wrong has a `fault`; the others can be used. References to secrets are looked up
-    in `vault`, by default the user's; one that is given again does not ask again for what it could not open.
+    in `vault`, by default the user's. A vault that is given again does not ask again for a secret that it
+    could not open.
 
     Raises:
         ConfigError: The file is missing or broken, or an error concerns more than one server's entry.
     """
     source = os.fspath(path)
+    return parse_config(decode(config_text(source), source), source=source, environ=environ, vault=vault)
+
+
+def config_text(source: str) -> str:
+    """The text of a configuration file.
+
+    Raises:
+        ConfigError: the file is missing, or no text.
+    """
     try:
-        text = read_text(Path(source), source)
+        return without_mark(read_text(Path(source), source))
     except FileNotFoundError:
-        text = None
-    if text is None:
-        raise Place(source).error("no such file", "check the path")
-    return parse_config(
-        decode(text.removeprefix("\ufeff"), source), source=source, environ=environ, vault=vault
-    )
+        problem = Place(source).error("no such file", "check the path")
+    raise problem
 
 
 def parse_config(
@@ -62,10 +68,12 @@ def parse_config(
     source: str | os.PathLike[str],
     environ: Mapping[str, str] = os.environ,
     vault: Vault | None = None,
+    report: Callable[[ConfigError], object] | None = None,
 ) -> HubConfig:
     """The models of decoded JSON. `source` is the path that the JSON came from or would be written to.
 
-    Only an `envFile` and `${file:…}` of enabled servers are read from disk.
+    `report` is called with the mistake of each server's entry that is wrong. Only an `envFile` and
+    `${file:…}` of enabled servers are read from disk.
 
     Raises:
         ConfigError: With file, place, cause and mend in one line, and no values.
@@ -78,7 +86,7 @@ def parse_config(
     surroundings = _surroundings(path, defaults, environ, _inputs(table, root), references)
     _check_file_keys(table, root, warnings.append)
     servers = tuple(
-        _server(name, entry, section.at(name), surroundings, warnings.append)
+        _server(name, entry, section.at(name), surroundings, warnings.append, report)
         for name, entry in entries.items()
     )
     auth = _auth(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
@@ -99,6 +107,13 @@ def parse_config(
         large_results=_large_results(defaults.large_results, root.at("toolset", "large_results")),
         code=_code(defaults.code, root.at("toolset", "code")),
         stats=defaults.stats,
+        handle_after=defaults.handle_after,
+        log=_log(defaults.log, surroundings.variables, root.at("toolset", "log")),
+        journal=_journal(defaults.journal, surroundings.variables, root.at("toolset", "journal")),
+        telemetry=_telemetry(defaults.telemetry, root.at("toolset", "telemetry")),
+        suspended=_suspended(defaults.suspended, surroundings.variables, root.at("toolset", "suspended")),
+        ready=_ready(defaults.ready, root.at("toolset", "ready")),
+        http=_http(defaults.http, root.at("toolset", "http")),
         learning=_learning(defaults.learning, surroundings.variables, root.at("toolset", "learning")),
     )
 
@@ -154,6 +169,86 @@ def _learning(said: bool | dict[str, object], variables: Variables, place: Place
     return {**entry.model_dump(), "path": path}
 
 
+def _telemetry(said: str | dict[str, object] | None, place: Place) -> Mapping[str, Any] | None:
+    """Where metrics and traces go; None means nowhere."""
+    if said is None:
+        return None
+    from mcp_toolset.config.sections import TelemetryEntry
+
+    table = said if isinstance(said, dict) else {word.strip(): True for word in said.split(",")}
+    entry = validated(TelemetryEntry, table, place)
+    if not (entry.prometheus or entry.otlp):
+        raise place.error("says nothing to send to", 'write "prometheus": true or "otlp": true')
+    return entry.model_dump()
+
+
+def _suspended(
+    said: bool | dict[str, object], variables: Variables, place: Place
+) -> Mapping[str, Any] | None:
+    """Where calls that wait for answers are kept; its path is in the folder of the configuration."""
+    if said is False:
+        return None
+    from mcp_toolset.config.sections import SuspendedEntry
+
+    entry = validated(SuspendedEntry, {} if said is True else said, place)
+    path = None if entry.path is None else Path(variables.path(entry.path))
+    return {"path": path, "patience": entry.patience, "grants": entry.grants}
+
+
+def _ready(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | None:
+    """What must work for the server to be ready."""
+    if said is None:
+        return None
+    from mcp_toolset.config.sections import ReadyEntry
+
+    return validated(ReadyEntry, said, place).model_dump()
+
+
+def _http(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | None:
+    """What is kept for clients over HTTP, and the proxies that say who they are."""
+    if said is None:
+        return None
+    from mcp_toolset.config.sections import HttpEntry
+
+    found = validated(HttpEntry, said, place).model_dump(exclude_none=True)
+    return {**found, "trusted_proxies": tuple(map(str, found["trusted_proxies"]))}
+
+
+def _log(said: bool | dict[str, object], variables: Variables, place: Place) -> Mapping[str, Any] | None:
+    """The log of the process; its folder is in that of the configuration."""
+    if isinstance(said, bool):
+        return {} if said else None
+    from mcp_toolset.config.sections import LogEntry
+
+    entry = validated(LogEntry, said, place)
+    folder = None if entry.folder is None else variables.path(entry.folder)
+    return {"level": entry.level, "folder": folder}
+
+
+def _journal(said: bool | dict[str, object], variables: Variables, place: Place) -> JournalConfig | None:
+    """The journal of calls; its path is in the folder of the configuration, and references are expanded."""
+    if said is False:
+        return None
+    from mcp_toolset.config.sections import JournalEntry, modes_in
+
+    entry = validated(JournalEntry, {} if said is True else said, place)
+    if entry.path is not None and entry.store is not None:
+        raise place.error("`path` and `store` name two places", "leave one of them out")
+    path, store = (
+        None if said is None else variables.expand(said, place.at(key), lambda _: None)
+        for key, said in (("path", entry.path), ("store", entry.store))
+    )
+    return JournalConfig(
+        path=None if path is None else Path(variables.path(path)),
+        store=store,
+        lifetime=entry.lifetime,
+        wait=entry.wait,
+        most=entry.result_bytes,
+        reads=entry.read_only,
+        tools=modes_in(entry.tools, place.at("tools")),
+    )
+
+
 def _audit(said: str | dict[str, object] | None, variables: Variables, place: Place) -> AuditConfig | None:
     """The audit log; its path is in the folder of the configuration, and references are expanded."""
     if said is None:
@@ -184,7 +279,12 @@ def _surroundings(
 
 
 def _server(
-    name: str, data: object, place: Place, surroundings: Surroundings, warn: Callable[[str], None]
+    name: str,
+    data: object,
+    place: Place,
+    surroundings: Surroundings,
+    warn: Callable[[str], None],
+    report: Callable[[ConfigError], object] | None,
 ) -> ServerConfig:
     try:
         table = _table(data, place)
@@ -192,6 +292,8 @@ def _server(
         entry = validated(ServerEntry, table, place)
         read = server_config(name, entry, list(table), place, surroundings)
     except ConfigError as fault:
+        if report is not None:
+            report(fault)
         return ServerConfig(name, "stdio", disabled=_is_disabled(data), fault=str(fault))
     if unknown:
         warn(_ignored(unknown, place))
@@ -225,12 +327,9 @@ def _table(data: object, place: Place) -> dict[str, object]:
 
 
 def _server_section(table: dict[str, object], root: Place) -> tuple[Place, dict[str, object]]:
-    settings = table.get("mcp")
-    nested = cast("dict[str, object]", settings) if isinstance(settings, dict) else {}
-    for holder, steps in ((table, ("mcpServers",)), (table, ("servers",)), (nested, ("mcp", "servers"))):
-        if steps[-1] in holder:
-            place = root.at(*steps)
-            return place, _named(_table(holder[steps[-1]], place), place)
+    if (found := named_servers(table)) is not None:
+        place = root.at(*found[0])
+        return place, _named(_table(found[1], place), place)
     guesses = (did_you_mean(key, ("mcpServers", "servers")) for key in table)
     raise root.error("names no servers", next(filter(None, guesses), 'add `"mcpServers": { … }`'))
 

@@ -10,13 +10,26 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["Place", "blank_comments", "decode", "plain_json", "read_text"]
+__all__ = [
+    "Place",
+    "blank_comments",
+    "decode",
+    "line_and_column",
+    "marked_as",
+    "plain_json",
+    "read_text",
+    "without_mark",
+]
 
+_MARK = "\ufeff"
+_BLANK = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
 _PLAIN_KEY = re.compile(r"[\w-]+")
 
 
@@ -36,10 +49,12 @@ class Place:
         """The path as a reader writes it; empty for the whole file."""
         return "".join(_written(step) for step in self.steps).removeprefix(".")
 
-    def error(self, cause: str, mend: str) -> ConfigError:
-        """An error of one line: file, place, cause, remedy. The caller keeps values out of it."""
+    def error(self, cause: str, mend: str, others: int = 0) -> ConfigError:
+        """An error of one line: file, place, cause, number of others, remedy. The caller omits values."""
         where = f"{self.source}: {self.path}" if self.steps else self.source
-        return ConfigError(" ".join(f"{where}: {cause}; {mend}".splitlines()))
+        lines = (f"{where}: {cause}{more}; {mend}" for more in (f" (and {others} more)" * bool(others), ""))
+        told, alone = (" ".join(line.splitlines()) for line in lines)
+        return ConfigError(told, steps=self.steps, alone=alone)
 
 
 def _written(step: str | int) -> str:
@@ -76,6 +91,8 @@ def decode(text: str, source: str) -> object:
     Raises:
         ConfigError: The text is neither; names line and column.
     """
+    if not text.strip():
+        raise ConfigError(f"{source}: line 1 column 1: the file is empty; write JSON into it")
     try:
         return json.loads(plain_json(text))
     except json.JSONDecodeError as error:
@@ -85,6 +102,51 @@ def decode(text: str, source: str) -> object:
     except ValueError:
         where, cause = "", "a number has too many digits"
     raise ConfigError(f"{source}: {where}not valid JSON: {cause}; correct the file there")
+
+
+def line_and_column(text: str, steps: Iterable[str | int]) -> tuple[int, int]:
+    """Where a member or an item is in valid JSON or JSONC; the nearest holder of one that is not there."""
+    plain = plain_json(text)
+    key = value = _next(plain, 0)
+    for step in steps:
+        if (found := _child(plain, value, step)) is None:
+            break
+        key, value = found
+    return plain.count("\n", 0, key) + 1, key - plain.rfind("\n", 0, key)
+
+
+def _child(text: str, at: int, step: str | int) -> tuple[int, int] | None:
+    """Where a child of the value begins, and where its own value begins; the last of those with one name."""
+    is_table, found, index = text[at] == "{", None, 0
+    if text[at] not in "{[":
+        return None
+    at = _next(text, at + 1)
+    while text[at] not in "}]":
+        start, name = at, index
+        if is_table:
+            name, at = _DECODER.raw_decode(text, at)
+            at = _next(text, _next(text, at) + 1)
+        if name == step:
+            found = start, at
+        at = _next(text, _DECODER.raw_decode(text, at)[1])
+        at = _next(text, at + 1) if text[at] == "," else at
+        index += 1
+    return found
+
+
+def _next(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return at if found is None else found.end()
+
+
+def without_mark(text: str) -> str:
+    """The text without a byte order mark."""
+    return text.removeprefix(_MARK)
+
+
+def marked_as(text: str, before: str | None) -> str:
+    """The text with a byte order mark if there was one before."""
+    return _MARK + text if before is not None and before.startswith(_MARK) else text
 
 
 def read_text(path: Path, source: str) -> str:

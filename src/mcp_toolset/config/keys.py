@@ -9,9 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final, cast
 
-__all__ = ["CLIENT_KEYS", "FILE_KEYS", "did_you_mean", "nearest", "synonym", "unknown_keys"]
+__all__ = [
+    "CLIENT_KEYS",
+    "FILE_KEYS",
+    "USUAL_FILES",
+    "did_you_mean",
+    "named_servers",
+    "nearest",
+    "synonym",
+    "unknown_keys",
+]
 
 CLIENT_KEYS: Final = frozenset(
     # Claude Code and Claude Desktop: https://code.claude.com/docs/en/mcp
@@ -61,6 +70,20 @@ _MEANT: Final[Mapping[str, str]] = {
 
 _COMMENT: Final = re.compile(r"_|\$|x-|//|#")
 _LEAST_LIKE: Final = 0.8
+
+
+USUAL_FILES: Final = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
+"""Where commands look for a configuration that is not named."""
+
+
+def named_servers(table: Mapping[str, Any]) -> tuple[tuple[str, ...], object] | None:
+    """The place of the servers in a file, and what stands there; `None` if the file has no such section."""
+    settings = table.get("mcp")
+    nested = cast("dict[str, object]", settings) if isinstance(settings, dict) else {}
+    for holder, steps in ((table, ("mcpServers",)), (table, ("servers",)), (nested, ("mcp", "servers"))):
+        if steps[-1] in holder:
+            return steps, holder[steps[-1]]
+    return None
 
 
 def unknown_keys(keys: Iterable[str], known: Iterable[str]) -> list[str]:

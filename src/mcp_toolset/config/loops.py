@@ -38,7 +38,7 @@ def check_no_loop(server: ServerConfig, path: Path) -> None:
     way = way_back((server.command, *server.args), server.cwd, path)
     if way:
         raise ConfigError(
-            f"{path}: server {server.name!r} serves the file that it stands in ({_shown(path, way)}), and "
+            f"{path}: server {server.name!r} serves the file that contains it ({_shown(path, way)}), and "
             "each level would start the next; remove it, or have it serve another file"
         )
 

@@ -15,6 +15,7 @@ from mcp_toolset.config.rules import (
     ChangePolicy,
     Era,
     HiddenTextPolicy,
+    JournalMode,
     ProtocolRule,
     SessionRule,
     StartRule,
@@ -39,6 +40,10 @@ def _nothing() -> Mapping[str, str]:
     return MappingProxyType({})
 
 
+def _nothing_journaled() -> Mapping[str, JournalMode]:
+    return MappingProxyType({})
+
+
 def _no_limits() -> Mapping[str, Limits]:
     return MappingProxyType({})
 
@@ -48,11 +53,11 @@ class ServerConfig:
     """One server. Values that may be secret are omitted by `repr`.
 
     Every reference of an enabled server is expanded; a disabled server is kept unchanged. A server
-    with a `fault` is misconfigured: it is shown with that reason, and the others are served.
+    with a `fault` is misconfigured: its status shows the reason, and the other servers work.
 
     Attributes:
         name: Its key in the file.
-        transport: How it is reached.
+        transport: The transport to reach it: stdio, http or sse.
         command: The program to start, for stdio; looked up on PATH when it has no folder.
         args: Its arguments.
         env: Environment variables added to the inherited ones: the environment file, then `env`.
@@ -62,32 +67,36 @@ class ServerConfig:
         headers: Sent with every request to this server, and to no other.
         disabled: Whether the file asks not to start it.
         deferred: Whether its tools are found by search instead of listed.
-        prefix: What its tools' names begin with; None leaves it to the hub, False means no prefix.
+        prefix: The prefix of its tools' names; None leaves it to the hub, False means no prefix.
         names: Public names for single tools, by the server's names for them.
         include: Patterns (`fnmatch`) of the tools to take; empty means all.
-        exclude: Patterns of the tools to leave out; stronger than `include`.
+        exclude: Patterns of the tools to leave out; wins over `include`.
         timeout: Seconds for one call; None means the default.
         start_timeout: Seconds to start and list tools; None means the default.
         start: When it is started.
         idle_timeout: Seconds without a request after which it is stopped; None means the default.
+        task_wait: Seconds that a client which takes no tasks waits for one; None means the default.
         pins: What to do with tools that differ from their pins; None decides by what has changed.
         new_tools: What to do with tools that a pinned server did not have; None is as `pins`, or quarantines
             them.
         hidden_text: What to do with invisible and control characters in definitions.
         sessions: Which callers share a session with it.
         forward_authorization: Whether each caller's credentials are forwarded to it.
-        forward: Headers to send about each caller, with where their values are from.
+        forward: Headers to send about each caller, each with the source of its value.
         declare: Capabilities that are declared to it so that it lists its tools.
         protocol: The era in which to speak to it.
-        secrets: Values that `${…}` was replaced by; they are blanked wherever they would be shown.
+        secrets: The values of `${…}` references; output and logs blank them.
         fault: Why it cannot be used, with place and remedy; such a server has only its name.
         eras: The era that single tools need, by the server's names for them.
-        arguments: What is done with arguments that do not fit: refuse, or repair where unambiguous.
+        arguments: Whether arguments that do not fit are refused, or repaired if one repair is possible.
         limits: The limits of callers, by pattern of its tools.
         retries: How often a call of a read-only or idempotent tool is repeated after a failure.
         breaker: The failures in a row after which it is not called, and for how many seconds.
         permissions: Which of its tools exist, and which need an approval; see docs/policies.md.
-        auth: How tokens are got for it; None means without OAuth.
+        auth: The kind of login that gets its tokens; None means without OAuth.
+        journal: How the calls of its tools are recorded, by pattern.
+        single: Whether one replica alone may have it at a time.
+        idempotency: Where its tools are told the key of a call, by pattern of its own names.
     """
 
     name: str
@@ -109,6 +118,7 @@ class ServerConfig:
     start_timeout: float | None = None
     start: StartRule = "background"
     idle_timeout: float | None = None
+    task_wait: float | None = None
     pins: ChangePolicy | None = None
     new_tools: ChangePolicy | None = None
     hidden_text: HiddenTextPolicy = "strip"
@@ -126,6 +136,9 @@ class ServerConfig:
     breaker: tuple[int, float] | None = None
     permissions: Section | None = None
     auth: ServerAuth | CallerAuth | None = field(default=None, repr=False)
+    journal: Mapping[str, JournalMode] = field(default_factory=_nothing_journaled, hash=False)
+    idempotency: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    single: bool = False
 
     def reached(self) -> ServerConfig:
         """The settings that decide which process or address is used, and how sessions with it are made.
@@ -137,6 +150,7 @@ class ServerConfig:
             "deferred prefix names include exclude timeout start_timeout pins new_tools hidden_text env_file"
         )
         judged = ("start", "idle_timeout", "limits", "retries", "breaker", "permissions")
+        judged += ("journal", "idempotency")
         kept = {name: getattr(plain, name) for name in (*rest.split(), *judged)}
         return replace(self, **kept)
 
@@ -152,27 +166,53 @@ class AuditConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalConfig:
+    """The journal that a file asks for; `JournalGuard` and `JournalRules` say what each field means.
+
+    Attributes:
+        path: Its file; None means the user's own, unless there is a store.
+        store: The URL of its store.
+    """
+
+    path: Path | None
+    store: str | None = field(repr=False)
+    lifetime: float
+    wait: float
+    most: int
+    reads: bool
+    tools: Mapping[str, JournalMode]
+
+
+@dataclass(frozen=True, slots=True)
 class HubConfig:
     """A whole file.
 
     Attributes:
-        path: Where it is, absolute.
+        path: The absolute path of the file.
         name: The hub's own name.
         servers: Its servers in file order.
-        client_prefix: What clients put before every name of a tool.
+        client_prefix: The text that clients put before every name of a tool.
         lock: The path of the lock file; None means in the folder of the configuration.
         warnings: A line for each place with unknown keys, and for each secret that every user can read.
         list_patience: Seconds that lists wait for servers whose tools are unknown; None means the default.
-        rules: What the file says, for all servers, of who may use which tools.
-        references: What references to secrets stand for, and the files that they have named so far.
+        rules: The permissions of the file for all servers: who may use which tools.
+        references: The values of references to secrets, and the files that they have named so far.
         audit: The audit log; None for none.
         limits: The limits of callers, by pattern of tools, for all servers.
-        auth: Who may call over HTTP; None means that the file does not say.
+        auth: Who may call over HTTP; None means that the file has no section `auth`.
         large_results: The arguments of `LargeResults`; None means that results are passed on whole.
         code: The limits of code that models run, by name; None means that they run none.
         learning: The arguments of `SearchLearning`, its path absolute if the file names one; None means that
             search learns nothing.
-        stats: Whether calls and tokens are summed for `mcp-toolset stats` while it is served.
+        stats: Whether calls and tokens are counted for `mcp-toolset stats` while it is served.
+        log: The `level` and the absolute `folder` of the log, if the file names them; None means no log.
+        journal: The journal of calls; None for none.
+        handle_after: Seconds after which slow calls are answered with a handle; None means that clients wait.
+        telemetry: Where metrics and traces go, the arguments of `Telemetry`; None means nowhere.
+        suspended: The arguments of `SuspendedFile`, and for how long `grants` hold at least; None means that
+            calls wait in memory.
+        ready: What must work for the server to be ready, the arguments of `Ready`; None means nothing.
+        http: Arguments of `HttpLimits`, and `trusted_proxies`; None means the defaults.
     """
 
     path: Path
@@ -191,10 +231,17 @@ class HubConfig:
     code: Mapping[str, Any] | None = None
     learning: Mapping[str, Any] | None = None
     stats: bool = True
+    log: Mapping[str, Any] | None = field(default_factory=dict[str, Any])
+    journal: JournalConfig | None = None
+    handle_after: float | None = None
+    telemetry: Mapping[str, Any] | None = None
+    suspended: Mapping[str, Any] | None = None
+    ready: Mapping[str, Any] | None = None
+    http: Mapping[str, Any] | None = None
 
     @property
     def permissions(self) -> Permissions:
-        """Who may use which tools, with what the entries of servers say of their own."""
+        """Who may use which tools: the rules of the file and of its servers' entries."""
         own = {server.name: server.permissions for server in self.servers if server.permissions is not None}
         return replace(self.rules, servers=own)
 

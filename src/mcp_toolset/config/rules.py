@@ -28,5 +28,8 @@ StartRule: TypeAlias = Literal["lazy", "background", "eager"]
 ArgumentRule: TypeAlias = Literal["strict", "lenient"]
 """What is done with arguments that do not fit the schema: refuse, or repair where that is unambiguous."""
 
+JournalMode: TypeAlias = Literal["off", "once", "repeat"]
+"""Whether calls of a tool are recorded, and may run again after an unknown outcome; see docs/journal.md."""
+
 Asked: TypeAlias = Literal["elicitation", "roots", "sampling"]
 """What a server may ask its client for; see docs/sessions.md."""

@@ -5,12 +5,17 @@ The descriptions of the fields are the remedies in the errors of `entries.valida
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, model_validator
 
 from mcp_toolset.config.entries import LIST_OF_TEXTS
 from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.rules import JournalMode
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.security.policy.patterns import check_pattern
 
 __all__ = [
     "AuditEntry",
@@ -18,9 +23,16 @@ __all__ = [
     "CallersEntry",
     "CodeEntry",
     "Entry",
+    "HttpEntry",
     "InputEntry",
+    "JournalEntry",
     "LearningEntry",
     "LargeResultsEntry",
+    "LogEntry",
+    "ReadyEntry",
+    "TelemetryEntry",
+    "modes_in",
+    "places_in",
 ]
 
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -112,6 +124,79 @@ class LearningEntry(Entry):
     pairs: int = Field(2_000, gt=0, le=5_000, strict=True, description="a whole number from 1 to 5000")
 
 
+class LogEntry(Entry):
+    """The log of a process that serves, in the `toolset` section."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    folder: str | None = Field(None, min_length=1, description="the path of a folder, as a string")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="one of debug, info, warning and error"
+    )
+
+
+class JournalEntry(Entry):
+    """The journal of calls, in the `toolset` section."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str | None = Field(None, min_length=1, description="the path of a file, as a string")
+    store: str | None = Field(None, min_length=1, description="a URL, as a string")
+    lifetime: float = Field(7 * 86_400, gt=0, allow_inf_nan=False, description=_SECONDS)
+    wait: float = Field(30.0, ge=0, allow_inf_nan=False, description="a number of seconds, 0 or more")
+    result_bytes: int = Field(1_000_000, gt=0, strict=True, description="a positive number of bytes")
+    read_only: bool = Field(False, description="true or false")
+    tools: dict[str, Any] = Field({}, description='an object such as {"charge_*": "once"}')
+
+
+class TelemetryEntry(Entry):
+    """Where metrics and traces go, in the `toolset` section; `Telemetry` says what each key means."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=False)
+
+    prometheus: bool = Field(False, strict=True, description="true or false")
+    otlp: bool | str = Field(False, description="true, false or the URL of a collector")
+    spans: float = Field(10, ge=0, allow_inf_nan=False, description="a number of requests per second")
+    every: float | None = Field(None, gt=0, allow_inf_nan=False, description=_SECONDS)
+    public: bool = Field(False, strict=True, description="true or false")
+
+
+class SuspendedEntry(Entry):
+    """Where calls that wait for answers are kept, in the `toolset` section."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str | None = Field(None, min_length=1, description="the path of a file, as a string")
+    patience: float = Field(86_400, gt=0, allow_inf_nan=False, description=_SECONDS)
+    grants: float | None = Field(None, gt=0, allow_inf_nan=False, description=_SECONDS)
+
+
+class ReadyEntry(Entry):
+    """What must work for the server to be ready, in the `toolset` section."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    servers: list[str] = Field([], description=LIST_OF_TEXTS + ", the names of servers or patterns of names")
+    store: bool = Field(False, description="true or false")
+
+
+class HttpEntry(Entry):
+    """How much is kept for clients over HTTP, in the `toolset` section; `HttpLimits` says what each means."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    sessions: _Count | None = Field(None, description=_COUNT)
+    sessions_per_peer: _Count | None = Field(None, description=_COUNT)
+    unread: _Count | None = Field(None, description=_COUNT)
+    unread_per_peer: _Count | None = Field(None, description=_COUNT)
+    header_lines: _Count | None = Field(None, description=_COUNT)
+    kept: _Count | None = Field(None, description=_COUNT)
+    kept_per_session: _Count | None = Field(None, description=_COUNT)
+    trusted_proxies: list[IPvAnyNetwork] = Field(
+        [], description=LIST_OF_TEXTS + ', IP addresses or networks such as "10.0.0.0/8"'
+    )
+
+
 class AuditEntry(Entry):
     """The audit log of the `toolset` section."""
 
@@ -139,3 +224,36 @@ class BreakerEntry(BaseModel):
     seconds: float = Field(
         30, gt=0, strict=True, allow_inf_nan=False, description="a positive number of seconds"
     )
+
+
+def modes_in(section: Mapping[str, object], place: Place) -> Mapping[str, JournalMode]:
+    """The modes of a section, by pattern.
+
+    Raises:
+        ConfigError: a pattern names nothing, or there is no such mode.
+    """
+    known = get_args(JournalMode)
+    for pattern, mode in section.items():
+        at = place.at(pattern)
+        try:
+            check_pattern(pattern, "journal")
+        except DefinitionError as fault:
+            raise at.error(str(fault).removeprefix("journal: "), "correct the pattern") from None
+        if mode not in known:
+            raise at.error("cannot be used", "write one of " + ", ".join(f'"{one}"' for one in known))
+    return MappingProxyType(dict(cast("Mapping[str, JournalMode]", section)))
+
+
+def places_in(said: str | Mapping[str, str], place: Place) -> Mapping[str, str]:
+    """Where tools are told the key of a call, by pattern.
+
+    Raises:
+        ConfigError: no key can be put there.
+    """
+    places = {"*": said} if isinstance(said, str) else said
+    for pattern, one in places.items():
+        where, _, name = one.partition(".")
+        if where not in ("_meta", "arguments") or not name:
+            at = place if isinstance(said, str) else place.at(pattern)
+            raise at.error("cannot be used", 'write "_meta.NAME" or "arguments.NAME"')
+    return MappingProxyType(dict(places))

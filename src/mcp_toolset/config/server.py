@@ -17,7 +17,7 @@ from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.config.limits import breaker_in, limits_in
 from mcp_toolset.config.models import ServerConfig
-from mcp_toolset.config.rules import Transport
+from mcp_toolset.config.rules import JournalMode, Transport
 from mcp_toolset.config.variables import Variables, parse_env_file
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def server_config(
         start_timeout=entry.start_timeout or defaults.start_timeout,
         start=entry.start or defaults.start,
         idle_timeout=entry.idle_timeout or defaults.idle_timeout,
+        task_wait=entry.task_wait,
         pins=entry.pins or defaults.pins,
         new_tools=entry.new_tools or defaults.new_tools,
         hidden_text=entry.hidden_text or defaults.hidden_text,
@@ -110,8 +111,10 @@ def server_config(
         arguments=entry.arguments or defaults.arguments,
         limits=limits_in(entry.limits, place),
         retries=entry.retries,
+        single=entry.single,
         breaker=breaker_in(entry.breaker, place),
         permissions=_permissions(entry.permissions, place.at("permissions")),
+        **_recorded(entry, place),
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":
@@ -121,6 +124,25 @@ def server_config(
     else:
         read = _remote(common, entry, reader)
     return replace(read, secrets=tuple(dict.fromkeys(reader.secrets)))
+
+
+class _Recorded(TypedDict, total=False):
+    journal: Mapping[str, JournalMode]
+    idempotency: Mapping[str, str]
+
+
+def _recorded(entry: ServerEntry, place: Place) -> _Recorded:
+    """How the calls of its tools are recorded, which few files say."""
+    if entry.journal is True and entry.idempotency is None:
+        return {}
+    from mcp_toolset.config.sections import modes_in, places_in
+
+    modes = {} if entry.journal is True else {EVERY_TOOL: "off"} if not entry.journal else entry.journal
+    places = {} if entry.idempotency is None else entry.idempotency
+    return {
+        "journal": modes_in(modes, place.at("journal")),
+        "idempotency": places_in(places, place.at("idempotency")),
+    }
 
 
 class _Chosen(TypedDict):

@@ -31,16 +31,16 @@ __all__ = [
 
 
 class LoginPage(Protocol):
-    """Brings a person to the page of an authorization server, and back.
+    """Opens the page of an authorization server for a person, and waits for the redirect.
 
     Attributes:
-        redirect_uri: Where the authorization server sends the person's browser afterwards.
+        redirect_uri: The address to which the authorization server redirects the browser.
     """
 
     redirect_uri: str
 
     async def visit(self, url: str) -> str:
-        """Have the person open `url`; returns the address that the browser was redirected to."""
+        """Open `url` for the person; return the address to which the browser was redirected."""
         ...
 
 
@@ -49,17 +49,17 @@ class OAuth:
     """A person logs in, with `mcp-toolset login` or by `page`; the bridge renews the tokens.
 
     Attributes:
-        scopes: Asked for beside those that the server asks for.
-        client_id: The id of a client that is registered already; else the bridge registers one.
+        scopes: Scopes to request in addition to those that the server names.
+        client_id: The id of a registered client; without it the bridge registers a client.
         client_secret: The secret of that client, if it has one.
-        client_metadata_url: The `https` address of a client ID metadata document of yours.
-        issuer: The only authorization server to log in at; else the one that the server names.
+        client_metadata_url: The `https` address of your client ID metadata document.
+        issuer: The only accepted authorization server; by default the server names it.
         redirect_port: The port of `http://127.0.0.1:PORT/callback`; 0 takes a free one.
-        store: Where tokens are kept; by default in the user's credential store.
-        per_user: Whether each caller logs in, and has tokens of its own; see docs/per-user-credentials.md.
-        callback: Where the browsers of callers come back to, as they reach this server:
-            `https://host/oauth/callback`; by default at the address that the caller has used.
-        page: Logs a person in whenever the server asks; without one a call says that a login is needed.
+        store: The store of the tokens; by default the user's credential store.
+        per_user: Whether each caller logs in and has separate tokens; see docs/per-user-credentials.md.
+        callback: The address to which browsers of callers are redirected: `https://host/oauth/callback`; by
+            default made of the address that the caller has used.
+        page: Logs a person in when the server requires it; without it, calls fail and name the login command.
     """
 
     scopes: Sequence[str] = ()
@@ -88,7 +88,7 @@ class OAuth:
         _check_issuer(self.issuer)
         _check_issuer(self.callback, "callback")
         if self.callback and not self.callback.endswith("/oauth/callback"):
-            raise DefinitionError("`callback` does not end in /oauth/callback, where browsers come back to")
+            raise DefinitionError("`callback` does not end in /oauth/callback; correct it")
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -98,15 +98,15 @@ class OAuth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredentials:
-    """The bridge itself is the user: the client credentials grant (RFC 6749, section 4.4).
+    """The bridge logs in as itself, without a person: the client credentials grant (RFC 6749, section 4.4).
 
     Attributes:
         client_id: The id of the client.
-        client_secret: Its secret; or else:
+        client_secret: Its secret. Give either this or `private_key`.
         private_key: Its private key (PEM), for `private_key_jwt` (RFC 7523, section 2.2).
-        issuer: The authorization server that the client is registered at; nothing is sent to another one.
+        issuer: The authorization server of the client; the credentials are sent to no other server.
         algorithm: The algorithm to sign with.
-        scopes: What is asked for.
+        scopes: The scopes to request.
     """
 
     client_id: str
@@ -139,16 +139,16 @@ IdToken: TypeAlias = str | Callable[[], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnterpriseLogin:
-    """The company's identity provider vouches for the user (enterprise-managed authorization, ID-JAG).
+    """Tokens through the company's identity provider (enterprise-managed authorization, ID-JAG).
 
     Attributes:
         client_id: The id of the client at the authorization server of the mounted server.
         client_secret: Its secret.
-        issuer: That authorization server; nothing is sent to another one.
+        issuer: This authorization server; the credentials are sent to no other server.
         idp_token_endpoint: The token endpoint of the identity provider.
         idp_client_id: The id of the client there.
         id_token: The user's ID token.
-        scopes: What is asked for.
+        scopes: The scopes to request.
     """
 
     client_id: str
@@ -177,17 +177,17 @@ class EnterpriseLogin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenExchange:
-    """Each caller's own token is exchanged for one of the server (RFC 8693).
+    """Exchanges the token of each caller for a token of the server (RFC 8693).
 
     Attributes:
         client_id: The id of the bridge as a client of the authorization server.
-        token_url: The token endpoint; the tokens of callers are sent there. Or else:
-        issuer: The authorization server, whose metadata name its token endpoint.
+        token_url: The token endpoint, which gets the tokens of callers. Give either this or `issuer`.
+        issuer: The authorization server; its metadata name the token endpoint.
         client_secret: Its secret.
-        audience: What the tokens are for, by a name that the authorization server knows.
-        resource: The same, by an address; the address of the server if neither is given.
-        scopes: What is asked for.
-        client_authentication: How the secret is sent; by default as the metadata say, else by HTTP Basic.
+        audience: The audience of the new tokens, by a name that the authorization server knows.
+        resource: The audience of the new tokens, by an address; by default the address of the server.
+        scopes: The scopes to request.
+        client_authentication: How to send the secret; by default as in the metadata, otherwise by HTTP Basic.
     """
 
     client_id: str
@@ -219,7 +219,7 @@ class TokenExchange:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """The `Authorization` of each caller is passed through, which the MCP specification forbids servers."""
+    """Passes the `Authorization` header of each caller through; the MCP specification forbids this."""
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -4,7 +4,8 @@
 |---|---|
 | `${NAME}`, `${NAME:-default}`, `${env:NAME}` | an environment variable |
 | `${workspaceFolder}`, `${workspaceFolderBasename}` | the folder that the file configures |
-| `${userHome}`, `${pathSeparator}`, `${/}` | as editors define them |
+| `${userHome}` | the user's home folder |
+| `${pathSeparator}`, `${/}` | the separator of paths: a slash, on Windows a backslash |
 | `${keyring:NAME}` | what `mcp-toolset secret set NAME` has kept |
 | `${file:PATH}` | the text of a file, such as a secret that a container is given |
 | `${input:ID}` | the variable `MCP_INPUT_ID`, or the default of that entry in `inputs` |
@@ -27,7 +28,7 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.errors import SecretError
 from mcp_toolset.security.secrets.references import AbsentError, References
 
-__all__ = ["PLAIN_VARIABLES", "Variables", "parse_env_file"]
+__all__ = ["PLAIN_VARIABLES", "REFERENCE", "Variables", "parse_env_file"]
 
 PLAIN_VARIABLES: Final = frozenset(
     "HOME USER LOGNAME USERNAME PATH PWD SHELL LANG LC_ALL TZ TERM TMPDIR TMP TEMP USERPROFILE APPDATA "
@@ -36,7 +37,7 @@ PLAIN_VARIABLES: Final = frozenset(
 )
 """Variables whose values are not secret: places, names and settings of the machine."""
 
-_REFERENCE = re.compile(
+REFERENCE = re.compile(
     r"""\$\{(?: keyring:(?P<secret>[\w./@~](?:(?!:-)[^}])*)
           # What follows another colon is a shell's substring of a variable of that name.
           | file:(?P<file>(?:[A-Za-z]:(?=[\\/]))?[\w./\\~][^}:]*)
@@ -90,7 +91,7 @@ class Variables:
                 secret(given)
             return given
 
-        return _REFERENCE.sub(value, text)
+        return REFERENCE.sub(value, text)
 
     def path(self, expanded: str) -> str:
         """A path whose references are expanded, with `~` expanded too, in the configured folder."""

@@ -112,6 +112,11 @@ class Caller(ToolContext):
         return http is not None and self.answers and SESSION.decode() in http.headers
 
     @property
+    def request_id(self) -> str:
+        """The id that the client gave its request."""
+        return "" if self._request.request_id is None else str(self._request.request_id)
+
+    @property
     def client_info(self) -> Mapping[str, Any]:
         """What the client says that it is, in wire form; empty where it says nothing."""
         return self._request.connection.client_info or _NOTHING

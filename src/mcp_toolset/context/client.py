@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.protocol.revisions import is_modern
@@ -140,7 +141,10 @@ def _described(connection: Connection) -> ServedClient:
     carried = carried_by(connection.client_capabilities)
     if is_modern(connection.protocol_version):
         return ServedClient(stream_of(), carried)
-    client = ServedClient(secrets.token_hex(16), carried, connection)
+    # The id itself is a secret of the client's, and replicas must call a session the same.
+    id = connection.session_id
+    key = secrets.token_hex(16) if id is None else blake2b(id.encode(), digest_size=16).hexdigest()
+    client = ServedClient(key, carried, connection)
     connection.on_close(client.gone)
     return client
 

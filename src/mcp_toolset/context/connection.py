@@ -121,12 +121,15 @@ class Connection:
             raise NoBackChannelError(method)
         return await self._sender.send_raw_request(method, params, opts)
 
-    async def notify(self, method: str, params: Wire | None = None) -> None:
-        """Send a notification outside of any request; nothing happens where the client cannot be reached."""
+    async def notify(self, method: str, params: Wire | None = None, *, seen_by_all: bool = False) -> None:
+        """Send a notification outside of any request; nothing happens where the client cannot be reached.
+
+        `seen_by_all` says that every replica of the server sends the same by itself.
+        """
         if self._sender is None or (method in _BY_SUBSCRIPTION and is_modern(self.protocol_version)):
             return
         try:
-            await self._sender.notify(method, params)
+            await self._sender.notify(method, params, {"seen_by_all": True} if seen_by_all else None)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             _log.debug("%s was not sent, as the client has left", method)
 
@@ -149,7 +152,9 @@ class Connection:
             while self._callbacks:
                 await _close(self._callbacks.pop())
         if scope.cancelled_caught:
-            _log.warning("ending a connection took more than %g s; the rest is left undone", CLOSE_TIMEOUT)
+            _log.warning(
+                "closing a connection took more than %g s; the remaining steps are skipped", CLOSE_TIMEOUT
+            )
 
 
 async def _close(callback: Closing) -> None:
@@ -159,4 +164,4 @@ async def _close(callback: Closing) -> None:
             await pending
     # A callback is another module's code; one that fails must not keep the others from being called.
     except Exception:
-        _log.exception("what was to be done at the end of a connection failed")
+        _log.exception("a step at the end of a connection failed")

@@ -159,7 +159,7 @@ class Delivery:
     def stop(self) -> None:
         """Send nothing more."""
         if self._waiting:
-            _log.warning("%d notifications did not reach a client that takes none", len(self._waiting))
+            _log.warning("%d notifications were dropped: the client does not read them", len(self._waiting))
         self._stopped = True
         self._waiting.clear()
         self._scope.cancel()

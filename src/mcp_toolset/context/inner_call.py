@@ -14,7 +14,7 @@ from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.request import ROUND_TRIP, WireContext
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.errors import CallError
-from mcp_toolset.tools.core.asking import InputRequired
+from mcp_toolset.tools.core.asking import REPLAY_META_KEY, InputRequired
 from mcp_toolset.tools.core.result import ToolResult
 
 Wire = Mapping[str, Any]
@@ -52,9 +52,14 @@ class InnerCall(WireContext):
 
     __slots__ = ("_time",)
 
-    def __init__(self, outer: WireContext, replay: Replay, time: WorkingTime) -> None:
-        """Make a call for `outer`; `time` pauses while the client is asked."""
+    is_inner = True
+
+    def __init__(self, outer: WireContext, replay: Replay, time: WorkingTime, number: int) -> None:
+        """Make the call of this number for `outer`; `time` pauses while the client is asked."""
         super().__init__(outer._request)
+        if isinstance(key := self._meta.get(REPLAY_META_KEY), str):
+            # The client's key is that of the whole request; each call in it has one of its own.
+            self._meta = {**self._meta, REPLAY_META_KEY: f"{key}/{number}"}
         plain = {key: value for key, value in outer.params.items() if key not in ROUND_TRIP}
         self._params = {**plain, **replay.passed_on}
         self._replay = replay
@@ -72,7 +77,9 @@ class InnerCall(WireContext):
             CallError: the server asks in a way that cannot be passed on.
         """
         if result.ask is not None:
-            raise CallError("the tool asks by its result, which code cannot wait for; use call_tool")
+            raise CallError(
+                "the tool asks the user in its result, and code cannot wait for the answer; use call_tool"
+            )
         return InnerState(self.replay, result.wire)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:

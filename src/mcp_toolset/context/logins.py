@@ -1,4 +1,4 @@
-"""What the pages of this server need of a login that a caller has begun at a mounted server."""
+"""The data of a login of a caller at a mounted server, for the login pages of this server."""
 
 from __future__ import annotations
 

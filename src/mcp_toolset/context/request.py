@@ -48,7 +48,7 @@ _log = logging.getLogger("mcp_toolset.ask")
 
 
 class _UnknownAnswerError(Exception):
-    """What a client has answered is none that the protocol knows."""
+    """What a client has answered does not follow the protocol."""
 
 
 class WireContext(Caller):
@@ -57,24 +57,39 @@ class WireContext(Caller):
     __slots__ = ()
 
     @property
+    def is_handed_over(self) -> bool:
+        """Whether the client has a handle of the call, so that it is asked by the state of a task."""
+        return False
+
+    @property
     def replay(self) -> Replay:
         """What this call has asked and was answered so far."""
         if self._replay is None:
             self._replay = Replay(str(self._request.request_id or secrets.token_hex(16)))
         return self._replay
 
-    def resume(self, trips: RoundTrips, call: ToolCall) -> None:
+    @property
+    def resumed(self) -> bool:
+        """Whether the client makes the call again, with answers to what it was asked (2026-07-28)."""
+        replay = self._replay
+        return replay is not None and bool(replay.answers or replay.passed_on or replay.parked)
+
+    def resume(self, trips: RoundTrips, call: ToolCall) -> bool:
         """Take up what the client sends along when it repeats a call (2026-07-28).
+
+        Returns:
+            Whether it has still to be checked what the call depends on (`RoundTrips.claim`).
 
         Raises:
             CallError: its state was altered, has ended, was used, or belongs to another call.
         """
         if not self.modern or not any(key in self._params for key in ROUND_TRIP):
-            return
+            return False
         first = self.replay.call_id
         self._replay = trips.resume(self._params, call.name, call.arguments, self.principal, first)
         plain = {key: value for key, value in self._params.items() if key not in ROUND_TRIP}
         self._params = {**plain, **self._replay.passed_on}
+        return self._replay.before is not None
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
@@ -124,7 +139,7 @@ class WireContext(Caller):
     async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
         """Ask the model of this client; the request says what caused it."""
         if self._request.connection.client_capabilities.get("sampling") is None:
-            raise CannotAskError("this client lends no model: it declares no sampling")
+            raise CannotAskError("this client does not support sampling")
         return SampledMessage(await self._asked(SAMPLING, params, key))
 
     async def _roots(self, key: str) -> Sequence[Mapping[str, Any]]:
@@ -210,7 +225,7 @@ class WireContext(Caller):
         except MCPError as fault:
             raise CannotAskError(f"the client cannot be asked for {method}: {fault.message}") from None
         except _UnknownAnswerError:
-            raise CallError(f"the client's answer to {method} is none that the protocol knows") from None
+            raise CallError(f"the client's answer to {method} does not follow the protocol") from None
 
     async def confirm(self) -> None:
         """Wait for the answer to a ping: what was sent before it in this request has been read by then."""
@@ -233,7 +248,7 @@ class WireContext(Caller):
         except TimeoutError:
             raise MCPError(INTERNAL_ERROR, f"the client gave no answer within {ASK_DEADLINE:g} s") from None
         except _UnknownAnswerError:
-            raise MCPError(INTERNAL_ERROR, "the client's answer is none that the protocol knows") from None
+            raise MCPError(INTERNAL_ERROR, "the client's answer does not follow the protocol") from None
         except MCPError as fault:
             if fault.code in _MADE_UP:
                 raise MCPError(INTERNAL_ERROR, "the client can no longer be reached") from None

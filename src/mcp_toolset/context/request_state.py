@@ -3,19 +3,14 @@
 On 2026-07-28 a server asks by ending the call with `input_required`; the client calls again with
 `inputResponses` and the `requestState` it was given ("Multi round-trip requests"). What is known of
 the call so far travels in that state, so nothing is kept here for calls that never come back. The
-state is the client's to hold and not to write: it is signed with a key of this server, bound to the
-tool, the arguments and the principal, ends after a while, and can be used once. A call of a legacy
-upstream cannot be run again: it goes on meanwhile, and the state says where (`suspended`).
+state is the client's to hold, not to read or write: it is sealed with a key of this server, or of all its
+replicas. It is bound to the tool, the arguments and the principal, ends after a while, and can be used once.
+A call of a legacy upstream cannot be run again: it goes on meanwhile, and the state says where (`suspended`).
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
-import json
 import logging
-import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
@@ -23,8 +18,11 @@ from dataclasses import field
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import CallError, RequestStateError
+from mcp_toolset.calls.suspended.sealed import Sealer, Suspended, digest_of
+from mcp_toolset.calls.suspended.store import Once, SuspendedStore
+from mcp_toolset.errors import CallError, RequestStateError, StoreError
 from mcp_toolset.protocol.eras import round_trip
+from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.tools.core.asking import AskUser
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import in_log
@@ -38,11 +36,16 @@ MAX_STATE: Final = 262_144
 MAX_USED: Final = 10_000
 """Used states that are remembered; one older than the last forgotten is refused, used or not."""
 
-_REFUSED: Final = "the answer came too late, or belongs to another call; call the tool again"
+FOREIGN: Final = "the request state is none of this server's, or the key that sealed it is gone"
+"""Why a state is refused that no key of this server has sealed."""
+
+_PURPOSE: Final = "request state"
 _log = logging.getLogger("mcp_toolset.ask")
 
 Wire = Mapping[str, Any]
 _NOTHING: Final[Wire] = {}
+_NO_TOOLS: Final[Mapping[str, str]] = {}
+_USED: Final = "it was used before"
 
 
 @dataclass(slots=True)
@@ -57,6 +60,7 @@ class Replay:
         parked: The handles of calls that go on upstream meanwhile, by replay key.
         foreign: Whether the state that came with the call is not one of ours.
         offered: Answers that came without a state, to questions that this call has not put yet.
+        before: The state that came with the call; `None` at its first run.
     """
 
     call_id: str
@@ -66,14 +70,49 @@ class Replay:
     parked: dict[str, str] = field(default_factory=dict[str, str])
     foreign: bool = False
     offered: Wire = field(default_factory=dict[str, Any])
+    before: Suspended | None = None
     _asked: Counter[str] = field(default_factory=Counter[str])
+
+    def saved(self) -> dict[str, Any]:
+        """What the next run of the call needs, as JSON."""
+        final = None
+        if self.final is not None:
+            tool, asked = self.final
+            final = [tool, asked.question, None if asked.schema is None else dict(asked.schema)]
+        return {"call": self.call_id, "answers": self.answers, "final": final, "parked": self.parked}
+
+    @classmethod
+    def of_saved(cls, saved: Wire) -> Replay:
+        """What `saved` gave."""
+        found = cls(saved["call"], answers=dict(saved["answers"]), parked=dict(saved["parked"]))
+        if saved["final"]:
+            tool, question, schema = saved["final"]
+            found.final = (tool, AskUser(question, schema))
+        return found
+
+    def again(self, answers: Wire, relayed: Wire | None = None) -> Replay:
+        """The same for the next run of a call that goes on here.
+
+        Args:
+            answers: What the client has answered.
+            relayed: The result with which a mounted server has asked; `None` if it was asked here.
+        """
+        after = Replay.of_saved(self.saved())
+        if relayed is None:
+            after.passed_on = dict(self.passed_on)
+            after.answers |= answers
+            return after
+        after.passed_on = {"inputResponses": dict(answers)}
+        if (state := relayed.get("requestState")) is not None:
+            after.passed_on["requestState"] = state
+        return after
 
     def key(self, method: str, params: Wire, name: str = "") -> str:
         """The replay key of a request: the same at each run, another for each of several equal ones.
 
         A request that was named keeps its name, so that a client may answer it unasked.
         """
-        base = name or _digest([method, params])[:22]
+        base = name or digest_of([method, params])[:22]
         self._asked[base] += 1
         return base if name and self._asked[base] == 1 else f"{base}.{self._asked[base]}"
 
@@ -93,15 +132,52 @@ class RoundTrips:
     """Opens and closes the states of one server's calls."""
 
     def __init__(
-        self, *, lifetime: float = STATE_LIFETIME, now: Callable[[], float] = time.monotonic
+        self,
+        *,
+        store: SuspendedStore | None = None,
+        lifetime: float | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        """Draw a key. `lifetime` is in seconds, on the clock `now`."""
-        self._key = secrets.token_bytes(32)
-        self._mark = f"mt{secrets.token_hex(4)}"
+        """Begin without any.
+
+        Args:
+            store: Where suspended calls outlive this process, and what has the keys.
+            lifetime: Seconds; `STATE_LIFETIME` unless given, or as long as the store keeps suspended calls.
+            now: Seconds since the epoch.
+        """
+        self._store = store
+        self._own = KeyRing.fresh() if store is None else None
+        if lifetime is None:
+            lifetime = STATE_LIFETIME if store is None else store.patience
         self._lifetime = lifetime
-        self._now = now
+        self._sealer = Sealer(_PURPOSE, self._keys, now=now)
         self._used: OrderedDict[str, float] = OrderedDict()
         self._forgotten = float("-inf")
+        self._once: Once | None = None if store is None else store.used(_PURPOSE)
+
+    async def claim(self, replay: Replay, tools: Mapping[str, str] = _NO_TOOLS) -> None:
+        """Take up a state: check what it depends on, and that it is used once by all replicas.
+
+        Args:
+            replay: What came with the call.
+            tools: The digests of the definitions now, by the names of the tools.
+
+        Raises:
+            RequestStateError: a definition has changed, or the state was used at another replica.
+            CallError: it cannot be known now.
+        """
+        if replay.before is None:
+            return
+        try:
+            self._sealer.require_same(replay.before, tools)
+            if self._once is not None and not await self._once.use(
+                replay.before.id, seconds=2 * self._lifetime
+            ):
+                raise self._sealer.refused(_USED)
+        except RequestStateError as fault:
+            raise _logged(fault) from None
+        except StoreError as fault:
+            raise CallError(str(fault)) from None
 
     def resume(self, params: Wire, name: str, arguments: Wire, principal: str | None, call_id: str) -> Replay:
         """What a call brings with it from earlier runs; nothing at its first.
@@ -111,25 +187,42 @@ class RoundTrips:
         """
         brought = round_trip(params)
         token = brought.get("requestState")
-        if not isinstance(token, str) or not token.startswith(f"{self._mark}."):
+        if not isinstance(token, str) or not self._sealer.is_own(token):
             offered = _answers_in(brought) if token is None else _NOTHING
             return Replay(call_id, passed_on=brought, foreign=token is not None, offered=offered)
-        state = self._verified(token, _digest([name, arguments, principal]))
-        return _restored(state, _answers_in(brought))
+        try:
+            state = self._opened(token, digest_of([name, arguments]), principal)
+        except RequestStateError as fault:
+            raise _logged(fault) from None
+        replay = _restored(state.data, _answers_in(brought))
+        replay.before = state
+        return replay
 
     def suspend(
-        self, replay: Replay, requests: Wire, name: str, arguments: Wire, principal: str | None
+        self,
+        replay: Replay,
+        requests: Wire,
+        name: str,
+        arguments: Wire,
+        principal: str | None,
+        tools: Mapping[str, str] = _NO_TOOLS,
     ) -> ToolResult:
         """The result that asks the client, with all that the next run needs.
 
         Raises:
             CallError: the answers so far are too long to be carried.
         """
-        state = {"asked": list(requests), "upstream": replay.passed_on, **_carried(replay)}
-        return self._asking(state, requests, _digest([name, arguments, principal]))
+        state = {"asked": list(requests), "upstream": replay.passed_on, **replay.saved()}
+        return self._asking(state, requests, digest_of([name, arguments]), principal, tools)
 
     def relayed(
-        self, result: ToolResult, replay: Replay, name: str, arguments: Wire, principal: str | None
+        self,
+        result: ToolResult,
+        replay: Replay,
+        name: str,
+        arguments: Wire,
+        principal: str | None,
+        tools: Mapping[str, str] = _NO_TOOLS,
     ) -> ToolResult:
         """A mounted server's `input_required`, with the answers that it would make the next run forget.
 
@@ -140,51 +233,47 @@ class RoundTrips:
         """
         if not replay.answers:
             return result
-        state = {"asked": (), "relayed": result.wire.get("requestState"), **_carried(replay)}
+        state = {"asked": (), "relayed": result.wire.get("requestState"), **replay.saved()}
         requests: Wire = result.wire.get("inputRequests") or _NOTHING
-        return self._asking(state, requests, _digest([name, arguments, principal]))
+        return self._asking(state, requests, digest_of([name, arguments]), principal, tools)
 
-    def _asking(self, state: dict[str, Any], requests: Wire, bound: str) -> ToolResult:
-        state |= {"id": secrets.token_hex(8), "issued": self._now(), "bound": bound}
-        token = self._signed(state)
+    def _asking(
+        self, data: Wire, requests: Wire, what: str, who: str | None, tools: Mapping[str, str]
+    ) -> ToolResult:
+        token = self._sealer.seal(data, who=who, what=what, seconds=self._lifetime, tools=tools)
         if len(token) > MAX_STATE:
-            raise CallError("the answers to this call's questions are too long to go on; ask for less")
+            raise CallError(
+                f"the answers to this call's questions are too long to go on: the request state has "
+                f"{len(token)} characters, and {MAX_STATE} are allowed; ask for less"
+            )
         wire: dict[str, Any] = {"resultType": "input_required", "requestState": token}
         if requests:
             wire["inputRequests"] = dict(requests)
         return ToolResult(wire)
 
-    def _signed(self, state: Wire) -> str:
-        payload = _encoded(json.dumps(state, separators=(",", ":")).encode())
-        return f"{self._mark}.{payload}.{self._signature(payload)}"
+    def _keys(self) -> KeyRing:
+        return self._own or cast("SuspendedStore", self._store).keys
 
-    def _signature(self, payload: str) -> str:
-        return _encoded(hmac.digest(self._key, f"{self._mark}.{payload}".encode(), "sha256"))
-
-    def _verified(self, token: str, bound: str) -> dict[str, Any]:
-        state, fault = self._read(token)
-        if state is None or fault or state["bound"] != bound:
-            _log.warning("a request state is refused: %s", in_log(fault or "it belongs to another call"))
-            raise RequestStateError(_REFUSED)
-        self._use(state["id"], state["issued"])
-        return state
-
-    def _read(self, token: str) -> tuple[dict[str, Any] | None, str]:
-        _, payload, signature = (token.split(".") + ["", ""])[:3]
-        expected = self._signature(payload)
-        if len(token) > MAX_STATE or not hmac.compare_digest(signature.encode(), expected.encode()):
-            return None, "it was altered"
-        state: dict[str, Any] = json.loads(_decoded(payload))
-        if self._now() > state["issued"] + self._lifetime:
-            return state, "its time is over"
-        if state["id"] in self._used or state["issued"] <= self._forgotten:
-            return state, "it was used before"
-        return state, ""
-
-    def _use(self, name: str, issued: float) -> None:
-        self._used[name] = issued
+    def _opened(self, token: str, what: str, who: str | None) -> Suspended:
+        """The state, which counts as used in this process from now on."""
+        if len(token) > MAX_STATE:
+            raise self._sealer.refused("it was altered")
+        state = self._sealer.open(token, who=who, what=what)
+        if self._once is not None:
+            return state
+        if state.id in self._used:
+            raise self._sealer.refused(_USED)
+        if state.issued <= self._forgotten:
+            raise self._sealer.refused(f"it came too late, after {MAX_USED} others")
+        self._used[state.id] = state.issued
         while len(self._used) > MAX_USED:
             self._forgotten = max(self._forgotten, self._used.popitem(last=False)[1])
+        return state
+
+
+def _logged(fault: RequestStateError) -> RequestStateError:
+    _log.warning("refused: %s", in_log(str(fault)))
+    return fault
 
 
 def _answers_in(brought: Wire) -> Wire:
@@ -192,25 +281,14 @@ def _answers_in(brought: Wire) -> Wire:
     return cast("Wire", given) if isinstance(given, Mapping) else _NOTHING
 
 
-def _carried(replay: Replay) -> dict[str, Any]:
-    final = None
-    if replay.final is not None:
-        tool, asked = replay.final
-        final = [tool, asked.question, None if asked.schema is None else dict(asked.schema)]
-    return {"call": replay.call_id, "answers": replay.answers, "final": final, "parked": replay.parked}
-
-
 def _restored(state: Wire, responses: Wire) -> Replay:
-    replay = Replay(state["call"], answers=dict(state["answers"]), parked=dict(state["parked"]))
+    replay = Replay.of_saved(state)
     asked = frozenset(state["asked"])
     replay.answers |= {
         key: cast("Wire", answer)
         for key, answer in responses.items()
         if key in asked and isinstance(answer, Mapping)
     }
-    if state["final"]:
-        tool, question, schema = state["final"]
-        replay.final = (tool, AskUser(question, schema))
     if "relayed" in state:
         replay.passed_on = {"inputResponses": dict(responses)}
         if state["relayed"] is not None:
@@ -218,16 +296,3 @@ def _restored(state: Wire, responses: Wire) -> Replay:
     else:
         replay.passed_on = dict(state["upstream"])
     return replay
-
-
-def _digest(value: Any) -> str:
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
-    return _encoded(hashlib.sha256(canonical.encode()).digest())
-
-
-def _encoded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _decoded(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

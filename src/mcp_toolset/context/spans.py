@@ -1,28 +1,35 @@
-"""OpenTelemetry spans of requests: `server_span` around one that is served, `client_span` around one sent.
+"""Spans of requests: `server_span` around one that is served, `SentRequest` around one that is sent.
 
-OpenTelemetry is imported by the program that collects traces, or because a variable of its environment
-names a provider (`provide`). While neither is so, there are no spans, and nothing is imported.
+Names and attributes are those of OpenTelemetry's conventions for MCP. OpenTelemetry is imported by the
+program that collects traces, because a variable of its environment names a provider (`provide`), or by a
+server with telemetry (`calls.telemetry`). While none is so, there are no spans, and nothing is imported.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Generator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_core import ValidationError
 
-from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
+from mcp_toolset.calls.pipeline.decision import OTEL, TRACER, watched
+from mcp_toolset.calls.pipeline.observation import NAME
+from mcp_toolset.concurrency.cancel_reason import CancelledError
+from mcp_toolset.errors import UpstreamProtocolError, UpstreamTimeoutError
+from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, RequestTimedOut
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.pipeline.observation import Observation, Sampler
+    from mcp_toolset.context.incoming import RequestContext
 
 _PROVIDER: Final = "OTEL_PYTHON_TRACER_PROVIDER"
 """The variable that names a provider: OpenTelemetry makes that one when it is first asked for one."""
 
-_NAME: Final = "mcp-python-sdk"
-"""The name under which the spans of MCP requests are known to collectors, those of the SDK too."""
-
-_API: Final = "opentelemetry.trace"
+_CALL: Final = "tools/call"
 
 
 def provide() -> None:
@@ -34,75 +41,126 @@ def provide() -> None:
             trace.get_tracer_provider()
 
 
-def tracing() -> bool:
-    """Whether a program collects traces: else spans would go nowhere."""
-    # The public way to ask reads the environment each time, which costs as much as parsing a message.
-    return getattr(sys.modules.get(_API), "_TRACER_PROVIDER", None) is not None
+def trace_ids() -> dict[str, str]:
+    """The ids of the current trace and span, for a line of a log; empty without."""
+    if not watched():
+        return {}
+    current: Any = sys.modules[OTEL].get_current_span().get_span_context()
+    if not current.is_valid:
+        return {}
+    return {"trace": f"{current.trace_id:032x}", "span": f"{current.span_id:016x}"}
 
 
 async def server_span(
-    work: Awaitable[dict[str, Any]],
-    method: str,
-    params: Mapping[str, Any] | None,
-    *,
-    request_id: object,
-    version: str,
+    work: Awaitable[dict[str, Any]], request: RequestContext, traces: Sampler | None = None
 ) -> dict[str, Any]:
-    """The result of `work`, which answers a request, within a span that continues the client's trace."""
+    """The result of `work`, which answers a request, within a span that continues the client's trace.
+
+    Args:
+        work: Answers the request.
+        request: The request.
+        traces: Has what makes the spans of this request and of those that it sends; the program's unless
+            given.
+    """
     from opentelemetry import trace
 
-    target = _target(params)
-    span = _tracer().start_as_current_span(
+    tracer: Any = trace.get_tracer(NAME) if traces is None else traces.tracer
+    token = None if traces is None else TRACER.set(tracer)
+    if traces is not None:
+        traces.active += 1
+    method, target = request.method, _target(request.params)
+    span = tracer.start_as_current_span(
         f"{method} {target}" if target else method,
         kind=trace.SpanKind.SERVER,
-        attributes=_attributes(method, target, request_id, version),
-        context=_context_in((params or {}).get("_meta")),
+        attributes=_attributes(request, target),
+        context=_context_in((request.params or {}).get("_meta")),
         record_exception=False,
         set_status_on_exception=False,
     )
-    with span as current:
-        try:
-            result = await work
-        # Whatever a request fails by belongs into its span.
-        except Exception as fault:
-            _note(current, fault)
-            raise
-        if method == "tools/call" and result.get("isError") is True:
-            current.set_attribute("error.type", "tool_error")
-            current.set_status(trace.StatusCode.ERROR)
+    try:
+        with span as current:
+            try:
+                result = await work
+            # Whatever a request fails by belongs into its span.
+            except (Exception, CancelledError) as fault:
+                _note(current, fault)
+                raise
+            if method == _CALL and result.get("isError") is True:
+                _note_tool_error(current)
+            return result
+    finally:
+        if token is not None and traces is not None:
+            traces.active -= 1
+            TRACER.reset(token)
+
+
+class SentRequest:
+    """The span of a request that is sent.
+
+    Attributes:
+        params: Its parameters, with the trace context in `_meta`.
+    """
+
+    __slots__ = ("_method", "_span", "params")
+
+    def __init__(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Begin the span."""
+        from opentelemetry import trace
+        from opentelemetry.propagate import inject
+
+        self._method = method
+        target = _target(params)
+        tracer: Any = TRACER.get() or trace.get_tracer(NAME)
+        # It is not made the current one, which would cost a third more: nothing else is traced within it.
+        self._span: Any = tracer.start_span(
+            method if target is None else f"{method} {target}",
+            kind=trace.SpanKind.CLIENT,
+            attributes=_named(method, target),
+        )
+        meta: dict[str, Any] = dict((params or {}).get("_meta") or {})
+        inject(meta, trace.set_span_in_context(self._span))
+        self.params: Mapping[str, Any] | None = {**(params or {}), "_meta": meta} if meta else params
+
+    def __enter__(self) -> SentRequest:
+        """Wait for the answer in this block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the span."""
+        if fault is not None:
+            _note(self._span, fault)
+        self._span.end()
+
+    def answered(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Its result, after a note whether that is an error of a tool."""
+        if self._method == _CALL and result.get("isError") is True:
+            _note_tool_error(self._span)
         return result
 
 
-@contextmanager
-def client_span(method: str, params: Mapping[str, Any] | None) -> Generator[dict[str, Any]]:
-    """The span of a request that is sent; yields its parameters with the trace context in `_meta`."""
-    from opentelemetry import trace
-    from opentelemetry.propagate import inject
-
-    stamped = dict(params or {})
-    target = _target(params)
-    name = f"MCP send {method} {target}" if target is not None else f"MCP send {method}"
-    # It is not made the current one, which would cost a third more: nothing else is traced within it.
-    span = _tracer().start_span(name, kind=trace.SpanKind.CLIENT, attributes={"mcp.method.name": method})
-    try:
-        meta: dict[str, Any] = dict(stamped.get("_meta") or {})
-        inject(meta, trace.set_span_in_context(span))
-        if meta:
-            stamped["_meta"] = meta
-        yield stamped
-    # Whatever the request failed by belongs into its span.
-    except Exception as fault:
-        span.record_exception(fault)
-        span.set_status(trace.StatusCode.ERROR, f"{type(fault).__name__}: {fault}")
-        raise
-    finally:
-        span.end()
+def note_sent(
+    seen: Observation,
+    server: str,
+    method: str,
+    params: Mapping[str, Any],
+    answer: Mapping[str, Any] | None,
+    seconds: float,
+) -> None:
+    """Note a request that a call has sent to a mounted server; without an answer it has just failed."""
+    error = "tool_error" if answer is not None and "isError" in answer and answer["isError"] is True else ""
+    if answer is None and (fault := sys.exc_info()[1]) is not None:
+        error = error_of(fault)
+    tool = params["name"] if method == _CALL else ""
+    seen.sent = (*seen.sent, ((method, tool, server, error), seconds))
 
 
-def _tracer() -> Any:
-    from opentelemetry import trace
+def session_digest(session: str) -> str:
+    """What stands for a session outside the process: the id itself may be all that its owner shows."""
+    from hashlib import sha256
 
-    return trace.get_tracer(_NAME)
+    return sha256(session.encode()).hexdigest()[:16]
 
 
 def _target(params: Mapping[str, Any] | None) -> str | None:
@@ -110,16 +168,26 @@ def _target(params: Mapping[str, Any] | None) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _attributes(method: str, target: str | None, request_id: object, version: str) -> dict[str, str]:
-    made = {"mcp.method.name": method, "mcp.protocol.version": version}
-    if request_id is not None:
-        made["jsonrpc.request.id"] = str(request_id)
-    if method == "tools/call":
+def _named(method: str, target: str | None) -> dict[str, str]:
+    """The attributes that requests have on both sides."""
+    made = {"mcp.method.name": method}
+    if method == _CALL:
         made["gen_ai.operation.name"] = "execute_tool"
         if target is not None:
             made["gen_ai.tool.name"] = target
     elif method == "prompts/get" and target is not None:
         made["gen_ai.prompt.name"] = target
+    return made
+
+
+def _attributes(request: RequestContext, target: str | None) -> dict[str, str]:
+    made = _named(request.method, target)
+    made["mcp.protocol.version"] = request.protocol_version
+    made["network.transport"] = "pipe" if request.http is None else "tcp"
+    if request.request_id is not None:
+        made["jsonrpc.request.id"] = str(request.request_id)
+    if (session := request.connection.session_id) is not None:
+        made["mcp.session.id"] = session_digest(session)
     return made
 
 
@@ -138,17 +206,37 @@ def _context_in(meta: object) -> Any:
     return None
 
 
-def _note(span: Any, fault: Exception) -> None:
+def error_of(fault: BaseException) -> str:
+    """The class of an error, as the conventions name it."""
+    if isinstance(fault, RequestTimedOut | UpstreamTimeoutError):
+        return "timeout"
+    if isinstance(fault, MCPError | UpstreamProtocolError):
+        return str(fault.code)
+    return "cancelled" if isinstance(fault, CancelledError) else type(fault).__qualname__
+
+
+def _note_tool_error(span: Any) -> None:
+    from opentelemetry.trace import StatusCode
+
+    span.set_attribute("error.type", "tool_error")
+    span.set_status(StatusCode.ERROR)
+
+
+def _note(span: Any, fault: BaseException) -> None:
     from opentelemetry.trace import StatusCode
 
     if isinstance(fault, ValidationError):
         # Its text holds what the client sent.
         fault = MCPError(INVALID_PARAMS, "Invalid request parameters")
-    if isinstance(fault, MCPError):
-        code = str(fault.code)
-        span.set_attributes({"error.type": code, "rpc.response.status_code": code})
+    error = error_of(fault)
+    span.set_attribute("error.type", error)
+    if isinstance(fault, MCPError) and error == str(fault.code):
+        span.set_attribute("rpc.response.status_code", error)
+    # The text of an error may quote arguments: it is for a program that collects traces itself.
+    if TRACER.get() is not None or isinstance(fault, CancelledError):
+        span.set_status(StatusCode.ERROR)
+    elif isinstance(fault, MCPError):
         span.set_status(StatusCode.ERROR, fault.message)
-        return
-    span.set_attribute("error.type", type(fault).__qualname__)
-    span.record_exception(fault)
-    span.set_status(StatusCode.ERROR, str(fault))
+    else:
+        span.record_exception(fault)
+        span.set_status(StatusCode.ERROR, str(fault))

@@ -46,7 +46,7 @@ class ConfiguredAuthentication:
                     self._made.become(made)
                 self._rules = rules
         elif self._made is not None:
-            _log.warning("the section `auth` was removed; it holds until the server is started again")
+            _log.warning("the section `auth` was removed; it stays in force until the server is restarted")
         self._of = config
         return self._made
 

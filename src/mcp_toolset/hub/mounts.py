@@ -39,6 +39,7 @@ from mcp_toolset.tools.view.made import Each
 from mcp_toolset.tools.view.view import ToolBinding
 from mcp_toolset.upstream.dormancy import StartOptions
 from mcp_toolset.upstream.secrets import Secrets
+from mcp_toolset.upstream.sessions.session_key import TASK_WAIT
 from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 
 _log = logging.getLogger("mcp_toolset.hub")
@@ -138,7 +139,8 @@ def judged(config: HubConfig, mount: Callable[[ServerConfig], object]) -> HubCon
 def _check_folder(server: ServerConfig, path: Path) -> None:
     if server.cwd is not None and not Path(server.cwd).is_dir():
         raise ConfigError(
-            f"{path}: server {server.name!r}: `cwd` names no folder that is there; create it or correct `cwd`"
+            f"{path}: server {server.name!r}: `cwd` names a folder that does not exist; "
+            "create it or correct `cwd`"
         )
 
 
@@ -205,6 +207,11 @@ def _shaped(server: ServerConfig, mount: Mount, prefix: str, chosen: frozenset[s
     if server.include or server.exclude:
         tools = tools.filtered(include=server.include or ("*",), exclude=server.exclude)
     tools = _Named(tools, served, _Names(server.name, mount, prefix, server.names, chosen))
+    if server.idempotency:
+        # Few servers are told the keys of calls.
+        from mcp_toolset.tools.toolsets.keyed import KeyPlaces
+
+        tools = Transformed(tools, Each(KeyPlaces(server.name, server.idempotency)))
     return tools.deferred() if server.deferred else tools
 
 
@@ -243,7 +250,7 @@ class FileNames:
             if owners.setdefault(name, place) != place:
                 raise NameConflictError(
                     f"{self.path}: {owners[name]} and {place} are both to be named {name!r}; "
-                    "name one otherwise"
+                    "rename one of them"
                 )
         self._owners = owners
         self.prefixes[server.name] = prefix
@@ -285,6 +292,7 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
         start=server.start,
         idle_timeout=server.idle_timeout,
+        task_wait=TASK_WAIT if server.task_wait is None else server.task_wait,
         pins=policy_of(server),
         lock=None if lock is None else lock.entry(server.name),
         sessions=server.sessions,
@@ -297,6 +305,7 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         arguments=server.arguments,
         retries=server.retries,
         breaker=server.breaker,
+        single=server.single,
         auth=server.auth,
         login=f"mcp-toolset login {shlex.quote(server.name)}",
     )

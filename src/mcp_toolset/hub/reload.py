@@ -21,13 +21,17 @@ import anyio.to_thread
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.config import HubConfig
+from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import NameConflictError, StateError
 from mcp_toolset.hub.mounts import Misconfigured, Mount, enabled, lock_of, lock_path, mounted, settle, shaped
 from mcp_toolset.server.reloadable import ReloadReport
 from mcp_toolset.tools.core.source import ToolSource
 
 _log = logging.getLogger("mcp_toolset.reload")
-_AT_RESTART: Final = ("name", "client_prefix", "list_patience", "large_results", "code", "learning", "stats")
+_AT_RESTART: Final = (
+    *("name", "client_prefix", "list_patience", "large_results", "code", "learning", "stats", "log"),
+    *("telemetry", "suspended", "handle_after"),
+)
 
 
 @dataclass(eq=False, slots=True)
@@ -53,6 +57,11 @@ class Configured(Protocol):
     @property
     def mounts(self) -> Mapping[str, Mount]:
         """The mounts by the names of their servers."""
+        ...
+
+    @property
+    def shared(self) -> Shared | None:
+        """What the replicas of the server share."""
         ...
 
     def wanted(self, config: HubConfig | None) -> HubConfig:
@@ -135,6 +144,8 @@ class Reloads:
                 fresh[server.name] = Mount(server, mounted(server, lock, wanted.path))
                 if standing is not None:
                     fresh[server.name].remember(standing)
+                if self.configured.shared is not None:
+                    fresh[server.name].remote.share(self.configured.shared)
         shaped(wanted, {**mounts, **fresh})
         return fresh
 
@@ -174,7 +185,9 @@ class Reloads:
         report = _reported(before, wanted, mounts, opening)
         for server in wanted.misconfigured:
             if server not in before.servers:
-                _log.error("%s is misconfigured: %s", server.name, server.fault)
+                _log.error(
+                    "%s is misconfigured: %s", server.name, server.fault, extra={"server": server.name}
+                )
         self._late = self._still_late(wanted, mounts, opening)
         now = {
             server.name: mounts[server.name]
@@ -262,6 +275,19 @@ async def _leave(mount: Mount, drain: float) -> None:
         successor.remote.connection.unfollow(ending)
 
 
+def _place(config: HubConfig) -> object:
+    """Where calls are recorded, and for how long."""
+    return (
+        None
+        if config.journal is None
+        else (
+            config.journal.path,
+            config.journal.store,
+            config.journal.lifetime,
+        )
+    )
+
+
 def _reported(
     before: HubConfig, wanted: HubConfig, mounts: Mapping[str, Mount], opening: Mapping[str, _Starting]
 ) -> ReloadReport:
@@ -272,6 +298,8 @@ def _reported(
     later = [key for key in _AT_RESTART if getattr(before, key) != getattr(wanted, key)]
     if before.auth is not None and wanted.auth is None:
         later.append("auth")
+    if _place(before) != _place(wanted):
+        later.append("journal")
     return ReloadReport(
         added=tuple(name for name in names if name not in mounts),
         removed=tuple(name for name in mounts if name not in names),

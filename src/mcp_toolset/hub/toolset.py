@@ -20,7 +20,9 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.code.code_mode import CodeMode
+    from mcp_toolset.calls.journal.journal import Journal
     from mcp_toolset.catalog.search.learning import SearchLearning
+    from mcp_toolset.context.shared import Shared
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.security.policy.limits import Limits
@@ -36,6 +38,7 @@ class ConfiguredToolset(Toolset):
         config: The current configuration.
         read: Reads the configuration again.
         mounts: The mounts by the names of their servers, in the order of the file.
+        shared: What the replicas of the server share; `None` without replicas.
     """
 
     def __init__(self, config: HubConfig, read: Callable[[], HubConfig]) -> None:
@@ -43,13 +46,15 @@ class ConfiguredToolset(Toolset):
         lock = lock_of(config)
         self._warned = frozenset[str]()
         self._authentication = ConfiguredAuthentication()
+        self.shared: Shared | None = None
         self.read = lambda: self._judged(read())
         remotes: dict[str, RemoteToolset] = {}
         self.config = self._judged(
             config, lambda one: remotes.update({one.name: mounted(one, lock, config.path)})
         )
         for server in self.config.misconfigured:
-            _log.info("%s is misconfigured: %s", server.name, server.fault)
+            extra = {"server": server.name, "kept_level": logging.WARNING}
+            _log.info("%s is misconfigured: %s", server.name, server.fault, extra=extra)
         self.mounts = {one.name: Mount(one, remotes[one.name]) for one in enabled(self.config)}
         super().__init__(name=config.name)
         self._members = tuple(shaped(self.config, self.mounts))
@@ -72,6 +77,12 @@ class ConfiguredToolset(Toolset):
         if wanted.auth is not None and self._authentication.is_used:
             authenticator_of(wanted.auth.rules(), wanted.auth)
         return wanted
+
+    def share(self, shared: Shared) -> None:
+        """Take what the replicas of the server share, for the mounts of today and of later."""
+        self.shared = shared
+        for mount in self.mounts.values():
+            mount.remote.share(shared)
 
     def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
         """Serve this configuration from the next compilation on.
@@ -107,6 +118,20 @@ class ConfiguredToolset(Toolset):
         from mcp_toolset.security.audit.audit_log import AuditLog
 
         return AuditLog(said.path, max_bytes=said.max_bytes, keep=said.keep, key=said.key)
+
+    def journal(self) -> Journal | None:
+        """Where calls are recorded; `None` if the configuration names neither a file nor a store.
+
+        Raises:
+            ConfigError: the store cannot be used.
+        """
+        said = self.config.journal
+        if said is None or (said.path is None and said.store is None):
+            return None
+        # Few configurations have a journal.
+        from mcp_toolset.shared.journals import journal_at
+
+        return journal_at(said.store or said.path, lifetime=said.lifetime)
 
     def learning(self) -> SearchLearning | None:
         """What search learns from use, as the configuration says; `None` if it does not say."""
@@ -152,11 +177,11 @@ def toolset_from_config(
 ) -> ConfiguredToolset:
     """Mount every enabled server of a configuration: filtered, named and deferred as the file says.
 
-    A server whose entry cannot be used is shown as `misconfigured`, with the reason; the others are served.
+    A server whose entry cannot be used has the status `misconfigured` with the reason; all others are served.
 
     A server's tools carry its name as a prefix unless the file gives another prefix, or `false` for no
     prefix; `names` in the file names single tools. The name of a tool depends on its server and on the
-    file, not on which other servers are up; see `mounted_name`.
+    file, not on other servers; see `mounted_name`.
 
     Args:
         config: The configuration, or the path of its file.

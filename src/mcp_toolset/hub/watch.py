@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig
     from mcp_toolset.server.server import ToolsetServer
 
-__all__ = ["INTERVAL", "watching"]
+__all__ = ["INTERVAL", "Stamp", "stamp", "watching"]
 
 INTERVAL: Final = 1.0
 """Seconds between two polls of the files."""
 
 _log = logging.getLogger("mcp_toolset.reload")
-_Look: TypeAlias = dict[Path, tuple[int, int, int] | None]
+Stamp: TypeAlias = tuple[int, int, int] | None
+"""What changes when a file is written: its inode, size and time; `None` if there is no file."""
+
+_Look: TypeAlias = dict[Path, Stamp]
 
 
 def _logged(message: str) -> None:
@@ -130,10 +133,11 @@ def _complain(fault: ToolsetError) -> None:
 
 
 def _looked(files: Iterable[Path]) -> _Look:
-    return {file: _signed(file) for file in files}
+    return {file: stamp(file) for file in files}
 
 
-def _signed(file: Path) -> tuple[int, int, int] | None:
+def stamp(file: Path) -> Stamp:
+    """What tells one state of a file from the next."""
     try:
         found = file.stat()
     except OSError:

@@ -18,7 +18,7 @@ class CacheHint:
     """How long an answer may be kept, and by whom.
 
     Attributes:
-        ttl_ms: Milliseconds; 0 means that it is to be asked for again.
+        ttl_ms: Milliseconds; with 0 a client must ask again each time.
         scope: `public` if one client's answer may be shown to another.
 
     Raises:
@@ -37,7 +37,7 @@ class CacheHint:
 
     @classmethod
     def of(cls, wire: Mapping[str, Any]) -> CacheHint:
-        """The hint of an answer; what is missing or makes no sense is taken as the strictest."""
+        """The hint of an answer; for a missing or invalid key the strictest value counts."""
         ttl: object = wire.get("ttlMs")
         usable = isinstance(ttl, int) and not isinstance(ttl, bool) and ttl > 0
         return cls(
@@ -46,12 +46,12 @@ class CacheHint:
         )
 
     def aged(self, seconds: float) -> CacheHint:
-        """The hint for a client that gets the answer so many seconds later."""
+        """The hint for a client that gets the answer some seconds later."""
         left = self.ttl_ms - seconds * 1000
         return CacheHint(int(left) if left > 0 else 0, self.scope)
 
     def in_seconds(self) -> CacheHint:
-        """The hint in whole seconds, never a longer one: an answer that carries it stays the same for one."""
+        """The hint rounded down to whole seconds, so that equal answers within a second are identical."""
         if not self.ttl_ms % 1000:
             return self
         return CacheHint(self.ttl_ms - self.ttl_ms % 1000, self.scope)

@@ -39,8 +39,14 @@ class CallOptions(TypedDict, total=False):
     cancel_on_abandon: bool
     """Whether the peer is told when the sender stops waiting; the default is yes."""
 
+    is_watched: bool
+    """Whether the request has a span, or its time is taken, already."""
+
     on_progress: ProgressFnT
     """Takes the progress that is reported on it."""
+
+    seen_by_all: bool
+    """Whether every replica of the server sends the same by itself."""
 
     headers: dict[str, str]
     """The HTTP headers to send with it, where the transport has some."""

@@ -166,7 +166,7 @@ def list_for(
     if modern:
         return {
             "resultType": "complete",
-            "tools": list(tools),
+            "tools": [without_task_support(tool) for tool in tools],
             **hint,
             "_meta": dict(stamp),
         }
@@ -174,8 +174,27 @@ def list_for(
     return {**listed, "_meta": dict(stamp)} if stamp else listed
 
 
+def _with_optional_tasks(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool that a legacy client may call as a task, or may call and wait, whatever its server says."""
+    execution = tool.get("execution")
+    if not isinstance(execution, dict) or cast("Any", execution).get("taskSupport") != "required":
+        return tool
+    return {**tool, "execution": {**cast("dict[str, Any]", execution), "taskSupport": "optional"}}
+
+
+def without_task_support(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool without `execution.taskSupport`, which 2026-07-28 does not have: there the server decides."""
+    execution = tool.get("execution")
+    if not isinstance(execution, dict) or "taskSupport" not in execution:
+        return tool
+    kept = {key: value for key, value in cast("dict[str, Any]", execution).items() if key != "taskSupport"}
+    rest = {key: value for key, value in tool.items() if key != "execution"}
+    return {**rest, "execution": kept} if kept else rest
+
+
 def lowered_tool(tool: dict[str, Any]) -> dict[str, Any]:
     """A tool as legacy clients can read it: an output schema that is no object schema is left out."""
+    tool = _with_optional_tasks(tool)
     output = tool.get("outputSchema")
     if output is None or output.get("type") == "object":
         return tool

@@ -70,6 +70,12 @@ Message = Callable[[Any], str]
 Data = Callable[[Any, str | None], Any]
 
 
+def required(capability: str) -> dict[str, Any]:
+    """The data of error -32021: the capability that is missing, in the form of a declaration."""
+    name, _, part = capability.partition(".")
+    return {"requiredCapabilities": {name: {part: {}} if part else {}}}
+
+
 def _always(code: int) -> Code:
     return lambda _: code
 
@@ -94,7 +100,7 @@ ROWS: Final[tuple[tuple[type[Exception], Code, Message, Data], ...]] = (
         ClientCapabilityError,
         _always(MISSING_REQUIRED_CLIENT_CAPABILITY),
         str,
-        lambda fault, _: {"requiredCapabilities": {fault.capability: {}}},
+        lambda fault, _: required(fault.capability),
     ),
     (InvalidOutputError, _always(INTERNAL_ERROR), str, _no_data),
     (CallError, _always(INVALID_PARAMS), str, _no_data),

@@ -80,6 +80,9 @@ IMPLEMENTATION: Final = Members(
 
 LOG_LEVEL: Final = OneOf(LOG_LEVELS)
 
+TASK: Final = Members({"taskId": TEXT}, {"inputResponses": Values(OBJECT)})
+"""The parameters of requests about a task, which a server checks that has tasks."""
+
 _ROUND_TRIP: Final = {"inputResponses": Values(OBJECT), "requestState": TEXT}
 _PAGE: Final = Members(optional={"cursor": TEXT})
 _URI: Final = Members({"uri": TEXT})
@@ -105,6 +108,10 @@ _FILTER: Final = Members(
     }
 )
 
+FIRST_WITH_TASKS: Final = "2025-11-25"
+"""The one legacy revision that has tasks, without an extension."""
+
+_WITH_TASKS: Final = (FIRST_WITH_TASKS, *MODERN_PROTOCOL_VERSIONS)
 _METHODS: Final = (
     Method("tools/call", Members({"name": TEXT}, {"arguments": OBJECT}), may_ask=True, name_parameter="name"),
     Method("tools/list", _PAGE, is_cacheable=True),
@@ -129,6 +136,10 @@ _METHODS: Final = (
     Method("resources/subscribe", _URI, HANDSHAKE_PROTOCOL_VERSIONS),
     Method("resources/unsubscribe", _URI, HANDSHAKE_PROTOCOL_VERSIONS),
     Method("server/discover", revisions=MODERN_PROTOCOL_VERSIONS, is_cacheable=True),
+    Method("tasks/get", revisions=_WITH_TASKS, name_parameter="taskId"),
+    Method("tasks/update", revisions=MODERN_PROTOCOL_VERSIONS, name_parameter="taskId"),
+    Method("tasks/cancel", revisions=_WITH_TASKS, name_parameter="taskId"),
+    Method("tasks/result", revisions=(FIRST_WITH_TASKS,)),
     Method("subscriptions/listen", Members({"notifications": _FILTER}), MODERN_PROTOCOL_VERSIONS),
 )
 
@@ -158,6 +169,9 @@ NOTIFICATIONS: Final = _by_revision(_NOTIFICATIONS)
 
 REQUEST_METHODS: Final = frozenset(each.name for each in _METHODS)
 """The requests that some revision has; all others are a program's own."""
+
+EXTENSION_METHODS: Final = frozenset(each.name for each in _METHODS if each.name.startswith("tasks/"))
+"""Those of them that an extension has (`io.modelcontextprotocol/tasks`)."""
 
 NOTIFICATION_METHODS: Final = frozenset(each.name for each in _NOTIFICATIONS)
 """The notifications that some revision has."""

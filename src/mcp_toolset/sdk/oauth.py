@@ -245,9 +245,11 @@ class _Login(_LeastScopes):
         if server is None:
             raise OAuthFlowError("it publishes no metadata of an authorization server (RFC 8414)")
         if auth.issuer and not issuers_match(str(server.issuer), auth.issuer):
-            raise OAuthFlowError(f"it wants a login at {server.issuer}, and `issuer` says {auth.issuer}")
+            raise OAuthFlowError(f"it requires a login at {server.issuer}, but `issuer` is {auth.issuer}")
         if auth.client_id and client is not None and client.client_id != auth.client_id:
-            raise OAuthFlowError(f"it wants a login at {server.issuer}, where `client_id` is not registered")
+            raise OAuthFlowError(
+                f"it requires a login at {server.issuer}, where `client_id` is not registered"
+            )
         if "S256" not in (server.code_challenge_methods_supported or ()):
             raise OAuthFlowError(f"{server.issuer} does not say that it supports PKCE with S256")
         methods = server.token_endpoint_auth_methods_supported or ()
@@ -263,7 +265,7 @@ class _Login(_LeastScopes):
         sent = parse_qs(urlsplit(self._address).query)
         code, state, issuer, error = (said.get(name, [""])[0] for name in ("code", "state", "iss", "error"))
         if not secrets.compare_digest(state.encode(), sent.get("state", [""])[0].encode()):
-            raise OAuthFlowError("the answer of the login has another state than the question")
+            raise OAuthFlowError("the answer of the login has another `state` than the request; log in again")
         validate_authorization_response_iss(issuer or None, self.context.oauth_metadata)
         if error or not code:
             more = said.get("error_description", [""])[0]

@@ -108,8 +108,12 @@ class Attachments:
             self._joined[handle] = attachment
         return handle
 
-    async def change(self, handle: SourceHandle, toolset: Toolset) -> Attachment:
+    async def change(
+        self, handle: SourceHandle, toolset: Toolset, accept: Callable[[], None] | None = None
+    ) -> Attachment:
         """Open a toolset and register it in the place of another, which is returned, still open.
+
+        An error that `accept` raises leaves everything as it was, as the errors below do.
 
         Raises:
             StateError: nothing has joined by this handle, or the toolset is open already.
@@ -118,6 +122,8 @@ class Attachments:
         self._require(handle)
         await self._beside(partial(self._registry.check, toolset, instead_of=handle), toolset)
         async with self._opening(toolset) as attachment:
+            if accept is not None:
+                accept()
             before = self._require(handle)
             await self._beside(lambda: self._registry.replace(handle, attachment.counted()), toolset)
             self._joined[handle] = attachment

@@ -13,6 +13,7 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware.call_limits import CallLimits
     from mcp_toolset.calls.middleware.permissions import Record
+    from mcp_toolset.calls.middleware.rate import CountStore
     from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.limits import Limits
     from mcp_toolset.security.policy.policy import Policy
@@ -48,6 +49,8 @@ class CallGuards:
         served: Callable[[], str],
         approvals: Approvals | str | PathLike[str] | Literal[False] | None,
         record: Record | None,
+        store: CountStore | None = None,
+        journal: Callable[[], Guard] | None = None,
     ) -> None:
         """Begin with nothing.
 
@@ -57,12 +60,16 @@ class CallGuards:
             served: What tells the server from others that share a file of approvals.
             approvals: Where calls wait for an approval.
             record: Notes decisions, for an audit log.
+            store: Where replicas count together.
+            journal: What records calls now.
         """
+        self._journal = journal
         self._own: list[StatedLimits] = [(limits, {})] if limits else []
         self._toolsets = toolsets
         self._served = served
         self._approvals: Approvals | str | PathLike[str] | Literal[False] | None = approvals
         self._record = record
+        self._store = store
         self._policy: tuple[Policy | None, tuple[Guard, ...]] = (None, ())
         self._limits: list[tuple[StatedLimits, CallLimits]] = []
         self._known: tuple[Guard, ...] = ()
@@ -72,6 +79,8 @@ class CallGuards:
         if self._policy[0] is not policy:
             self._policy = (policy, () if policy is None else (self._of_policy(policy),))
         found = (*self._policy[1], *self._of_limits())
+        if self._journal is not None:
+            found = (*found, self._journal())
         if len(found) != len(self._known) or any(a is not b for a, b in zip(found, self._known, strict=True)):
             self._known = found
         return self._known
@@ -92,7 +101,11 @@ class CallGuards:
 
             known = self._limits
             self._limits = [
-                (stated, next((made for one, made in known if one == stated), None) or CallLimits(*stated))
+                (
+                    stated,
+                    next((made for one, made in known if one == stated), None)
+                    or CallLimits(*stated, store=self._store),
+                )
                 for stated in wanted
             ]
         return [made for _, made in self._limits]

@@ -1,4 +1,4 @@
-"""`News`: what is served follows its sources, and clients are told when a list has changed."""
+"""`News`: compiles the tools again when a source changes, and sends `list_changed` to clients."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from functools import partial
 
-import anyio
-
+from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.thread_event import ThreadEvent
 from mcp_toolset.context.offer_kinds import SnapshotSource
 from mcp_toolset.errors import NameConflictError, UnknownNameError
@@ -51,16 +50,14 @@ class News:
     async def running(self, compiled: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
         """Follow and announce for the length of a block; `compiled` compiles anew."""
         await self._offering.news()
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._follow, compiled)
-            group.start_soon(self._follow_status)
-            group.start_soon(self._announce, self._served.lists, self._served.visibility.sight)
-            group.start_soon(self._announce_grants)
-            group.start_soon(self._answers.reading.announce_updates)
-            try:
-                yield
-            finally:
-                group.cancel_scope.cancel()
+        async with beside(
+            partial(self._follow, compiled),
+            self._follow_status,
+            partial(self._announce, self._served.lists, self._served.visibility.sight),
+            self._announce_grants,
+            self._answers.reading.announce_updates,
+        ):
+            yield
 
     async def _follow(self, compiled: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.context.request import WireContext
+from mcp_toolset.context.request_state import FOREIGN, Replay
+from mcp_toolset.context.task import KEPT_MS, begin_task
 from mcp_toolset.errors import CallError, CapabilityError
 from mcp_toolset.server.answers.tool_answers import answered
 from mcp_toolset.server.manual_calls import ManualCalls
@@ -30,8 +32,14 @@ from mcp_toolset.tools.core.capability import (
     granted,
     known_session,
 )
+from mcp_toolset.tools.core.definition import task_support
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.processes.processes import Processes
+    from mcp_toolset.tools.core.processes import OwnProcesses
+    from mcp_toolset.tools.core.sampling import ModelSampler
 
 
 class Host(Protocol):
@@ -50,6 +58,16 @@ class Host(Protocol):
     @property
     def sessions(self) -> Sessions | None:
         """Tells tools of other sessions, if the program lets them know of any."""
+        ...
+
+    @property
+    def sampler(self) -> ModelSampler | None:
+        """A model of the program, for clients that lend none."""
+        ...
+
+    @property
+    def processes(self) -> Processes | None:
+        """Keeps processes, if the program wants them kept."""
         ...
 
     @property
@@ -75,6 +93,7 @@ class HandlerContext(ToolContext):
         "_call",
         "_host",
         "_outer",
+        "_replay",
         "arguments",
         "capabilities",
         "injected",
@@ -90,6 +109,7 @@ class HandlerContext(ToolContext):
         self._call = call
         self._outer = outer
         self._host = host
+        self._replay: Replay | None = None
         self.name = call.name
         self.arguments = call.arguments
         self.capabilities = capabilities
@@ -127,6 +147,12 @@ class HandlerContext(ToolContext):
         return await self._outer.elicit(question, schema, key=key)
 
     async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
+        sampler = self._host.sampler
+        if sampler is not None and self._outer.client_capabilities.get("sampling") is None:
+            from mcp_toolset.server.answers.direct_sampling import replay_of, sampled
+
+            self._replay = self._replay or replay_of(self._call, self._outer)
+            return await sampled(sampler, self._replay, self._call, self._outer, params, key)
         cause = {"tool": self.name, **({"id": self._call.id} if self._call.id else {})}
         return await self._outer._sample({**params, "_meta": {CALL_META_KEY: cause}}, key)
 
@@ -178,6 +204,14 @@ class HandlerContext(ToolContext):
         self.require("background")
         return self._host.work.owned_by(self.principal or self.session or "")
 
+    @property
+    def processes(self) -> OwnProcesses:
+        """The caller's processes, whose records outlive the server."""
+        self.require("processes")
+        if self._host.processes is None:
+            raise CapabilityError("processes", "ToolsetServer(…, processes=True)")
+        return self._host.processes.owned_by(self)
+
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
         """Note something in the server's `events`."""
         self.require("events")
@@ -185,19 +219,27 @@ class HandlerContext(ToolContext):
 
 
 class LocalTools:
-    """Runs the calls of a server's own tools."""
+    """Runs the calls of a server's own tools.
+
+    Attributes:
+        has_tasks: Whether one of them may become a task.
+    """
 
     def __init__(self, host: Host, manual: ManualCalls, capabilities: frozenset[str]) -> None:
         """Grant `capabilities` to every tool; `manual` takes the calls of those that do not run."""
         self._host = host
         self._manual = manual
         self._capabilities = capabilities
+        self.has_tasks = False
 
     def bound(self, binding: ToolBinding) -> ToolBinding:
         """The binding as this server runs it; mounted tools run where they are."""
         if binding.source or binding.redirect is not None:
             return binding
         run = partial(self._manual.wait, binding) if binding.manual else self._handled(binding)
+        if support := task_support(binding.definition):
+            self.has_tasks = True
+            run = partial(_as_task, support, run)
         return replace(binding, execute=partial(_run, binding, run))
 
     def _handled(self, binding: ToolBinding) -> Executor:
@@ -213,12 +255,19 @@ class LocalTools:
         return handled
 
 
+async def _as_task(support: str, run: Executor, call: ToolCall, context: ToolContext) -> ToolResult:
+    """Run a call whose client may take a task in place of the result."""
+    if isinstance(context, WireContext):
+        begin_task(context, support, ttl_ms=KEPT_MS)
+    return await run(call, context)
+
+
 async def _run(binding: ToolBinding, run: Executor, call: ToolCall, context: ToolContext) -> ToolResult:
     """Run a call; if it ends with a question, the user's answer is its result, without another run."""
     if not isinstance(context, WireContext):
         return await run(call, context)
     if context.replay.foreign:
-        raise CallError("the request state is not one of this server's, or has ended; call the tool again")
+        raise CallError(f"{FOREIGN}; call the tool again")
     asked = context.replay.final_of(call.name)
     if asked is None:
         result = await run(call, context)

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import anyio
 import anyio.to_thread
 
 from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
+from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.thread_event import ThreadEvent
+from mcp_toolset.context.shared import Shared
+from mcp_toolset.errors import InvalidStateError, StoreError
 from mcp_toolset.tools.core.source import ToolSource, fits
 
 if TYPE_CHECKING:
@@ -28,6 +32,14 @@ if TYPE_CHECKING:
 
 Keeping: TypeAlias = "str | os.PathLike[str] | Literal[False] | None"
 
+KEPT_FOR: Final = 30 * 86_400.0
+"""Seconds for which replicas find what a server has listed."""
+
+MAX_INDEX: Final = 64_000_000
+"""Bytes of an index that is shared."""
+
+_PURPOSE: Final = "catalog"
+_INDEX: Final = "index"
 _log = logging.getLogger("mcp_toolset.catalog")
 
 
@@ -62,12 +74,57 @@ def folder_for(keep: Keeping, state: str | os.PathLike[str] | StateStore | None)
     return None if folder is None else folder / "catalogs"
 
 
+class SharedIndexes:
+    """The indexes of searches that one replica has made and the others take; see `OtherIndexes`."""
+
+    def __init__(self, shared: Shared) -> None:
+        """Use what replicas share."""
+        self._shared = shared
+
+    async def newest(self, edition: str) -> str:
+        """The name of the newest index of an edition; empty without one."""
+        return (await self._opened(edition) or b"").decode()
+
+    async def content(self, name: str) -> bytes | None:
+        """An index; `None` if it is not there."""
+        return await self._opened(name)
+
+    async def put(self, edition: str, name: str, content: bytes) -> None:
+        """Give an index to the other replicas, unless they have it."""
+        if len(content) > MAX_INDEX or await self.newest(edition) == name:
+            return
+        kept, seal = self._shared.kept(_INDEX), partial(self._shared.keys.seal, _INDEX)
+        try:
+            for key, data in ((name, content), (edition, name.encode())):
+                sealed = await anyio.to_thread.run_sync(partial(seal, data, bound=key))
+                await kept.put(key, sealed.encode(), seconds=KEPT_FOR)
+        except StoreError as fault:
+            _log.warning("other replicas do not get the index of the search: %s", fault)
+
+    async def _opened(self, key: str) -> bytes | None:
+        try:
+            sealed = await self._shared.kept(_INDEX).get(key)
+        except StoreError as fault:
+            _log.warning("the index of another replica cannot be read: %s", fault)
+            return None
+        if sealed is None:
+            return None
+        opened = partial(self._shared.keys.open, _INDEX, sealed.decode(), bound=key)
+        return await anyio.to_thread.run_sync(opened)
+
+
 class KeptCatalogs:
     """The kept catalogs of one server's mounts."""
 
-    def __init__(self, folder: Callable[[], Path | None]) -> None:
-        """Use the files of a folder, which is asked for when something is mounted; of none, keep nothing."""
+    def __init__(self, folder: Callable[[], Path | None], shared: Shared | None = None) -> None:
+        """Keep catalogs.
+
+        Args:
+            folder: The folder of their files, asked for when something is mounted; `None` for no files.
+            shared: Where replicas find what the others have listed.
+        """
         self._folder = folder
+        self._shared = shared
         self._files: KeptFiles | None = None
         self._changed = ThreadEvent()
         self._sources: dict[str, Keepable] = {}
@@ -85,31 +142,43 @@ class KeptCatalogs:
             and self._sources.get(key) is not source
         }
         files = self._opened() if fresh else None
-        if files is None:
+        if not fresh or (files is None and self._shared is None):
             return
         for key, source in fresh.items():
             self._sources[key] = source
             self._stops.append(source.on_change(self._changed.set))
-        loaded = await anyio.to_thread.run_sync(lambda: {key: files.load(key) for key in fresh})
-        for key, kept in loaded.items():
+        loaded: dict[str, KeptCatalog | None] = {}
+        if files is not None:
+            loaded = await anyio.to_thread.run_sync(lambda: {key: files.load(key) for key in fresh})
+        for key, source in fresh.items():
+            kept = loaded.get(key) or await self._fetched(key)
             if kept is not None:
                 self._saved[key] = kept
-                await fresh[key].remember(kept)
+                await source.remember(kept)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
+    async def _fetched(self, key: str) -> KeptCatalog | None:
+        """What another replica has listed; `None` without one, or if its text is not of a replica."""
+        if self._shared is None:
+            return None
+        from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
+
+        try:
+            sealed = await self._shared.kept(_PURPOSE).get(key)
+            data = sealed and self._shared.keys.open(_PURPOSE, sealed.decode(), bound=key)
+            return KeptCatalog.from_json(data) if data else None
+        except (StoreError, InvalidStateError, UnicodeDecodeError) as fault:
+            _log.warning("what another replica has listed of a server cannot be used: %s", fault)
+            return None
+
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Save what changes for the length of a block."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._follow)
-            try:
-                yield
-            finally:
-                group.cancel_scope.cancel()
-                for stop in self._stops:
-                    stop()
-                with anyio.CancelScope(shield=True):
-                    await self._save()
-                self._sources, self._stops = {}, []
+        return beside(self._follow, last=self._close)
+
+    async def _close(self) -> None:
+        for stop in self._stops:
+            stop()
+        await self._save()
+        self._sources, self._stops = {}, []
 
     def _opened(self) -> KeptFiles | None:
         """The files of the folder; their libraries are loaded when something is mounted."""
@@ -125,13 +194,25 @@ class KeptCatalogs:
             await self._changed.wait()
 
     async def _save(self) -> None:
-        if self._files is not None and self._sources:
-            await anyio.to_thread.run_sync(self._save_all, self._files, dict(self._sources))
-
-    def _save_all(self, files: KeptFiles, sources: Mapping[str, Keepable]) -> None:
-        for key, source in sources.items():
+        changed: dict[str, KeptCatalog] = {}
+        for key, source in self._sources.items():
             kept = source.kept()
             if kept is not None and kept != self._saved.get(key):
-                self._saved[key] = kept
-                files.save(key, kept)
-                _log.debug("kept what a mounted server lists: %s.json", key)
+                self._saved[key] = changed[key] = kept
+        if self._files is not None and changed:
+            await anyio.to_thread.run_sync(self._save_all, self._files, changed)
+        if self._shared is not None:
+            await self._put(self._shared, changed)
+
+    def _save_all(self, files: KeptFiles, changed: Mapping[str, KeptCatalog]) -> None:
+        for key, kept in changed.items():
+            files.save(key, kept)
+            _log.debug("kept what a mounted server lists: %s.json", key)
+
+    async def _put(self, shared: Shared, changed: Mapping[str, KeptCatalog]) -> None:
+        for key, kept in changed.items():
+            sealed = shared.keys.seal(_PURPOSE, kept.to_json().encode(), bound=key)
+            try:
+                await shared.kept(_PURPOSE).put(key, sealed.encode(), seconds=KEPT_FOR)
+            except StoreError as fault:
+                _log.warning("other replicas do not get what a server lists: %s", fault)

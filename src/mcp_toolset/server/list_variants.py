@@ -1,4 +1,4 @@
-"""`ListVariants`: what `tools/list` has for each kind of caller, of one compiled table of tools."""
+"""`ListVariants`: the answers of `tools/list` for each kind of caller, from one compiled table of tools."""
 
 from __future__ import annotations
 

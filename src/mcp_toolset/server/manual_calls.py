@@ -35,11 +35,11 @@ class PendingCall:
     """A call that waits for its result.
 
     Attributes:
-        id: What to submit the result under; nothing that the caller chose, so it is unique here.
+        id: The id to submit the result under. The server chose it, so it is unique in this process.
         name: The public name of the tool.
-        arguments: The arguments, checked against the tool's schema and as hooks have left them.
+        arguments: The arguments after hooks, checked against the tool's schema.
         session: The caller's session, where the protocol has sessions.
-        principal: Who the caller has proved to be.
+        principal: The authenticated user; `None` without authentication.
         since: When it began to wait.
     """
 

@@ -1,4 +1,4 @@
-"""`MCPServer`: the one place that answers requests, whichever door they come through.
+"""`MCPServer`: answers all requests, of every transport.
 
 A table leads from each method to what answers it. A program that has put middleware or handlers of its own
 on `ToolsetServer.lowlevel`, the SDK's view of this server, has requests pass there first (`Program`).
@@ -9,25 +9,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mcp_toolset.calls.pipeline.decision import tracing
+from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.context.client import client_of
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.request_state import RoundTrips
-from mcp_toolset.context.spans import provide, server_span, tracing
+from mcp_toolset.context.shared import Shared
+from mcp_toolset.context.spans import error_of, provide, server_span
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.revisions import SERVER_INFO_META_KEY
 from mcp_toolset.server.answers.handshake import Handshake
 from mcp_toolset.server.answers.tool_answers import Surface, ToolAnswers
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.offers.resource_handlers import Reading
-from mcp_toolset.server.offers.subscriptions import Announcements, Subscriptions
+from mcp_toolset.server.offers.subscriptions import OVERLAP, Announcements, Subscriptions
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.pipeline.observation import Sampler
     from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.server.answers.usage import Served, Usage
 
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
+Note = Callable[[str, str, str, float], None]
+"""Is told the method, the revision, the class of the error and the seconds of a request."""
 
 _log = logging.getLogger("mcp_toolset.server")
 
@@ -56,7 +63,10 @@ class MCPServer:
         announcements: Tells clients that lists have changed.
         reading: Answers about resources, prompts and completions.
         subscriptions: The modern clients that listen for changes.
+        tasks: The calls that have become tasks.
         program: What a program has added; `None` while it has not asked for `lowlevel`.
+        shared: What replicas of the server share; `None` without replicas.
+        traces: Chooses the requests that are traced, if the program collects no traces; `None` for none.
     """
 
     def __init__(
@@ -68,24 +78,33 @@ class MCPServer:
         instructions: str | None,
         offering: Offering,
         large: LargeResults | None = None,
+        shared: Shared | None = None,
+        suspended: SuspendedStore | None = None,
     ) -> None:
-        """Serve what `surface` and `offering` give."""
+        """Serve what `surface` and `offering` give; calls that wait for answers are kept in `suspended`."""
         provide()
         self._surface = surface
-        self.subscriptions = Subscriptions()
+        self.subscriptions = Subscriptions(overlap=0.0 if shared is None else OVERLAP)
         self.announcements = Announcements(self.subscriptions, offering)
         self.handshake = Handshake(surface, offering, name=name, version=version, instructions=instructions)
         stamp: Mapping[str, Any] = {SERVER_INFO_META_KEY: self.handshake.info}
-        trips = RoundTrips()
-        tools = ToolAnswers(surface, trips, self.announcements, stamp, large)
+        trips = RoundTrips(store=suspended)
+        tools = ToolAnswers(surface, trips, self.announcements, stamp, large, suspended, shared)
+        self.tasks = tools.tasks
+        self.tasks.offered = self.handshake.offers_tasks
         self.reading = Reading(offering, trips, self.subscriptions, stamp)
         self.program: Program | None = None
+        self.traces: Sampler | None = None
+        self.shared = shared
+        self._unknown: Answer = _unknown
         self._answers: dict[str, Answer] = {
             "tools/call": tools.call,
             "tools/list": tools.list,
             "initialize": self.handshake.initialize,
             "server/discover": _stamped(self.handshake.discover, stamp),
             "ping": _pong,
+            "tasks/update": self.tasks.update,
+            **tools.legacy_tasks.answers(),
             **self.reading.answers(),
         }
 
@@ -98,21 +117,31 @@ class MCPServer:
         """Count what clients read of lists."""
         self._answers["tools/list"] = usage.around(served, self._answers["tools/list"])
 
+    def timed(self, note: Note) -> None:
+        """Tell `note` of each request that calls no tool."""
+        for method, answer in self._answers.items():
+            if method != "tools/call":
+                self._answers[method] = _timed(answer, method, note)
+        self._unknown = _timed(_unknown, "_OTHER", note)
+
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         """The result of a request, in the envelope of its client's era; see `Answers`."""
         if self.program is not None and self.program.takes(request.method):
             return self.program.answer(request)
-        if tracing():
+        if self.traces is not None or tracing():
             return self.own_answer(request)
-        return self._answers.get(request.method, _unknown)(request)
+        return self._answers.get(request.method, self._unknown)(request)
 
     def own_answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         """The same past what a program has added, within a span while a program collects traces."""
-        work = self._answers.get(request.method, _unknown)(request)
-        if not tracing():
-            return work
-        number, version = request.request_id, request.protocol_version
-        return server_span(work, request.method, request.params, request_id=number, version=version)
+        work = self._answers.get(request.method, self._unknown)(request)
+        if tracing():
+            return server_span(work, request)
+        traces = self.traces
+        if traces is not None and (traces.due or _has_trace(request)):
+            if traces.sampled((request.params or {}).get("_meta")):
+                return server_span(work, request, traces)
+        return work
 
     async def notified(self, request: RequestContext) -> None:
         """Take a notification; nothing is raised."""
@@ -129,9 +158,7 @@ class MCPServer:
         """The same past what a program has added, within a span while a program collects traces."""
         work = self._note(request)
         if tracing():
-            work = server_span(
-                work, request.method, request.params, request_id=None, version=request.protocol_version
-            )
+            work = server_span(work, request)
         await work
 
     def opened(self) -> AbstractAsyncContextManager[None]:
@@ -165,6 +192,27 @@ def _stamped(answer: Answer, stamp: Mapping[str, Any]) -> Answer:
         return {**result, "_meta": {**(result.get("_meta") or {}), **stamp}}
 
     return stamped
+
+
+def _has_trace(request: RequestContext) -> bool:
+    """Whether the client has sent its trace."""
+    meta = None if request.params is None or "_meta" not in request.params else request.params["_meta"]
+    return bool(meta) and "traceparent" in meta
+
+
+def _timed(answer: Answer, method: str, note: Note) -> Answer:
+    async def timed(request: RequestContext) -> dict[str, Any]:
+        began, error = perf_counter(), ""
+        try:
+            return await answer(request)
+        # Whatever a request fails by is counted.
+        except BaseException as fault:
+            error = error_of(fault)
+            raise
+        finally:
+            note(method, request.protocol_version, error, perf_counter() - began)
+
+    return timed
 
 
 async def _pong(request: RequestContext) -> dict[str, Any]:

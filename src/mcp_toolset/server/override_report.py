@@ -1,4 +1,4 @@
-"""Overrides whose ground has moved: texts of the host's own over texts of a server that have changed.
+"""Reports texts of the host that override texts of a server, if the server's text has changed.
 
 A description hook, `.described`, or a parameter that is described anew was written with the server's own
 text in mind. When that changes underneath, a model goes on reading the host's words, and only the host can
@@ -74,7 +74,8 @@ class OverrideReport:
         found = frozenset(overridden(bindings, sources))
         for name, place in sorted(found - self._told):
             _log.warning(
-                "%s: its %s is overridden here, and has changed at the server since; see if it still holds",
+                "%s: its %s is overridden here, and has changed at the server since; check that your text is "
+                "still right",
                 name,
                 place,
             )

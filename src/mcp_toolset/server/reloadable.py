@@ -1,4 +1,4 @@
-"""`Reloadable`: a toolset that can be given another configuration; known without loading what does it."""
+"""`Reloadable`: the type of a toolset whose configuration can be replaced, without the code that does it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_toolset.calls.code.code_mode import CodeMode
+    from mcp_toolset.calls.journal.journal import Journal
     from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.config import HubConfig
+    from mcp_toolset.context.shared import Shared
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
 
@@ -25,7 +27,7 @@ PATIENCE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ReloadReport:
-    """What a reload came to, by the names of the servers.
+    """The outcome of a reload, by names of servers.
 
     Attributes:
         added: Mounted for the first time.
@@ -34,8 +36,8 @@ class ReloadReport:
         altered: Named, chosen or judged in another way, over the connection that they had.
         starting: Of those added or restarted, the ones that have not answered yet. One that is started
             again is called as it was until then.
-        at_restart: Settings that hold from the next start of the server on.
-        settings: Settings of the file, such as `permissions`, that have changed and hold now.
+        at_restart: Settings that apply from the next start of the server on.
+        settings: Settings of the file, such as `permissions`, that have changed and apply now.
         misconfigured: Those whose entries cannot be used, where that was otherwise before; each has its
             reason as its status.
     """
@@ -103,6 +105,10 @@ class Reloadable(Protocol):
         """The audit log, as the configuration says; `None` if it does not say."""
         ...
 
+    def journal(self) -> Journal | None:
+        """Where calls are recorded; `None` if the configuration names neither a file nor a store."""
+        ...
+
     def learning(self) -> SearchLearning | None:
         """What its search learns from use; `None` if the configuration does not say."""
         ...
@@ -110,6 +116,10 @@ class Reloadable(Protocol):
     @property
     def code(self) -> CodeMode | None:
         """The limits of code that models may run, as the configuration says; `None` if it says nothing."""
+        ...
+
+    def share(self, shared: Shared) -> None:
+        """Take what the replicas of the server share."""
         ...
 
     def watched(self) -> list[Path]:

@@ -33,11 +33,15 @@ from mcp_toolset.server.interface.parts import (
     ServerOptions,
     audit_trail,
     authenticator,
+    call_journal,
     long_results,
+    observability_of,
     observed_by,
+    suspended_store,
+    task_handles,
     usage_of,
 )
-from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs, folder_for
+from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs, SharedIndexes, folder_for
 from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offers.local_offers import LocalOffers
@@ -54,31 +58,38 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.code.code_mode import CodeMode
+    from mcp_toolset.calls.processes.processes import Processes
     from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.catalog.search.learning import SearchLearning
+    from mcp_toolset.context.shared import Shared
     from mcp_toolset.security.authentication.authenticator import Auth
     from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.audit_trail import Audit
     from mcp_toolset.server.call_guards import LimitsByPattern
+    from mcp_toolset.server.call_journal import Journaled
     from mcp_toolset.server.code.code_tools import CodeTools
+    from mcp_toolset.server.interface.monitor import Ready
+    from mcp_toolset.server.interface.observability import Told
+    from mcp_toolset.server.interface.parts import Suspending
     from mcp_toolset.server.lowlevel.server import LowlevelServer
     from mcp_toolset.server.state_keeper import StateKeeper
+    from mcp_toolset.tools.core.sampling import ModelSampler
 
 
 class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
-    """Serves a toolset. `async with server:` opens what is mounted in it.
+    """Serves a toolset to MCP clients. `async with server:` connects to its mounted servers.
 
     `lowlevel` is an SDK `Server`, so `mcp.Client(server.lowlevel)` talks to it in process. `registry`
     says which tools there are and which of them can be called; toolsets join and leave with `attach`
     and `detach` while clients are connected. `configured` is the configuration among what it serves,
     which `reload` reads again, or `None`.
 
-    A catalog of more than 500 tools is compiled in a worker thread, so that calls go on meanwhile: what
-    a toolset is told to ask of its tools, such as the predicate of `filtered`, is then asked there.
+    A catalog of more than 500 tools is compiled in a worker thread, so that calls go on meanwhile. Your
+    functions for toolsets, such as the predicate of `filtered`, then run in that thread.
     """
 
     def __init__(
@@ -117,47 +128,54 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         code: CodeMode | bool | None = None,
         stats: bool | str | PathLike[str] = False,
         sessions: Sessions | None = None,
+        sampler: ModelSampler | None = None,
+        shared: Shared | None = None,
+        journal: Journaled | None = None,
+        suspended: Suspending | None = None,
+        processes: Processes | str | PathLike[str] | bool = False,
+        handle_after: float | None = None,
+        ready: Ready | None = None,
+        telemetry: Told | None = None,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
         Args:
-            toolset: What it serves.
+            toolset: The toolset to serve.
             name: The server's name, as clients see it.
             version: The server's version, as clients see it.
-            instructions: Text for the model; a preview of deferred tools is added to it, and what mounted
-                servers say about themselves.
+            instructions: Text for the model. A preview of deferred tools and the instructions of mounted
+                servers are added to it.
             hooks: Execution and description hooks, for local and mounted tools alike.
             middleware: Around every call, outermost first.
             tool_middleware: Around the calls of some tools, by name, pattern, tool or toolset.
-            rules: Hooks, middleware and descriptions together, instead of the three above; a name in
-                them, or in a verb, that stands for no tool is told when the server is opened: see
-                docs/names.md.
-            resources: What clients can read besides.
-            prompts: What users can pick besides, such as `Prompts`.
+            rules: Hooks, middleware and descriptions together, instead of the three above. A name in a rule
+                or a verb that matches no tool is reported when the server is opened: see docs/names.md.
+            resources: Resources that clients can read.
+            prompts: Prompts that users can pick, such as `Prompts`.
             completions: Proposes values for arguments of prompts and resource templates.
             capabilities: What every local tool is granted: `ask`, `sample`, `session`, `catalog`,
-                `membership`, `background`, `events`; `progress` and `log` are always.
+                `membership`, `background`, `processes`, `events`; `progress` and `log` are always.
             events: Where tools note events; a log in memory unless given.
             manual_timeout: Seconds that a manual call waits for the application, unless the tool says
                 otherwise.
-            grants: Issues and judges the grants of deferred tools; in memory, with the default
-                lifetimes, unless given.
-            access: Who may have which deferred tool, asked at each search, resolve and call.
+            grants: Issues and checks the grants of deferred tools; by default in memory, with the default
+                lifetimes.
+            access: A function that says who may use which deferred tool, at each search, resolve and call.
             policy: Which tools exist for which caller, and which need an approval; with a policy in the
                 configuration that is served, the strictest of both counts. See docs/policies.md.
             limits: How much each caller may use, by pattern of tools; those of the configuration hold
                 besides. See docs/limits.md.
-            approvals: Where calls wait for an approval whose client shows no questions: the file that
-                `mcp-toolset approvals` shows, unless given; `False` for nowhere. See docs/approvals.md.
+            approvals: The file of calls that wait for an approval because their client shows no questions; by
+                default the file that `mcp-toolset approvals` shows. `False` for none. See docs/approvals.md.
             client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
                 stay within 64 characters.
             state: A file or a `StateStore` that keeps names and membership from one run to the next.
-            scorer: Joined with the words in the search of deferred tools, as for `SearchIndex`; give an
-                `EmbeddingScorer` of this server's own to search with a sentence model.
-            learn: What the search of deferred tools learns from use; the configuration's unless given, else
-                nothing. See docs/search.md.
-            list_hint: How long, and for whom, clients of 2026-07-28 may keep the lists of what is this
-                server's own; what is mounted has hints of its own, and the strictest of all counts.
+            scorer: The second ranking beside the words in the search of deferred tools, as for `SearchIndex`;
+                for a sentence model give an `EmbeddingScorer` that no other server uses.
+            learn: How the search of deferred tools learns from use; by default as the configuration says,
+                otherwise not. See docs/search.md.
+            list_hint: How long, and for whom, clients of 2026-07-28 may keep this server's own entries of
+                lists. Mounted servers send their own hints, and the strictest hint of a list counts.
             list_patience: Seconds from the opening on in which lists and searches wait for mounted servers
                 of which nothing is known; 5 unless given here or in the configuration that is served.
             keep: The folder that keeps what mounted servers list, and the index of the search, from one run
@@ -166,7 +184,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             instructions_budget: Tokens that the instructions of mounted servers take at most; 0 leaves
                 them out.
             auth: Who may call over HTTP: a verifier of tokens, several, or an `Authenticator`; the
-                configuration's unless given, else everybody. See docs/authentication.md.
+                configuration's unless given, otherwise any client. See docs/authentication.md.
             audit: The audit log, or the path of its file: a chained line for each call, decision, grant and
                 login; the configuration's unless given, `False` for none. See docs/audit.md.
             large_results: How many characters a result may have, or `True` for 20,000: a longer one is kept
@@ -174,10 +192,29 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
                 configuration's unless given, else results are passed on. See docs/large-results.md.
             code: Whether models may run code that calls granted tools, and its limits; by default as the
                 toolset or the configuration says. See docs/code-mode.md.
-            stats: Whether calls and tokens are summed for `mcp-toolset stats`, in the user's file or in this
-                one; never if the configuration says so. See docs/statistics.md.
-            sessions: Tells a tool with the capability `sessions` of another session, by the id and the
-                context of the call; `None` for one that the tool may not know of.
+            stats: Whether calls and tokens are counted for `mcp-toolset stats`, in the user's file or in the
+                given file; a configuration can turn it off. See docs/statistics.md.
+            sessions: Returns another session for a tool with the capability `sessions`, from its id and the
+                context of the call; `None` if the tool may not read that session.
+            sampler: A model of the program, which answers `context.sample` for clients that lend no model: a
+                function of a `SamplingRequest`. See docs/sampling.md.
+            shared: What the replicas of this server share, such as `SharedState("redis://…")`: grants, names
+                and members, limits, sessions and questions, unless these are given. See docs/replicas.md.
+            journal: Where calls are recorded, so that a repeat has no second effect: a `Journal`, the path of
+                a file, `True` for that of `shared` or else the user's file, or a `JournalGuard`; the
+                configuration's unless given, `False` for none. See docs/journal.md.
+            suspended: Where calls that wait for answers are kept, so that they go on after the server is
+                started again: the path of a file, `True` for the user's file, or a `SuspendedStore`; `shared`
+                or else the configuration's unless given, `False` for none. See docs/suspended.md.
+            handle_after: Seconds after which a call of a client that takes no tasks is answered with a handle
+                for the tools `get_task` and `cancel_task`; the configuration's unless given, and else the
+                client waits. See docs/tasks.md.
+            processes: Where the processes that tools start are recorded: the path of a file, `True` for the
+                user's file, or a `Processes`. Tools need the capability `processes`. See docs/processes.md.
+            ready: What must work for `/ready` to say so; the configuration's unless given, otherwise a server
+                that listens is ready. See docs/health.md.
+            telemetry: Where metrics and traces go: `"prometheus"`, `"otlp"`, `"prometheus,otlp"`, or a
+                `Telemetry`; the configuration's unless given, `False` for nowhere. See docs/observability.md.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, the prefix is too
@@ -186,6 +223,9 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
                 deferred catalog's.
         """
         self.configured = reloadable_in(toolset)
+        if shared is not None:
+            grants = grants or GrantLedger(shared.grants())
+            state = state or shared.registry_state(name)
         if self.configured is not None:
             audit = self.configured.audit() if audit is None else audit
             learn = self.configured.learning() if learn is None else learn
@@ -221,9 +261,18 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             code=code,
             stats=stats,
             sessions=sessions,
+            sampler=sampler,
+            shared=shared,
+            journal=journal,
+            suspended=suspended,
+            processes=processes,
+            handle_after=handle_after,
+            ready=ready,
+            telemetry=telemetry,
         )
         self._usage = usage_of(stats, self.configured, lambda: self._visibility)
-        self._rules = observed_by(self.audit, self._usage, options.rules)
+        self._telemetry = observability_of(telemetry, self.configured, name, version)
+        self._rules = observed_by(self.audit, self._usage, self._telemetry, options.rules)
         AccessPolicy(access)
         if scorer != "built-in":
             from mcp_toolset.catalog.search.ranking import require_scorer
@@ -235,18 +284,28 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self.events = options.events
         self.grants = options.grants
         self.sessions = sessions
+        self.sampler = sampler
+        self.processes = None if processes is False else _processes(processes)
         large = long_results(large_results, self.configured)
         toolsets = [toolset] if large is None else [toolset, Toolset(large.tool)]
+        if (handles := task_handles(handle_after, self.configured)) is not None:
+            toolsets.append(handles.tools)
+        self._suspended = suspended_store(suspended, self.configured, shared)
+        if self.configured is not None and (stated := self.configured.config.suspended) is not None:
+            options.grants.lengthen(stated["grants"] or 0)
         self._code = self._code_tools(toolset, large)
         reserved = FIXED_TOOLS if self._code is None else (*FIXED_TOOLS, *CODE_TOOLS)
         self.registry = ToolRegistry(*toolsets, client_prefix=client_prefix, reserved=reserved)
         self._introductions = {}
+        self._journal = call_journal(journal, self.configured, self._identified, shared)
         guards = CallGuards(
             limits,
             self.registry.toolsets,
             served=self._identified,
             approvals=approvals,
             record=None if self.audit is None else self.audit.record,
+            store=None if shared is None else shared.limits,
+            journal=None if self._journal is None else self._journal.current,
         )
         self._visibility = Visibility(policy, self.registry.toolsets, self._rules, guards)
         self.members = self.registry.membership
@@ -256,8 +315,10 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self._manual = ManualCalls(manual_timeout)
         self._local = LocalTools(self, self._manual, options.capabilities | ALWAYS)
         self._keeper = None if state is None else _keeper(state, self.registry)
-        self._kept = KeptCatalogs(partial(folder_for, keep, state))
-        self._indexes = IndexKeeper(partial(folder_for, keep, state))
+        self._kept = KeptCatalogs(partial(folder_for, keep, state), shared)
+        self._indexes = IndexKeeper(
+            partial(folder_for, keep, state), None if shared is None else SharedIndexes(shared)
+        )
         self._unlisted = UnlistedMounts(self._patience(), self._current)
         self._offering = Offering(
             LocalOffers(resources, prompts, completions, lambda: self._served.has_own, list_hint, large),
@@ -277,10 +338,21 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             code=() if self._code is None else self._code.bindings(),
         )
         self.answers = MCPServer(
-            self, name=name, version=version, instructions=instructions, offering=self._offering, large=large
+            self,
+            name=name,
+            version=version,
+            instructions=instructions,
+            offering=self._offering,
+            large=large,
+            shared=shared,
+            suspended=self._suspended,
         )
+        self.answers.handshake.has_tasks = lambda: self._local.has_tasks
+        self.answers.tasks.run_beside(self.work, handles)
         if self._usage is not None:
             self.answers.counted(self._usage, self._served)
+        if self._telemetry is not None:
+            self._telemetry.watch(self.answers)
         self._news = News(self._served, self._offering, self.answers)
         self._attachments = Attachments(self.registry, self._news.changed.set)
 
@@ -301,17 +373,21 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         state: str | PathLike[str] | StateStore | None = None,
         audit: Audit | Literal[False] | None = None,
         code: CodeMode | bool | None = None,
+        shared: Shared | None = None,
+        telemetry: Told | None = None,
     ) -> ToolsetServer:
-        """A server like this one, hooks and all, with some other arguments."""
+        """A server with the same arguments as this one, hooks included, except for those given here."""
         before = self._options
         options = replace(
             before,
             name=name or before.name,
-            grants=grants or before.grants,
+            grants=grants or (before.grants if shared is None else GrantLedger(shared.grants())),
             client_prefix=before.client_prefix if client_prefix is None else client_prefix,
-            state=state or before.state,
+            state=state or before.state or (shared and shared.registry_state(name or before.name)),
             audit=before.audit if audit is None else audit,
             code=before.code if code is None else code,
+            shared=shared or before.shared,
+            telemetry=before.telemetry if telemetry is None else telemetry,
         )
         return ToolsetServer(toolset or self.toolset, **options.arguments())
 
@@ -355,10 +431,18 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
 
         mode = CodeMode() if code is True else code
         if large is None:
-            return code_tools(mode, self._in_scope, lambda call, context: self._served.call(call, context))
+            return code_tools(
+                mode,
+                self._in_scope,
+                lambda call, context: self._served.call(call, context),
+                self._suspended,
+            )
         mode, filled = replace(mode, value=max(mode.value, MAX_VALUE)), large.with_references
         return code_tools(
-            mode, self._in_scope, lambda call, context: self._served.call(filled(call, context), context)
+            mode,
+            self._in_scope,
+            lambda call, context: self._served.call(filled(call, context), context),
+            self._suspended,
         )
 
     async def _in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
@@ -376,6 +460,12 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             for name, source in self.registry.sources().items()
             if fits(source, OfferingSource)
         }
+
+
+def _processes(said: Processes | str | PathLike[str] | bool) -> Processes | None:
+    from mcp_toolset.calls.processes.processes import Processes
+
+    return Processes.of(said)
 
 
 def _keeper(state: str | PathLike[str] | StateStore, registry: ToolRegistry) -> StateKeeper:

@@ -1,4 +1,8 @@
-"""`StateKeeper`: a server's registry and its state file, kept alike."""
+"""`StateKeeper`: a server's registry and its saved state, kept alike; replicas follow each other.
+
+If two replicas change something at the same time, the names are those of the replica that saved first. The
+other one takes these in, and saves again which tools it has switched on and off.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,18 @@ import logging
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from typing import Final
 
-import anyio
-
+from mcp_toolset._records import replace
 from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.catalog.registry.state_store import StateStore, StoredState
+from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.thread_event import ThreadEvent
 from mcp_toolset.errors import StaleStateError, StateError
+
+TRIES: Final = 8
+"""Times that a save is tried again because another replica has saved meanwhile."""
 
 _log = logging.getLogger("mcp_toolset.registry")
 
@@ -26,6 +35,7 @@ class StateKeeper:
         self._registry = registry
         self._flag = ThreadEvent()
         self._is_ours = True
+        self._heard = False
 
     async def restore(self) -> None:
         """Adopt what is saved, if anything is, and see that it can be saved again.
@@ -53,28 +63,58 @@ class StateKeeper:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Save after every change for the length of a block."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self.run)
-            try:
+        """Save after every change, and take in what other replicas save, for the length of a block."""
+        store = self._file.followed
+        stop = None if store is None else store.on_save(self._hear)
+        try:
+            async with beside(self.run):
                 yield
-            finally:
-                group.cancel_scope.cancel()
+        finally:
+            if stop is not None:
+                stop()
 
     async def run(self) -> None:
         """Save after every change, until cancelled."""
         while True:
             await self._flag.wait()
+            if self._heard:
+                self._heard = False
+                await self._follow()
             await self.save()
 
     async def save(self) -> None:
         """Save the state; if that fails, the log has the reason, and the server goes on."""
         if not self._is_ours:
             return
+        for _ in range(TRIES):
+            try:
+                await self._file.save(self._registry.snapshot())
+            except StaleStateError as fault:
+                if self._file.followed is not None:
+                    await self._follow()
+                    continue
+                self._is_ours = False
+                _log.warning("%s; what changes here is not saved any more", fault)
+            except StateError as fault:
+                _log.warning("%s", fault)
+            return
+
+    def _hear(self) -> None:
+        self._heard = True
+        self._flag.set()
+
+    async def _follow(self) -> None:
+        """Take in what another replica has saved, with what was switched on or off here since."""
         try:
-            await self._file.save(self._registry.snapshot())
-        except StaleStateError as fault:
-            self._is_ours = False
-            _log.warning("%s; what changes here is not saved any more", fault)
+            news = await self._file.news()
         except StateError as fault:
             _log.warning("%s", fault)
+            return
+        if news is None:
+            return
+        before, saved = news
+        known = {} if before is None else {entry.key: entry.member for entry in before.tools}
+        here = {entry.key: entry.member for entry in self._registry.snapshot().tools}
+        chosen = {key: member for key, member in here.items() if key in known and member != known[key]}
+        tools = (replace(each, member=chosen.get(each.key, each.member)) for each in saved.tools)
+        self._registry.restore_state(RegistryState(saved.generation, tuple(tools)))

@@ -1,4 +1,4 @@
-"""`UnlistedMounts`: the mounted servers of which nothing is known yet, and how long requests wait for them.
+"""`UnlistedMounts`: mounted servers without a first list, and how long requests wait for them.
 
 A server is opened without waiting for what is mounted in it, so that a handshake never does. What a
 request needs of a mount that has not listed anything, in this run or the last, is waited for by the

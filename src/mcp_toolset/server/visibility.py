@@ -1,4 +1,4 @@
-"""`Visibility`: the policy of a server as it holds now, and what it hides from each caller."""
+"""`Visibility`: the current policy of a server, and the tools that it hides from each caller."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -63,17 +63,38 @@ def summary(server: ToolsetServer) -> str:
 
 def progress(statuses: Mapping[str, SourceStatus]) -> str:
     """`3 of 20 servers ready, 1 down: waiting for notion, github`."""
-    waiting = [name for name, status in statuses.items() if status.state in _WAITING]
-    ready = sum(status.state == "ready" for status in statuses.values())
-    counts = f"{ready} of {counted(len(statuses), 'server')} ready"
-    if stopped := sum(status.state == "stopped" for status in statuses.values()):
-        counts += f", {stopped} stopped until a call"
-    if down := len(statuses) - len(waiting) - ready - stopped:
-        counts += f", {down} down"
-    if not waiting:
+    waiting = _waiting(statuses)
+    counts = f"{_ready(statuses)} of {counted(len(statuses), 'server')} ready{_others(statuses)}"
+    return f"{counts}: waiting for {_some(waiting, _FEW)}" if waiting else counts
+
+
+def progress_line(statuses: Mapping[str, SourceStatus], room: int) -> str:
+    """`3 of 20 ready, 1 down: waiting for notion, github`, with the names for which a line has room."""
+    counts = f"{_ready(statuses)} of {len(statuses)} ready{_others(statuses)}"
+    if not (waiting := _waiting(statuses)):
         return counts
-    more = f" and {len(waiting) - _FEW} more" if len(waiting) > _FEW else ""
-    return f"{counts}: waiting for {', '.join(waiting[:_FEW])}{more}"
+    lines = [f"{counts}: waiting for {_some(waiting, few)}" for few in range(_FEW, 0, -1)]
+    return next((line for line in lines if len(line) <= room), f"{lines[-1][: room - 1]}…")
+
+
+def _ready(statuses: Mapping[str, SourceStatus]) -> int:
+    return sum(status.state == "ready" for status in statuses.values())
+
+
+def _waiting(statuses: Mapping[str, SourceStatus]) -> list[str]:
+    return [name for name, status in statuses.items() if status.state in _WAITING]
+
+
+def _others(statuses: Mapping[str, SourceStatus]) -> str:
+    """How many are stopped, and how many are down."""
+    stopped = sum(status.state == "stopped" for status in statuses.values())
+    down = len(statuses) - len(_waiting(statuses)) - _ready(statuses) - stopped
+    return (f", {stopped} stopped until a call" if stopped else "") + (f", {down} down" if down else "")
+
+
+def _some(names: Sequence[str], few: int) -> str:
+    more = f" and {len(names) - few} more" if len(names) > few else ""
+    return f"{', '.join(names[:few])}{more}"
 
 
 def _servers(statuses: Mapping[str, SourceStatus]) -> str:

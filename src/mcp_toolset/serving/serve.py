@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
 from contextvars import ContextVar
 from os import PathLike
+from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -17,11 +18,14 @@ from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
 from mcp_toolset.concurrency.workers import owning
 from mcp_toolset.errors import DefinitionError, sole
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.serving.announcement import at_address, in_terminal, on_stdio, summary, tell
+from mcp_toolset.serving.announcement import at_address, in_terminal, on_stdio, tell
+from mcp_toolset.serving.serving_log import LogChoice, ServingLog, logged
+from mcp_toolset.serving.settling import settling
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.audit_trail import Audit
     from mcp_toolset.server.call_guards import LimitsByPattern
+    from mcp_toolset.server.interface.monitor import Ready
+    from mcp_toolset.server.interface.observability import Told
 
 TransportName = Literal["stdio", "http", "sse"]
 Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
@@ -74,7 +80,10 @@ def serve(
     audit: Audit | None = None,
     large_results: LargeResults | int | bool | None = None,
     stats: bool | str | PathLike[str] = True,
+    log: bool | str | PathLike[str] = True,
     insecure: bool = False,
+    telemetry: Told | None = None,
+    ready: Ready | None = None,
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything.
 
@@ -105,14 +114,17 @@ def serve(
         approvals: Where calls wait for an approval; see `ToolsetServer`.
         audit: The audit log, or the path of its file; see `ToolsetServer`.
         large_results: How many characters a result may have; see `ToolsetServer`.
-        stats: Whether calls and tokens are summed for `mcp-toolset stats`, or the file for it; a
-            `ToolsetServer` has a setting of its own.
-        insecure: Listen on addresses that other machines reach even if everybody may call.
+        stats: Whether calls and tokens are counted for `mcp-toolset stats`, or the path of the file. A
+            `ToolsetServer` as the target has its own `stats`.
+        log: Whether a log is kept for `mcp-toolset logs`, or the path of its folder.
+        insecure: Listen on addresses that other machines reach, even without authentication.
+        telemetry: Where metrics and traces go; see `ToolsetServer`.
+        ready: What must work for `/ready` to say so; see `ToolsetServer`.
 
     Raises:
         DefinitionError: the transport is unknown, or the target cannot be served.
         ConfigError: the configuration file cannot be used.
-        ToolsetError: the port cannot be used; or other machines reach it, and everybody may call.
+        ToolsetError: the port cannot be used, or other machines reach it and there is no authentication.
     """
     if transport not in ("stdio", "http", "sse"):
         raise DefinitionError(f"unknown transport {transport!r}; use 'stdio', 'http' or 'sse'")
@@ -136,6 +148,8 @@ def serve(
         audit=audit,
         large_results=large_results,
         stats=stats,
+        telemetry=telemetry,
+        ready=ready,
     )
     capture = capturing.get()
     if capture is not None:
@@ -143,7 +157,11 @@ def serve(
         return
 
     how = Serving(transport, host, port, tuple(allowed_hosts), tuple(allowed_origins), watch, insecure)
-    if run_server(server, how):
+    choice = LogChoice(log if isinstance(log, bool) else Path(log))
+    with logged(choice, server.name) as kept:
+        kept.follow(server, one_client=transport == "stdio")
+        ended = run_server(server, how, log=kept)
+    if ended:
         leave_no_thread(0)
 
 
@@ -168,6 +186,8 @@ def run_server(
     settled: Callable[[ToolsetServer], None] | None = None,
     reread: Callable[[str], None] | None = None,
     listening: Callable[[str], None] | None = None,
+    log: ServingLog | None = None,
+    within: AbstractAsyncContextManager[None] | None = None,
 ) -> bool:
     """Serve until the client leaves or a SIGINT or SIGTERM arrives; then close everything.
 
@@ -180,6 +200,8 @@ def run_server(
             that. An error that it raises ends the server.
         reread: Called with a line about each configuration that was read again.
         listening: Called with the URL, if standard input is no terminal.
+        log: Keeps the log of the process.
+        within: Entered when the server is open, before clients are served.
 
     Returns:
         Whether a signal ended it.
@@ -192,11 +214,10 @@ def run_server(
             # The port first: if it is taken, that is reported before anything is started.
             port = None if how.transport == "stdio" else stack.enter_context(_bound(server, how))
             await stack.enter_async_context(server.opened())
-            told = await stack.enter_async_context(_settling(server, settled))
-            if how.watch and server.configured is not None:
-                from mcp_toolset.hub.watch import watching
-
-                await stack.enter_async_context(watching(server, tell=reread) if reread else watching(server))
+            await stack.enter_async_context(beside(*(() if log is None else (log.soon,))))
+            await stack.enter_async_context(within or nullcontext())
+            told = await stack.enter_async_context(settling(server, settled))
+            await stack.enter_async_context(_watched(server, how, reread))
             # What is loaded by now is exempt from garbage collection: the collector would scan it again and
             # again.
             gc.freeze()
@@ -228,34 +249,14 @@ def run_server(
     return ended
 
 
-@asynccontextmanager
-async def _settling(
-    server: ToolsetServer, told: Callable[[ToolsetServer], None] | None
-) -> AsyncGenerator[anyio.Event]:
-    """Report the state of the servers once all are ready or have failed, and set the event."""
-    called = anyio.Event()
-    is_starting = any(status.state == "starting" for status in server.statuses().values())
-    if told is not None and not is_starting:
-        told(server)
-    if told is None or not is_starting:
-        called.set()
-    late = in_terminal() and is_starting
-    if called.is_set() and not late:
-        yield called
-        return
+def _watched(
+    server: ToolsetServer, how: Serving, reread: Callable[[str], None] | None
+) -> AbstractAsyncContextManager[None]:
+    if not how.watch or server.configured is None:
+        return nullcontext()
+    from mcp_toolset.hub.watch import watching
 
-    async def settle() -> None:
-        await server.settled()
-        if told is not None:
-            told(server)
-            called.set()
-        if late:
-            tell(f"now serving {summary(server)}")
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(settle)
-        yield called
-        group.cancel_scope.cancel()
+    return watching(server, tell=reread) if reread else watching(server)
 
 
 def _bound(server: ToolsetServer, how: Serving) -> AbstractContextManager[socket]:
@@ -305,6 +306,8 @@ def server_of(
     audit: Audit | None = None,
     large_results: LargeResults | int | bool | None = None,
     stats: bool | str | PathLike[str] = False,
+    telemetry: Told | None = None,
+    ready: Ready | None = None,
 ) -> ToolsetServer:
     """The server that `serve` would run.
 
@@ -314,10 +317,10 @@ def server_of(
     """
     if isinstance(target, ToolsetServer):
         own = (hooks, middleware, resources, prompts, completions, name, instructions)
-        safety = (auth, policy, limits, approvals, audit, large_results)
+        safety = (auth, policy, limits, approvals, audit, large_results, telemetry, ready)
         if any(own) or any(safety) or rules or grants or client_prefix or state:
             raise DefinitionError(
-                "a ToolsetServer is complete; give name, hooks, middleware and the like to it, not to serve()"
+                "serve() got a ToolsetServer; give name, hooks and middleware to ToolsetServer(…) instead"
             )
         return target
     if isinstance(target, str | PathLike):
@@ -349,4 +352,6 @@ def server_of(
         audit=audit,
         large_results=large_results,
         stats=stats,
+        telemetry=telemetry,
+        ready=ready,
     )

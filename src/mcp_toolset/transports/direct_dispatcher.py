@@ -12,8 +12,10 @@ from typing import Any, Final, cast
 
 import anyio
 
+from mcp_toolset.calls.pipeline.decision import watched
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
+from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
     CallOptions,
@@ -101,7 +103,14 @@ class DirectCalls:
         """
         if self._closed.is_set():
             raise MCPError.from_error_data(CLOSED)
-        opts = opts or {}
+        if not watched():
+            return await self._timed(method, params, opts or {})
+        with SentRequest(method, params) as sent:
+            return sent.answered(await self._timed(method, sent.params, opts or {}))
+
+    async def _timed(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions
+    ) -> dict[str, Any]:
         seconds = opts.get("timeout")
         call = _DirectCall(self, opts, next(self._ids))
         if seconds is None:

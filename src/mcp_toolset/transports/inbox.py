@@ -1,4 +1,4 @@
-"""`Inbox`: what a peer sends besides answers: notifications, in order, and the requests in flight.
+"""`Inbox`: notifications of a peer, in order, and its requests in flight.
 
 Dispatchers derive from it. Notifications are shown to an intercept in the order and in the context in which
 they are read; what it leaves gets a task. Whatever could pile up has a bound.

@@ -154,7 +154,8 @@ class LineDispatcher(Outbox, Inbox):
         fault = self._pipes.fault
         if fault is not None and self._fault is None:
             self._fault = ToolsetError(
-                f"the connection was ended, because taking a message failed: {type(fault).__name__}: {fault}"
+                "the connection was closed, because handling a message failed: "
+                f"{type(fault).__name__}: {fault}"
             )
         self._ended.set()
 

@@ -1,4 +1,4 @@
-"""`MessageStreams`: the SDK's dispatcher over message streams, past which tool calls take a shorter way.
+"""`MessageStreams`: the SDK's dispatcher over message streams, with a fast path for tool calls.
 
 Clients of this process and the SDK's transports hand over messages in memory. Whatever such a client
 sends is dispatched by the SDK, but for `tools/call`: for that a task of the loop is enough (asyncio).

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any, Final
 
 import anyio
 
+from mcp_toolset.calls.pipeline.decision import watched
 from mcp_toolset.concurrency.cancel_reason import reason_or
-from mcp_toolset.context.spans import client_span, tracing
+from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.protocol.codec import notification, request_line, result_of
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.errors import CLOSED
@@ -22,7 +22,6 @@ from mcp_toolset.transports.requests import Sender, Waiting
 FEW: Final = 1
 """Exchanges in flight up to which each message is sent by itself, and not with others."""
 
-_UNTRACED: Final = nullcontext()
 _log = logging.getLogger("mcp_toolset.wire")
 
 
@@ -54,32 +53,35 @@ class Outbox(Sender):
         if not self._opened:
             raise RuntimeError("send_raw_request was called before run()")
         opts = opts or {}
+        if watched() and not opts.get("is_watched"):
+            with SentRequest(method, params) as sent:
+                known: CallOptions = {**opts, "is_watched": True}
+                return sent.answered(await self.send_raw_request(method, sent.params, known))
         on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
-        with client_span(method, params) if tracing() else _UNTRACED as stamped:
-            if not self._pipes.has_room:
-                timeout = await self._room_within(timeout, method)
-            key, number = self._waiting.numbered(opts.get("request_id"))
-            line = request_line(number, method, stamped or params, with_progress=on_progress is not None)
-            # The peer works while what waits for it is made: no answer is taken before this task waits.
-            self._pipes.write_line(line, more=len(self._waiting) >= FEW)
-            waiting = self._waiting[key] = Waiting(on_progress, calling.get())
-            timer = None if timeout is None else self._loop.call_later(timeout, self._expire, waiting)
-            try:
-                answer = await waiting.answer
-                await waiting.reported()
-                return result_of(answer)
-            except TimeoutError:
-                self._abandon(number, f"timed out after {timeout:g} s", opts)
-                raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
-            except anyio.get_cancelled_exc_class():
-                # One that was answered has nothing left to cancel.
-                if waiting.answer.cancelled():
-                    self._abandon(number, reason_or("caller cancelled"), opts)
-                raise
-            finally:
-                del self._waiting[key]
-                if timer is not None:
-                    timer.cancel()
+        if not self._pipes.has_room:
+            timeout = await self._room_within(timeout, method)
+        key, number = self._waiting.numbered(opts.get("request_id"))
+        line = request_line(number, method, params, with_progress=on_progress is not None)
+        # The peer works while what waits for it is made: no answer is taken before this task waits.
+        self._pipes.write_line(line, more=len(self._waiting) >= FEW)
+        waiting = self._waiting[key] = Waiting(on_progress, calling.get())
+        timer = None if timeout is None else self._loop.call_later(timeout, self._expire, waiting)
+        try:
+            answer = await waiting.answer
+            await waiting.reported()
+            return result_of(answer)
+        except TimeoutError:
+            self._abandon(number, f"timed out after {timeout:g} s", opts)
+            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+        except anyio.get_cancelled_exc_class():
+            # One that was answered has nothing left to cancel.
+            if waiting.answer.cancelled():
+                self._abandon(number, reason_or("caller cancelled"), opts)
+            raise
+        finally:
+            del self._waiting[key]
+            if timer is not None:
+                timer.cancel()
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None

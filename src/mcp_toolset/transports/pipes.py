@@ -251,7 +251,7 @@ class PipePair:
             work(*what)
         # Whatever it is: what was taken of the connection is unknown, so that it cannot be used any more.
         except Exception as raised:
-            _log.error("a connection ends, because taking a message failed", exc_info=raised)
+            _log.error("a connection was closed, because handling a message failed", exc_info=raised)
             self.fault = raised
             self.stop()
             self._on_end()

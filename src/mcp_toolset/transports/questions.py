@@ -1,4 +1,4 @@
-"""`Questions`: the requests that the client of one legacy session was sent, and who waits for the answers."""
+"""`Questions`: open requests to the client of one legacy session, and the tasks that wait for the answers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import anyio
 
+from mcp_toolset.calls.pipeline.decision import watched
 from mcp_toolset.concurrency.cancel_reason import reason_or
-from mcp_toolset.context.spans import client_span, tracing
+from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.protocol.codec import notification, request_line, result_of
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.errors import CLOSED
@@ -26,8 +27,9 @@ Say = Callable[[bytes], Awaitable[None]]
 class Questions:
     """The questions of one session; the answer to each comes in a POST of its own."""
 
-    def __init__(self) -> None:
-        """Ask nothing yet."""
+    def __init__(self, prefix: str = "") -> None:
+        """Ask nothing yet; the id of each question begins with `prefix`."""
+        self._prefix = prefix
         self._waiting: Sent[Waiting] = Sent()
         self._ended = False
 
@@ -42,10 +44,10 @@ class Questions:
         Raises:
             MCPError: it answered with an error, or not in time, or its session has ended.
         """
-        if not tracing():
+        if not watched():
             return await self._asked(say, method, params, opts or {})
-        with client_span(method, params) as stamped:
-            return await self._asked(say, method, stamped, opts or {})
+        with SentRequest(method, params) as sent:
+            return sent.answered(await self._asked(say, method, sent.params, opts or {}))
 
     async def _asked(
         self, say: Say, method: str, params: Mapping[str, Any] | None, opts: CallOptions
@@ -54,6 +56,8 @@ class Questions:
             raise MCPError.from_error_data(CLOSED)
         timeout, timer = opts.get("timeout"), None
         _, number = self._waiting.numbered(None)
+        if self._prefix:
+            number = f"{self._prefix}{number}"
         line = request_line(number, method, params, with_progress=False)
         waiting = self._waiting[number] = Waiting(None)
         try:

@@ -1,4 +1,4 @@
-"""`StderrTail`: what a child process writes to stderr is drained, and its last lines are kept."""
+"""`StderrTail`: drains the stderr of a child process and stores its last lines."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Final, TextIO
 
 import anyio
 import anyio.to_thread
 
+from mcp_toolset.tools.core.source import STDERR_LOGGER
+
 KEPT_LINES: Final = 50
 LINE_LENGTH: Final = 500
+LOGGED: Final = 200
+"""Lines that are logged in a second; of more, the last ones are."""
+
 _CHUNK: Final = 65536
 _BLOCKS: Final = sys.platform == "win32"
 """Whether pipes can only be read by threads that wait in them."""
@@ -24,11 +30,14 @@ class StderrTail:
     """The last lines of a child's stderr; memory stays constant whatever is written."""
 
     def __init__(self, name: str, scrub: Callable[[str], str] = str) -> None:
-        """Log lines, at debug level and passed through `scrub`, to `mcp_toolset.upstream.NAME`."""
+        """Log lines, at debug level and passed through `scrub`, to `mcp_toolset.stderr.NAME`."""
         self._scrub = scrub
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._partial = b""
-        self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
+        self._untold: deque[bytes] = deque(maxlen=KEPT_LINES)
+        self._left_out = 0
+        self._room, self._at = float(LOGGED), 0.0
+        self._log = logging.getLogger(f"{STDERR_LOGGER}.{name}")
 
     @property
     def last(self) -> str:
@@ -58,6 +67,9 @@ class StderrTail:
             if not _BLOCKS:
                 self._read(reader)
             os.close(reader)
+            if self._partial:
+                self._keep(b"\n")
+            self._tell([], last=True)
 
     async def _drain(self, reader: int, draining: anyio.CancelScope) -> None:
         with draining:
@@ -81,10 +93,37 @@ class StderrTail:
     def _keep(self, chunk: bytes) -> None:
         *lines, rest = (self._partial + chunk).split(b"\n")
         self._partial = rest[-LINE_LENGTH:]
-        logged = self._log.isEnabledFor(logging.DEBUG)
+        if self._log.isEnabledFor(logging.DEBUG):
+            self._tell(lines)
         # Most lines of a flood are dropped: they cost nothing but the split.
-        for line in lines if logged else lines[-KEPT_LINES:]:
-            text = line[:LINE_LENGTH].decode("utf-8", "replace").strip()
-            self._lines.append(text)
-            if logged:
-                self._log.debug("%s", self._scrub(text))
+        self._lines.extend(map(_text_of, lines[-KEPT_LINES:]))
+
+    def _tell(self, lines: list[bytes], *, last: bool = False) -> None:
+        """Log lines; those of a flood wait, and only the last of them are logged."""
+        now = monotonic()
+        self._room, self._at = min(LOGGED, self._room + (now - self._at) * LOGGED), now
+        self._left_out += max(0, len(self._untold) + len(lines) - KEPT_LINES)
+        if not self._untold and len(lines) <= self._room:
+            self._left_out = 0
+        else:
+            self._untold.extend(lines)
+            if self._room < KEPT_LINES and not last:
+                return
+            lines = [*self._untold]
+            self._untold.clear()
+        if self._left_out:
+            self._log.debug("… %d lines left out", self._left_out)
+            self._left_out = 0
+        for line in lines:
+            # Indented lines, such as those of a traceback, stay so.
+            if _text_of(line):
+                self._log.debug("%s", self._scrub(_decoded(line).rstrip()))
+        self._room -= len(lines)
+
+
+def _text_of(line: bytes) -> str:
+    return _decoded(line).strip()
+
+
+def _decoded(line: bytes) -> str:
+    return line[:LINE_LENGTH].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""`child_dispatcher`: a server as a child process, spoken to over its standard pipes.
+"""`child_dispatcher`: starts a server as a child process and connects to its standard pipes.
 
 Whatever way the connection ends, the child's whole process group ends with it: its input is closed,
 then SIGTERM, then SIGKILL, each after a bounded wait, while its output is still read, as a child that
@@ -65,6 +65,7 @@ class ProcessTarget:
         cwd: Its working directory; `None` for ours.
         encoding: What its messages are written in.
         encoding_error_handler: What is done about bytes that are none of that.
+        shows_env: Whether the values of `env` may be shown, as those of our own environment may.
     """
 
     command: str
@@ -73,10 +74,13 @@ class ProcessTarget:
     cwd: str | Path | None = None
     encoding: str = "utf-8"
     encoding_error_handler: str = "strict"
+    shows_env: bool = False
 
     @classmethod
     def of(cls, target: object) -> ProcessTarget | None:
         """The command in an object like the SDK's `StdioServerParameters`; `None` for any other object."""
+        if isinstance(target, cls):
+            return target
         command, args = getattr(target, "command", None), getattr(target, "args", None)
         if not isinstance(command, str) or not isinstance(args, list | tuple):
             return None
@@ -221,7 +225,7 @@ class _Child:
                 "%d lines of its stdout were no messages and were skipped", self._dispatcher.skipped
             )
         if self._dispatcher.strays:
-            self._log.info("%d of its answers were to nothing that was asked", self._dispatcher.strays)
+            self._log.info("%d of its answers had no matching request", self._dispatcher.strays)
 
 
 async def _end_group(group: int) -> None:

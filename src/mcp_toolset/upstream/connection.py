@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import (
     InvalidOutputError,
     StateError,
+    UpstreamProtocolError,
 )
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -49,6 +50,9 @@ from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import PooledSession
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Link
+from mcp_toolset.upstream.tasks import UpstreamTasks
+
+Perform = Callable[[str, dict[str, Any], ToolContext, ToolDefinition], Awaitable[dict[str, Any]]]
 
 _log = logging.getLogger("mcp_toolset.upstream")
 
@@ -100,6 +104,7 @@ class UpstreamConnection:
         self.resilience = resilient(self._state, link.name, resilience)
         self._listing = ListingSession(link, forwards=forward_authorization, shows=self._shows)
         self._exchange = Exchange(link, self._listing, self.pool, self._state, timeout=timeout)
+        self._tasks = UpstreamTasks(self._exchange, options.task_wait)
         self._rest = Rest(self.pool, at_work=self._at_work)
         log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         request, changed = self._listing.request, self._state.changed
@@ -349,11 +354,22 @@ class UpstreamConnection:
             await self._state.summoned(self.timeout)
         definition = self.tools.current(definition)
         params: dict[str, Any] = {"name": definition.name, "arguments": call.arguments}
-        if self.resilience is None:
-            wire = await self._exchange.perform("tools/call", params, context, definition)
-            result = self._result(wire, context)
-        else:
-            result = await self.resilience.run(definition, partial(self._once, params, context, definition))
+        if call.meta is not None:
+            params["_meta"] = call.meta
+        perform = self._exchange.perform
+        may_be_task = context.is_task or self._tasks.needed or "execution" in (definition.extra or ())
+        if may_be_task and self._tasks.is_for(context, definition):
+            perform = self._tasks.call
+        try:
+            if self.resilience is None:
+                result = self._result(await perform("tools/call", params, context, definition), context)
+            else:
+                once = partial(self._once, perform, params, context, definition)
+                result = await self.resilience.run(definition, once)
+        except UpstreamProtocolError as fault:
+            if not self._tasks.is_needed(fault, context, definition):
+                raise
+            return await self.call(definition, call, context)
         output = definition.output_schema
         if output is None or "structuredContent" in result.wire or output.get("type") == "object":
             return result
@@ -361,8 +377,10 @@ class UpstreamConnection:
         legacy = isinstance(context, WireContext) and not context.modern
         return replace(result, unstructured=legacy)
 
-    async def _once(self, params: dict[str, Any], context: ToolContext, tool: ToolDefinition) -> ToolResult:
-        return self._result(await self._exchange.perform("tools/call", dict(params), context, tool), context)
+    async def _once(
+        self, perform: Perform, params: dict[str, Any], context: ToolContext, tool: ToolDefinition
+    ) -> ToolResult:
+        return self._result(await perform("tools/call", dict(params), context, tool), context)
 
     def _result(self, wire: dict[str, Any], context: ToolContext) -> ToolResult:
         fault = fault_of_task(wire) or fault_of_result(wire)

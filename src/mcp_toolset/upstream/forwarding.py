@@ -12,8 +12,9 @@ It serves `tools/call`, `prompts/get` and `resources/read`: the three that may a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, field
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -21,6 +22,8 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.drain import Drain
 from mcp_toolset.context.request import WireContext
+from mcp_toolset.context.request_state import FOREIGN
+from mcp_toolset.context.task import TASKS
 from mcp_toolset.errors import CallError, UpstreamProtocolError
 from mcp_toolset.protocol.eras import round_trip
 from mcp_toolset.protocol.json_rpc import (
@@ -47,8 +50,6 @@ from mcp_toolset.upstream.sessions.session_key import SessionKey
 from mcp_toolset.upstream.suspended import SuspendedCall, SuspendedCalls
 from mcp_toolset.upstream.target import Link
 
-TASKS: Final = "io.modelcontextprotocol/tasks"
-
 MAX_ROUNDS: Final = 16
 """Times that a modern upstream may ask a legacy client in the course of one request."""
 
@@ -66,6 +67,10 @@ _NEXT_TIME: Final = (
 )
 _NO_PAGES: Final = "and the client has not declared elicitation.url"
 _NOTHING: Final[Mapping[str, Any]] = {}
+
+
+Send = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+Then = Callable[[Send, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 @dataclass(eq=False)
@@ -98,7 +103,12 @@ class Exchange:
         self.suspended.on_freed = self.ending.request_ended
 
     async def perform(
-        self, method: str, params: dict[str, Any], context: ToolContext, tool: ToolDefinition | None = None
+        self,
+        method: str,
+        params: dict[str, Any],
+        context: ToolContext,
+        tool: ToolDefinition | None = None,
+        then: Then | None = None,
     ) -> dict[str, Any]:
         """Send a request of a client on, once, and return the answer in wire form.
 
@@ -107,6 +117,7 @@ class Exchange:
             params: Its parameters, without what belongs to one connection.
             context: Whose request it is.
             tool: The definition of the tool that is called.
+            then: Makes the result of the answer, with further requests over the same session (legacy).
 
         Raises:
             InputRequired: a modern client is to be asked, and to repeat its request.
@@ -124,16 +135,16 @@ class Exchange:
             if not isinstance(context, WireContext):
                 apart = not main.modern and self.pool.routing.lists_apart
                 pooled = await self._leased(SessionKey("legacy"), None) if apart else None
-                return await self._sent(main, CallInFlight(context), method, params, tool, pooled)
+                return await self._sent(main, CallInFlight(context), method, params, tool, pooled, then)
             name = str(params.get("name", params.get("uri", "")))
             by_rounds = main.modern and not context.modern and name in self._by_rounds
             key = None if by_rounds else self.pool.routing.key(context, name)
             if key is not None:
-                return await self._on_own(key, main, method, params, context, tool)
+                return await self._on_own(key, main, method, params, context, tool, then)
             if main.modern:
                 return await self._to_modern(main, method, params, context, tool)
             _refuse_foreign(context)
-            return await self._sent(main, _in_flight(context), method, params, tool)
+            return await self._sent(main, _in_flight(context), method, params, tool, None, then)
         finally:
             self.ending.working -= 1
             self.ending.request_ended()
@@ -146,6 +157,7 @@ class Exchange:
         params: dict[str, Any],
         caller: WireContext,
         tool: ToolDefinition | None,
+        then: Then | None,
     ) -> dict[str, Any]:
         """Send it over a session with the older side of the server; what that cannot do goes over `main`."""
         _refuse_foreign(caller)
@@ -153,11 +165,11 @@ class Exchange:
         try:
             if not caller.modern:
                 pooled = await self._leased(key, caller)
-                return await self._sent(main, _in_flight(caller), method, params, tool, pooled)
+                return await self._sent(main, _in_flight(caller), method, params, tool, pooled, then)
 
             async def work(call: SuspendedCall) -> dict[str, Any]:
                 pooled = await self._leased(key, caller)
-                result = await self._sent(main, call, method, params, tool, pooled)
+                result = await self._sent(main, call, method, params, tool, pooled, then)
                 await call.drained()
                 return result
 
@@ -191,6 +203,7 @@ class Exchange:
         params: dict[str, Any],
         tool: ToolDefinition | None,
         pooled: PooledSession | None = None,
+        then: Then | None = None,
     ) -> dict[str, Any]:
         """Send it over the session that lists, or over a leased one; again once pages have been opened.
 
@@ -213,6 +226,11 @@ class Exchange:
                         result = await session.perform(
                             call, method, params, seconds=self.timeout, slots=self._slots, tool=tool
                         )
+                        result = (
+                            result
+                            if then is None
+                            else await then(partial(self._again, session, call), result)
+                        )
                         if call.is_asking:
                             await call.settled()
                         return result
@@ -229,6 +247,12 @@ class Exchange:
         raise CallError(
             f"{self.link.name}: it still asks for a page after {MAX_ROUNDS} rounds; the call was ended"
         )
+
+    async def _again(
+        self, session: UpstreamSession, call: CallInFlight, method: str, params: dict[str, Any]
+    ) -> dict[str, Any]:
+        """A further request in the course of a call."""
+        return await session.perform(call, method, params, seconds=self.timeout, slots=self._slots)
 
     async def _opened(
         self, session: UpstreamSession, call: CallInFlight, fault: UpstreamProtocolError
@@ -292,7 +316,7 @@ def _refuse_foreign(caller: WireContext) -> None:
         CallError: the request has such a state.
     """
     if caller.modern and caller.replay.foreign:
-        raise CallError("the request state is not one of this server's, or has ended; call again")
+        raise CallError(f"{FOREIGN}; call again")
 
 
 def _asks_by_rounds(fault: UpstreamProtocolError) -> bool:

@@ -220,7 +220,7 @@ class MountState:
             return
         reason = f"the server is {self.now}" + (f": {self.reason}" if self.reason else "")
         again = f"; next attempt within {self.retry_in:g} s" if self.retry_in else ""
-        raise UpstreamUnavailableError(self._link.name, reason + again)
+        raise UpstreamUnavailableError(self._link.name, reason + again, sent=False)
 
 
 def _nothing() -> None:

@@ -21,6 +21,7 @@ from mcp_toolset.config import ProtocolRule
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.errors import ENDED, reason_of
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.text.screen import counted
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.upstream.dormancy import Dormancy
 from mcp_toolset.upstream.known_server import MountState, ServerInfo
@@ -37,6 +38,9 @@ from mcp_toolset.upstream.target import Link
 
 LOGGED_OUT: Final = "its tokens are not kept any more: there was a logout"
 """Why a connection has ended whose tokens were removed."""
+
+_WARNING: Final = {"kept_level": logging.WARNING}
+"""On stderr, a server that is down is told of once, for all servers; see `serving.log_lines`."""
 
 Introduced = Callable[[ServerInfo | None, str], None]
 """Takes what a server says about itself: its `serverInfo`, and its instructions."""
@@ -121,7 +125,7 @@ class Owner:
                             self._sleep()
                         continue
                     wait = backoff.after(anyio.current_time() - self._ready_at)
-                    self.log.info("offline: %s; next attempt in %.1f s", in_log(reason), wait)
+                    self.log.info("offline: %s; next attempt in %.1f s", in_log(reason), wait, extra=_WARNING)
                     self.state.set("offline", reason, wait)
                     self.rest.over()
                     settled()
@@ -201,6 +205,7 @@ class Owner:
         lists.for_clients.begin()
         self._ready_at = anyio.current_time()
         self.dormancy.started()
+        self.log.info("ready: %s", counted(len(lists.refresh.tools.snapshot.tools), "tool"))
 
     async def _hear_of_changes(self, declared: Mapping[str, Any], group: anyio.abc.TaskGroup) -> None:
         """Open the stream on which a modern server tells of changes, before anything is listed."""
@@ -270,7 +275,7 @@ class Owner:
         health = self.listing.main.health
         health.heard()
         self._lost_by = await health.lost()
-        self.log.warning("%s; the connection is ended and made anew", in_log(self._lost_by))
+        self.log.warning("%s; reconnecting", in_log(self._lost_by))
         self.lose()
 
     async def _watch_login(self) -> None:

@@ -98,10 +98,10 @@ class Resilience:
             DefinitionError: a number cannot be used.
         """
         if not 0 <= retries <= MAX_RETRIES:
-            raise DefinitionError(f"mount {server!r}: retries is from 0 to {MAX_RETRIES}, not {retries}")
+            raise DefinitionError(f"mount {server!r}: retries must be from 0 to {MAX_RETRIES}, not {retries}")
         if breaker is not None and (breaker[0] < 1 or not 0 < breaker[1] < inf):
             raise DefinitionError(
-                f"mount {server!r}: a breaker has positive numbers of failures and seconds, not {breaker}"
+                f"mount {server!r}: breaker needs positive numbers of failures and seconds, not {breaker}"
             )
         self.settings: Settings = (retries, breaker)
         self._server = server
@@ -127,7 +127,7 @@ class Resilience:
             UpstreamError: the last attempt failed, or the server is not called for now.
         """
         last = 1 + (self._retries if tool.repeatable else 0)
-        backoff = Backoff()
+        backoff, sent = Backoff(), False
         for attempt in range(1, last):
             try:
                 result = await self._attempt(send)
@@ -140,13 +140,15 @@ class Resilience:
             except (UpstreamUnavailableError, UpstreamTimeoutError) as fault:
                 if self.reason or isinstance(fault, LoginRequiredError):
                     raise
+                sent = sent or fault.sent
             await self._sleep(backoff.after(0.0))
         try:
             return _told(await self._attempt(send), last)
         except (UpstreamUnavailableError, UpstreamTimeoutError) as fault:
             if last == 1 or isinstance(fault, LoginRequiredError):
                 raise
-            raise type(fault)(fault.upstream, f"{fault.reason} ({_times(last)} made)") from None
+            told = f"{fault.reason} ({_times(last)} made)"
+            raise type(fault)(fault.upstream, told, sent=sent or fault.sent) from None
 
     async def _attempt(self, send: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         if self._breaker is None:
@@ -154,7 +156,7 @@ class Resilience:
         if wait := self._failures.refused_for(_EVERY_CALL):
             failed = f"{_times(self._breaker.failures)} in a row failed"
             mend = f"it is not called for now, try again in {wait:.1f} s"
-            raise UpstreamUnavailableError(self._server, f"{failed}; {mend}")
+            raise UpstreamUnavailableError(self._server, f"{failed}; {mend}", sent=False)
         counts = self._is_ready()
         try:
             result = await send()

@@ -1,4 +1,4 @@
-"""`Secrets`: what a mount was given that must not be shown, and how a text is cleared of it.
+"""`Secrets`: the secrets of one mount, and their removal from texts that are shown.
 
 A `Link` collects them; statuses, errors and logs pass through them. docs/configuration.md has the rule:
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 from base64 import b64encode
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,11 @@ _FLAG: Final = re.compile(
     r"(?i)^-{1,2}[\w-]*(?:key|token|secret|pass|pwd|auth|credential|cookie|header)[\w-]*"
 )
 _ASSIGNED: Final = re.compile(r"(?i)^[\w-]*(?:key|token|secret|pass|pwd|auth|credential|cookie)[\w-]*=(.+)")
+_HEADER: Final = re.compile(
+    r"(?i)(?<![\w-])(?:authorization|[\w-]*(?:key|token|secret|cookie)[\w-]*):\s*(?:(?:bearer|basic)\s+)?([^\s'\"]+)"
+)
+"""A header in an argument, such as `Authorization: Bearer …` after `-H`."""
+
 _TOKEN: Final = re.compile(r"(?=.*[0-9A-Z%=~])|.{16}")
 """A segment of a path that may be a token; plain words in lower case name places."""
 
@@ -233,15 +239,32 @@ def secrets_of_url(url: str) -> Iterator[str]:
 
 
 def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
-    """Values of arguments that are named like secrets (`--token=x`, `--api-key x`, `KEY=x`), and in URLs."""
+    """Values of arguments that are named like secrets (`--token=x`, `--api-key x`, `KEY=x`), and in URLs.
+
+    An argument of several words may be a script for a shell: its words are looked at, too.
+    """
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
         if _FLAG.match(argument):
             value = argument.partition("=")[2] or following
             yield from (value, *value.split(), *re.split(r":\s*", value, maxsplit=1)[1:])
         elif assigned := _ASSIGNED.match(argument):
             yield assigned[1]
+        if " " in argument:
+            yield from _HEADER.findall(argument)
+            yield from secret_arguments(_shell_words(argument))
         for url in _URL.findall(argument):
             yield from secrets_of_url(url)
+
+
+def _shell_words(script: str) -> list[str]:
+    """The words of a script; each is shorter than the script."""
+    lexer = shlex.shlex(script, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        words = list(lexer)
+    except ValueError:  # an unclosed quote
+        words = script.split()
+    return [word for word in words if len(word) < len(script)]
 
 
 def _spellings(value: str) -> Iterator[str]:

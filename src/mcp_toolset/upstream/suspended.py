@@ -1,4 +1,4 @@
-"""`SuspendedCalls`: calls of a legacy upstream that go on between the requests of a modern client.
+"""`SuspendedCalls`: calls of a legacy upstream that keep running between requests of a modern client.
 
 A legacy server asks within a call and waits; a modern client is asked by ending its call with
 `input_required`, and answers by repeating it (2026-07-28, "Multi round-trip requests"). So the call
@@ -18,6 +18,7 @@ import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
+from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.errors import CallError
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, MCPError
 from mcp_toolset.tools.core.asking import InputRequired
@@ -259,7 +260,7 @@ class SuspendedCalls:
 
     def _begun(self, caller: WireContext, start: Callable[..., None], work: Work) -> SuspendedCall:
         if caller.replay.foreign:
-            raise CallError("the request state is not one of this server's, or has ended; call again")
+            raise CallError(f"{FOREIGN}; call again")
         call = SuspendedCall(caller, self)
         start(self._run, call, work)
         return call

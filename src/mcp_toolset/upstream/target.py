@@ -174,7 +174,8 @@ class Link:
         found += [part for header in self.headers.values() for part in (header, *header.split(None, 1)[1:])]
         if self.process is not None:
             plain = {chain.VARIABLE, *PLAIN_VARIABLES}
-            found += (value for name, value in (self.process.env or {}).items() if name not in plain)
+            env = {} if self.process.shows_env else self.process.env or {}
+            found += (value for name, value in env.items() if name not in plain)
             found += secret_arguments(self.process.args)
         found += secrets_of_url(self.url) if self.url else ()
         credentials = self.credentials
@@ -190,7 +191,7 @@ class Link:
 
     def _check_command(self, process: ProcessTarget) -> None:
         if fault := program_fault(process.command, process.env, process.cwd):
-            raise UpstreamUnavailableError(self.name, self.scrubbed(fault))
+            raise UpstreamUnavailableError(self.name, self.scrubbed(fault), sent=False)
 
 
 def program_fault(command: str, env: Mapping[str, str] | None, cwd: str | Path | None) -> str:

@@ -19,6 +19,7 @@ from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRu
 from mcp_toolset.config.server_auth import CallerAuth, Forward, OAuth, ServerAuth, TokenExchange
 from mcp_toolset.context.logins import PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
+from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.tools.binding.selector import near_names
@@ -35,8 +36,8 @@ from mcp_toolset.tools.view.view import ToolBinding
 from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.dormancy import StartOptions
 from mcp_toolset.upstream.known_server import introduction
-from mcp_toolset.upstream.sessions.session_key import SessionOptions
-from mcp_toolset.upstream.target import Target, link_to
+from mcp_toolset.upstream.sessions.session_key import TASK_WAIT, SessionOptions
+from mcp_toolset.upstream.target import Link, Target, link_to
 
 if TYPE_CHECKING:
     import httpx2
@@ -59,8 +60,8 @@ class _Bound:
 class RemoteToolset(Toolset):
     """The tools of one MCP server, over one session that stays open while the toolset is open.
 
-    While the server is down its tools stay, and calls say why they fail; it is tried again
-    until it is back.
+    While the server is down, its tools stay listed and their calls fail with the reason. The toolset tries
+    to reconnect until the server is back.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class RemoteToolset(Toolset):
         start_timeout: float = DEFAULT_START_TIMEOUT,
         start: StartRule = "background",
         idle_timeout: float | None = None,
+        task_wait: float = TASK_WAIT,
         pins: PinPolicy | None = None,
         lock: str | Path | LockEntry | None = None,
         sessions: SessionRule = "auto",
@@ -90,6 +92,7 @@ class RemoteToolset(Toolset):
         login: str = "",
         retries: int = 0,
         breaker: tuple[int, float] | None = None,
+        single: bool = False,
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -102,18 +105,21 @@ class RemoteToolset(Toolset):
                 `mcp_toolset.auth`, or an `httpx2.Auth`; see docs/upstream-login.md.
             env: Added to the environment of a command; only a safe part of ours is inherited.
             cwd: The working directory of a command.
-            timeout: Seconds that one call may take, without the time for which its client is asked.
+            timeout: Seconds that one call may take; waiting for a client's answer to a question does not
+                count.
             start_timeout: Seconds that connecting and listing may take.
-            start: When the server is started: `lazy` by its first call, once its lists are known;
-                `background` when the toolset is opened; `eager` then, too, and what the last run knew
-                is not served in its place.
-            idle_timeout: Seconds without a request after which it is stopped until the next call; by default
-                300 if it is lazy, else it goes on.
-            pins: What to do about definitions that change or hide text.
+            start: When the server is started. `lazy`: by its first call, once its lists are known.
+                `background`: when the toolset is opened. `eager`: also then, but the lists of
+                the last run are not served.
+            task_wait: Seconds that a client which takes no tasks waits for a tool that runs only as a task;
+                with 0 such a call is refused if the client speaks 2026-07-28. See docs/tasks.md.
+            idle_timeout: Seconds without a request after which the server is stopped until the next call; by
+                default 300 for a lazy server, otherwise never.
+            pins: The reaction to definitions that change or have hidden text.
             lock: A lock file that `mcp-toolset pin` wrote; without one, the first listing is pinned.
             sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
-            forward_authorization: Send each caller's own `Authorization` on to this server, which is
-                otherwise never done; for streamable HTTP alone.
+            forward_authorization: Whether to send each caller's own `Authorization` header on to this server;
+                by default it is never sent. For streamable HTTP only.
             forward: Headers to send with each caller's requests, by name, each with where its value is from:
                 `identity.name` or another fact of the caller, or `header.NAME`; see
                 docs/per-user-credentials.md.
@@ -123,19 +129,22 @@ class RemoteToolset(Toolset):
                 where the server has both.
             declare: What to declare when listing, so that the server lists what it offers only to clients
                 that can be asked for it: some of `elicitation`, `roots`, `sampling`. Calls declare what
-                their own clients can do, whatever this says; see docs/sessions.md.
-            arguments: What becomes of a model's arguments that do not fit: `lenient` repairs what can be
-                meant in one way only, `strict` refuses them; see docs/arguments.md.
-            login: What logs a person in to this server, for messages; by default `mcp-toolset login` with
-                its address.
+                their own clients can do, not this value; see docs/sessions.md.
+            arguments: How a model's arguments that do not fit are handled: `lenient` repairs them if there is
+                only one way, `strict` refuses them; see docs/arguments.md.
+            login: The command that logs a person in to this server, for messages; by default `mcp-toolset
+                login` with its address.
             retries: How often a call is repeated after a failure, from 0 to 10, if its tool is annotated as
                 read-only or idempotent; see docs/limits.md.
-            breaker: The failures in a row after which the server is not called, and for how many seconds.
+            breaker: The circuit breaker: the consecutive failures after which the server is not called, and
+                for how many seconds.
+            single: Whether one replica alone may have the server at a time, if replicas share a state; the
+                others call it through that one. All callers then share its session. See docs/replicas.md.
             hidden: Values in the target that must not be shown in statuses, errors and logs, beside those
                 that count anyway; see docs/configuration.md.
 
         Raises:
-            ConfigError: the lock file is broken, or none of ours.
+            ConfigError: the lock file is broken, or is not a lock file.
             DefinitionError: the target is of no known kind, the name is empty, a time is not positive, or
                 there is no such way to share sessions, to forward credentials, to be asked or to speak.
         """
@@ -172,14 +181,20 @@ class RemoteToolset(Toolset):
             )
         if protocol == "legacy" and link.facts.in_process:
             raise DefinitionError(
-                f"mount {name!r}: a server of this process is spoken to in 2026-07-28; leave out protocol"
+                f"mount {name!r}: a server in this process is always called in 2026-07-28; leave out protocol"
             )
+        if single:
+            _check_single(name, sessions, link, bool(forward) or forward_authorization)
+            # Few servers are single.
+            from mcp_toolset.upstream.single import single_link
+
+            link, sessions = single_link(link), "shared"
         entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
         judge = partial(Pins, name, pins, entry, link.scrubbed if link.secrets else None)
         given: ConnectionOptions = {
             "timeout": timeout,
             "start_timeout": start_timeout,
-            "options": SessionOptions(protocol, sessions, dict(eras or {})),
+            "options": SessionOptions(protocol, sessions, dict(eras or {}), task_wait=task_wait),
             "forward_authorization": forward_authorization,
             "shows": declared,
             "resilience": (retries, breaker),
@@ -200,6 +215,7 @@ class RemoteToolset(Toolset):
             # A server of this process has none to start, and lists of single callers are not kept.
             starts = StartOptions() if link.facts.in_process else StartOptions(start, idle_timeout)
             self.connection = UpstreamConnection(link, pins=judge(), starts=starts, **given)
+        self._single = single
         self._start = start
         self._eras = tuple(eras or ())
         self._lenient = arguments == "lenient"
@@ -213,7 +229,7 @@ class RemoteToolset(Toolset):
 
     @property
     def status(self) -> SourceStatus:
-        """How the server is doing."""
+        """The status of the server."""
         return self.connection.status
 
     def scrubbed(self, text: str) -> str:
@@ -227,17 +243,24 @@ class RemoteToolset(Toolset):
 
     @property
     def keep_key(self) -> str | None:
-        """What its lists are kept under from one run to the next; see `Keepable`."""
+        """The key of its lists in the cache folder; see `Keepable`."""
         return self.connection.keep_key
 
     def kept(self) -> KeptCatalog | None:
-        """What is to be kept of it for the next run."""
+        """The lists to keep for the next run."""
         return self.connection.kept()
 
     async def remember(self, kept: KeptCatalog) -> None:
         """Serve what the last run knew, until the server has listed; not for one that is waited for."""
         if self._start != "eager":
             await self.connection.remember(kept)
+
+    def share(self, shared: Shared) -> None:
+        """Take what the replicas of the server share, before the mount is opened; see `SharedSource`."""
+        if self._single:
+            from mcp_toolset.upstream.single import shared_with
+
+            shared_with(self.connection.link, shared)
 
     def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
         """Call `callback` with the facts of each login of a caller that ends; return what stops this."""
@@ -253,11 +276,11 @@ class RemoteToolset(Toolset):
 
     @property
     def instructions(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What the server tells models about itself; see `Introduced`."""
+        """The server's instructions for models; see `Introduced`."""
         return self.connection.instructions
 
     def server_info(self) -> dict[str, Any]:
-        """What the server says about itself (`serverInfo`); see `Introduced`."""
+        """The server's name and version (`serverInfo`); see `Introduced`."""
         return introduction(self.connection.server_info, self.connection.link)
 
     @property
@@ -267,7 +290,7 @@ class RemoteToolset(Toolset):
 
     @property
     def offers(self) -> Offers:
-        """What the server offers beside its tools."""
+        """The server's prompts, resources and completions."""
         return self.connection.client_offers if self._callers is None else self._callers.caller_offers
 
     def login_of(self, ticket: str) -> PendingLogin | None:
@@ -276,7 +299,7 @@ class RemoteToolset(Toolset):
 
     @property
     def is_personal(self) -> bool:
-        """Whether each caller has a connection, and with it lists, of its own."""
+        """Whether each caller has a separate connection with separate lists."""
         return self._callers is not None
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
@@ -284,7 +307,7 @@ class RemoteToolset(Toolset):
         return self.connection.hidden_from(context)
 
     def unknown_to(self, context: ToolContext) -> bool:
-        """Whether it has still to be found out what the server lists to clients like this one."""
+        """Whether the server's list for clients like this one is still unknown."""
         return self.connection.unknown_to(context)
 
     async def known_to(self, context: ToolContext) -> None:
@@ -296,11 +319,11 @@ class RemoteToolset(Toolset):
         return self.connection.list_hint()
 
     def list_meta(self) -> Mapping[str, Any]:
-        """What its list of tools has in `_meta`; see `RemarkedSource`."""
+        """The `_meta` of its list of tools; see `RemarkedSource`."""
         return self.connection.tools.meta
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the tools, what is offered beside them, or the status have changed."""
+        """Call `callback` when the tools, prompts, resources or the status have changed."""
         return self.connection.on_change(callback)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -308,7 +331,7 @@ class RemoteToolset(Toolset):
         await self.connection.run(task_status=task_status)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
-        """A mount has no members of its own: its tools are the server's."""
+        """Always empty: the tools are those that the server lists."""
         return iter(())
 
     def sources(self) -> list[ToolSource]:
@@ -370,6 +393,14 @@ class RemoteToolset(Toolset):
     def _provenance(self, tool: str) -> Provenance:
         definition = self.listed(tool)
         return Provenance(self.connection.identity, "" if definition is None else definition.digest)
+
+
+def _check_single(mount: str, sessions: SessionRule, link: Link, forwards: bool) -> None:
+    if sessions not in ("auto", "shared") or forwards or link.facts.in_process:
+        raise DefinitionError(
+            f"mount {mount!r}: a single server has one session for all callers, so it goes with no other "
+            "`sessions`, with no forwarding of callers, and with no server of this process"
+        )
 
 
 def _check_rule(mount: str, name: str, value: str, rule: Any) -> None:

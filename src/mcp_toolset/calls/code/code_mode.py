@@ -14,7 +14,7 @@ class CodeMode(CodeLimits):
     """The limits of each run, and the sandbox.
 
     Attributes:
-        sandbox: Another sandbox than the one of the extra `code`.
+        sandbox: A sandbox to use in place of the one from the extra `code`.
     """
 
     _: KW_ONLY

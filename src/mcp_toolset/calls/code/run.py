@@ -69,10 +69,22 @@ class CodeRun:
         self._running: set[int] = set()
         self._asking: dict[int, Requests] = {}
 
-    def again(self, program: Program, caller: ToolCaller) -> None:
-        """Go on with another execution, on behalf of another request; the calls that asked are made again."""
-        self._program, self._caller = program, caller
-        self._asking = {}
+    def saved(self) -> dict[str, Any]:
+        """What a run that waits for answers has done so far, as JSON."""
+        return {
+            "ended": [[each.name, each.ok, each.ms, each.error] for each in self.transcript.calls],
+            "calls": self.calls,
+            "unanswered": [[each.id, each.function, each.arguments] for each in self.unanswered.values()],
+        }
+
+    @classmethod
+    def of_saved(cls, saved: Mapping[str, Any], program: Program, caller: ToolCaller) -> CodeRun:
+        """Go on with a run, on behalf of another request; the calls that asked are made again."""
+        run = cls(program, caller)
+        run.transcript.calls.extend(CallNote(*each) for each in saved["ended"])
+        run.calls = saved["calls"]
+        run.unanswered = {each[0]: Called(*each) for each in saved["unanswered"]}
+        return run
 
     async def drive(self, execution: Execution) -> Ended | Asking:
         """Run to the end, or to a question.

@@ -1,4 +1,4 @@
-"""`Sandbox`: what runs a snippet, which stops at each call of a tool until the call is answered."""
+"""`Sandbox`: the protocol of a sandbox: a snippet stops at each call of a tool until the call is answered."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Program:
 
     Attributes:
         code: The Python code.
-        functions: The functions that it can call; no other name of the server exists in it.
+        functions: The functions that the code can call; it sees no other name of the server.
         mode: Its limits.
-        state: What `Execution.dump` gave, to go on from there.
-        printed: What was printed until then.
+        state: The value of `Execution.dump` to continue from.
+        printed: The text printed until then.
     """
 
     code: str
@@ -35,7 +35,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """One call of a function by the snippet; `id` tells it from the others of the same run."""
+    """One call of a function by the snippet; `id` is unique within the run."""
 
     id: int
     function: str
@@ -65,7 +65,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The snippet has run to its end; `value` is that of its last expression, as JSON."""
+    """The snippet has run to its end; `value` is the value of its last expression, as JSON."""
 
     value: str
 
@@ -75,7 +75,7 @@ class SandboxFault(Exception):
 
     Attributes:
         kind: Why.
-        text: Its traceback, of the snippet only, or what is known.
+        text: The traceback within the snippet, or another description of the failure.
     """
 
     def __init__(self, kind: FaultKind, text: str) -> None:
@@ -90,7 +90,7 @@ class Execution(Protocol):
 
     @property
     def printed(self) -> str:
-        """What the snippet has printed so far."""
+        """The text that the snippet has printed so far."""
         ...
 
     async def step(self, answers: Mapping[int, CallAnswer]) -> Paused | Ended:
@@ -102,18 +102,18 @@ class Execution(Protocol):
         ...
 
     def dump(self) -> bytes:
-        """The paused run, to be taken up by another execution; it is trusted, so that it must stay here."""
+        """The paused run, for another execution to continue. It is trusted data: keep it in this process."""
         ...
 
 
 class Sandbox(Protocol):
-    """Runs snippets where they reach nothing but the functions that they are given."""
+    """Runs snippets in isolation: a snippet can reach only the functions of its `Program`."""
 
     def running(self, program: Program) -> AbstractAsyncContextManager[Execution]:
-        """A run of a program, in a sandbox of its own, which is gone when the block ends.
+        """A run of a program in a separate sandbox, which is removed when the block ends.
 
         Raises:
-            SandboxFault: there is no sandbox to be had.
+            SandboxFault: no sandbox could be started.
         """
         ...
 

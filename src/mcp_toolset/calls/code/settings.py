@@ -43,4 +43,4 @@ class CodeLimits:
         for field in fields(CodeLimits):
             number: object = getattr(self, field.name)
             if isinstance(number, bool) or not isinstance(number, int | float) or not number > 0:
-                raise DefinitionError(f"{field.name} of CodeMode is a positive number, not {number!r}")
+                raise DefinitionError(f"{field.name} of CodeMode must be a positive number, not {number!r}")

@@ -1,4 +1,4 @@
-"""What is run around a snippet: functions of the granted tools before it, and its value as text after it.
+"""The code around a snippet: functions of the granted tools before it, its value as text after it.
 
 Only texts leave the sandbox. An object of a snippet may be small there and endless outside: a tuple of which
 each part is shared many times over takes forever to hash, as the key of a dictionary, in the server itself.

@@ -1,4 +1,4 @@
-"""`Transcript`: what a run tells its caller: its value or fault, what was printed, which calls ran."""
+"""`Transcript`: the report of a run to its caller: value or error, printed text, calls."""
 
 from __future__ import annotations
 

@@ -81,9 +81,9 @@ class OutputFormatter:
     """Limits the number of characters in a result, so that it does not fill a model's context.
 
     Text is cut between characters as a reader counts them, never inside one. Structured content is
-    never cut: a part of it would be invalid, or valid and untrue. If it is too long it is left out, and a
-    note says so, unless the tool's output schema requires it: clients fail a call without it (server/tools,
-    "Output Schema"), so then it stays whole next to the cut text.
+    never cut, because a part of it would be invalid or wrong. If it is too long, it is left out and a note
+    says so. If the tool's output schema requires it, it stays in full next to the cut text, because clients
+    refuse the result without it (server/tools, "Output Schema").
     """
 
     def __init__(self, max_length: int) -> None:
@@ -154,10 +154,10 @@ def _clean(block: Block) -> Block:
 
 
 class Timeout:
-    """Gives every call a number of seconds for everything inside this middleware.
+    """Sets a deadline for each call: for all middleware inside this one, the hooks and the tool.
 
     An async tool and a call of a mounted server are cancelled. A sync tool cannot be cancelled, so its late
-    result is dropped. The time in which a user answers a tool's question counts.
+    result is dropped. The time until a user answers a tool's question counts, too.
     """
 
     def __init__(self, seconds: float, *, per_tool: Mapping[str, float | None] | None = None) -> None:

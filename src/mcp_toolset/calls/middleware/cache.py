@@ -29,7 +29,7 @@ _log = logging.getLogger("mcp_toolset.stores")
 
 @runtime_checkable
 class CacheStore(Protocol):
-    """Bytes by key, which expire, in a place that several processes share.
+    """A store of bytes by key with expiry, which several processes share.
 
     Attributes:
         name: The name of the store in the log.
@@ -38,11 +38,11 @@ class CacheStore(Protocol):
     name: str
 
     async def load(self, key: str) -> bytes | None:
-        """What was saved under a key, unless it has expired or was forgotten."""
+        """The value of a key; `None` if it has expired or was removed."""
         ...
 
     async def save(self, key: str, value: bytes, *, seconds: float) -> None:
-        """Keep a value for so many seconds at most."""
+        """Keep a value for at most the given seconds."""
         ...
 
 
@@ -147,7 +147,7 @@ class ResultCache:
 
         Args:
             ttl: Seconds from the end of a run.
-            only: Names of the tools to cover, whatever their annotations (docs/names.md).
+            only: Names of the tools to cache, with any annotations (docs/names.md).
             shared: One result for all callers. Otherwise each caller has its own, and callers who cannot be
                 told apart (modern protocol, no authentication) are not cached: set it if a server has a
                 single client, or if the answer is the same for every caller.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +15,12 @@ from pydantic_core import to_json
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.middleware.builtin import Timeout
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
-from mcp_toolset.calls.middleware.rate import RateLimit
+from mcp_toolset.calls.middleware.rate import CountStore, LimitsOf, RateLimit
 from mcp_toolset.calls.middleware.text_limit import cut, text_of
 from mcp_toolset.calls.pipeline.decision import Reject, in_tenths, record, rejection, suggesting
 from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
+from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
+from mcp_toolset.errors import StoreError
 from mcp_toolset.security.policy.limits import Group, Limit, Limits, LimitTable, Per, per
 from mcp_toolset.security.policy.patterns import ToolFacts, hints_of
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
@@ -50,6 +53,7 @@ class CallLimits:
         limits: Mapping[str, Limits],
         servers: Mapping[str, Mapping[str, Limits]] | None = None,
         *,
+        store: CountStore | None = None,
         now: Callable[[], float] = anyio.current_time,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -58,6 +62,8 @@ class CallLimits:
         Args:
             limits: For all tools.
             servers: By mounted server, for its tools; such a limit is used before one for all tools.
+            store: Where replicas count rates and calls together; in this process unless given. How many
+                calls run at the same time is counted in each process.
             now: Seconds, from a monotonic clock.
             clock: Seconds since the epoch.
 
@@ -65,6 +71,7 @@ class CallLimits:
             DefinitionError: a pattern names nothing.
         """
         self._table = LimitTable(limits, servers)
+        self._store = store
         self._now = now
         self._clock = clock
         self._made: dict[tuple[str, str], ToolMiddleware | ConcurrencyLimit] = {}
@@ -72,11 +79,11 @@ class CallLimits:
         self._layers = lru_cache(_TOOLS)(self._made_for)
 
     def gate(self, binding: ToolBinding) -> Gate | None:
-        """Nothing: limits are for calls that would run."""
+        """No gate: limits apply to calls that would run."""
         return None
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
-        """What limits the calls of one tool; tools of one pattern share it."""
+        """The middleware that limits the calls of one tool; tools of one pattern share it."""
         if binding.redirect is not None:
             return ()
         facts = _facts(binding)
@@ -87,7 +94,7 @@ class CallLimits:
         return [partial(self._callers_own, facts, key) for key in _ORDER if key in kinds]
 
     def of(self, binding: ToolBinding, identity: Identity | None) -> list[Limit]:
-        """The limits of a tool and a caller, each with its place."""
+        """The limits of a tool and a caller, each with its place in the configuration."""
         return [] if binding.redirect is not None else self._table.of(_facts(binding), self._group(identity))
 
     async def _callers_own(
@@ -109,12 +116,13 @@ class CallLimits:
         return partial(made.within, wait) if isinstance(made, ConcurrencyLimit) else made
 
     def _new(self, limit: Limit) -> ToolMiddleware | ConcurrencyLimit:
+        store = None if self._store is None else LimitsOf(self._store, limit.place)
         match limit.key:
             case "rate":
                 rate = per(limit.value)
-                return RateLimit(rate.calls, rate.seconds, by="caller", now=self._now)
+                return RateLimit(rate.calls, rate.seconds, by="caller", store=store, now=self._now)
             case "calls":
-                return CallBudget(per(limit.value), clock=self._clock)
+                return CallBudget(per(limit.value), clock=self._clock, store=store)
             case "concurrency":
                 return ConcurrencyLimit(limit.value)
             case "timeout":
@@ -138,9 +146,10 @@ def _refused(call: ToolCall, reason: str, after: float) -> ToolResult:
 class CallBudget:
     """Lets each caller make so many calls in each day, or in another span; spans begin in UTC."""
 
-    def __init__(self, budget: Per, *, clock: Callable[[], float]) -> None:
-        """Allow `budget`; `clock` gives seconds since the epoch."""
+    def __init__(self, budget: Per, *, clock: Callable[[], float], store: LimitsOf | None = None) -> None:
+        """Allow `budget`; `clock` gives seconds since the epoch; replicas count in `store`."""
         self._budget = budget
+        self._store = store
         self._clock = clock
         self._used: Recent[str | None, tuple[float, int]] = Recent(MAX_KEPT)
 
@@ -148,13 +157,27 @@ class CallBudget:
         """Run the call if the budget of its caller is not used up."""
         caller, (calls, seconds) = caller_of(context), self._budget
         span, gone = divmod(self._clock(), seconds)
+        try:
+            is_left = self._counted(caller, span) if self._store is None else await self._shared(caller, span)
+        except StoreError as fault:
+            return _refused(call, f"is limited, and the limit cannot be checked: {fault}", _RETRY)
+        if is_left:
+            return await next()
+        told = f"is limited to {calls} {'call' if calls == 1 else 'calls'} in {seconds:g} s; none is left"
+        return _refused(call, told, in_tenths(seconds - gone))
+
+    def _counted(self, caller: str | None, span: float) -> bool:
         began, used = self._used.get(caller) or (span, 0)
         used = used if began == span else 0
-        if used >= calls:
-            told = f"is limited to {calls} {'call' if calls == 1 else 'calls'} in {seconds:g} s; none is left"
-            return _refused(call, told, in_tenths(seconds - gone))
-        self._used.put(caller, (span, used + 1))
-        return await next()
+        if used < self._budget.calls:
+            self._used.put(caller, (span, used + 1))
+        return used < self._budget.calls
+
+    async def _shared(self, caller: str | None, span: float) -> bool:
+        assert self._store is not None
+        calls, seconds = self._budget
+        asked = self._store.count(json.dumps([caller, span]), most=calls, seconds=seconds)
+        return await answer_of(self._store.name, asked, within=STORE_TIMEOUT, to="count a call")
 
 
 @dataclass(slots=True)

@@ -60,9 +60,9 @@ class Record(Protocol):
 class PolicyGuard:
     """Applies a policy to the calls of a server or a loop: `Rules(guards=[PolicyGuard(policy)])`.
 
-    A tool that the policy denies is unknown to the caller. If the policy says `ask`, the user at the client
-    is asked, if the client shows questions. Otherwise the call is refused and waits in `approvals`: once it
-    is granted there, the same caller may make the same call, with the same arguments, once.
+    A tool that the policy denies is unknown to the caller. If the policy says `ask` and the client supports
+    elicitation, the client asks its user. Otherwise the call is refused and waits in `approvals`: after a
+    person has granted it there, the same caller may make the same call, with the same arguments, once.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class PolicyGuard:
         """Apply `policy`.
 
         Args:
-            policy: What is allowed, asked about and denied.
-            approvals: Where calls wait if the client shows no questions; refused for good unless given.
+            policy: The policy to apply.
+            approvals: Where calls wait if the client has no elicitation; without it such calls are refused.
             served: The name of the server or loop, so that several can share a file of approvals.
             record: Notes decisions, for an audit log.
             now: Seconds, from a monotonic clock.

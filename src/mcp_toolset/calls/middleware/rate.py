@@ -28,8 +28,8 @@ class TokensTaken:
     """The answer of a store of limits.
 
     Attributes:
-        tokens: How many calls are let through, from none to as many as were wanted.
-        wait: If none, the seconds until there is a token again.
+        tokens: The number of calls to let through, from 0 to `wanted`.
+        wait: If `tokens` is 0, the seconds until the next token.
     """
 
     tokens: int
@@ -41,18 +41,46 @@ class LimitStore(Protocol):
     """Token buckets in a place that several processes share.
 
     Attributes:
-        name: The name of the store in errors, which models read: no address and no password.
+        name: The name of the store in errors. Models read these, so use no address and no password.
     """
 
     name: str
 
     async def take(self, key: str, *, calls: int, per_seconds: float, wanted: int) -> TokensTaken:
-        """Take up to `wanted` tokens out of a bucket, in one step that no other process can come between.
+        """Take up to `wanted` tokens out of a bucket, atomically for all processes.
 
-        The bucket holds `calls` tokens at first, and at most; they come back evenly, all in `per_seconds`.
+        A bucket starts full, with `calls` tokens, and refills evenly within `per_seconds`.
         A bucket that is full may be forgotten.
         """
         ...
+
+
+@runtime_checkable
+class CountStore(LimitStore, Protocol):
+    """A store of limits that counts calls in spans of time as well."""
+
+    async def count(self, key: str, *, most: int, seconds: float) -> bool:
+        """Count one call, unless `most` were counted; the count may be forgotten after `seconds`."""
+        ...
+
+
+class LimitsOf:
+    """One limit's part of a store, so that two limits of one caller do not share a bucket."""
+
+    def __init__(self, store: CountStore, place: str) -> None:
+        """Put `place` before each key."""
+        self.name = store.name
+        self._store = store
+        self._place = place
+
+    async def take(self, key: str, *, calls: int, per_seconds: float, wanted: int) -> TokensTaken:
+        """Take up to `wanted` tokens out of a bucket."""
+        key = f"{self._place} {key}"
+        return await self._store.take(key, calls=calls, per_seconds=per_seconds, wanted=wanted)
+
+    async def count(self, key: str, *, most: int, seconds: float) -> bool:
+        """Count one call, unless `most` were counted."""
+        return await self._store.count(f"{self._place} {key}", most=most, seconds=seconds)
 
 
 @dataclass(slots=True)
@@ -151,8 +179,8 @@ class RateLimit:
         Args:
             calls: The number of calls, at once or spread out.
             per_seconds: The seconds in which an empty bucket fills.
-            by: What has its own bucket: each `"tool"`, each `"caller"`, or `"both"` together.
-            store: Where the buckets are, if several processes share them; in this process unless given.
+            by: Whether each `"tool"`, each `"caller"` or each pair (`"both"`) has its own bucket.
+            store: The store of the buckets, for several processes; by default they are in this process.
             lease: How many tokens this process takes of the store at a time. Calls in between ask
                 no store; tokens that are not used in the time in which they come back are lost.
             timeout: Seconds that the store has for an answer. Without one the call is refused.

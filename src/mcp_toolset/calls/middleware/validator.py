@@ -87,10 +87,14 @@ class SchemaValidator:
         if check is None or result.is_error or not result.is_complete:
             return
         if "structuredContent" not in result.wire:
-            raise InvalidOutputError(f"{call.name} promised structured content and returned none")
+            raise InvalidOutputError(
+                f"{call.name} declares an output schema and returned no structured content"
+            )
         if not check.is_valid(result.structured):
             faults = "; ".join(check.problems(result.structured))
-            raise InvalidOutputError(f"{call.name} returned a result that breaks its own schema: {faults}")
+            raise InvalidOutputError(
+                f"{call.name} returned a result that does not fit its output schema: {faults}"
+            )
 
     def _checks(self, definition: ToolDefinition) -> tuple[FormatCheck, FormatCheck | None]:
         found = self._compiled.get(definition.digest)

@@ -16,8 +16,8 @@ import anyio
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, error_result, rejection
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
-from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, Run, ToolMiddleware
-from mcp_toolset.calls.pipeline.observation import CURRENT, note_decision
+from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, Recorder, Run, ToolMiddleware
+from mcp_toolset.calls.pipeline.observation import CURRENT, extra_of, note_decision
 from mcp_toolset.calls.pipeline.output_check import check_output, completed
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
@@ -25,6 +25,7 @@ from mcp_toolset.errors import (
     CallError,
     InvalidArgumentsError,
     InvalidOutputError,
+    StoreError,
     UnknownToolError,
     UpstreamError,
     UpstreamProtocolError,
@@ -144,6 +145,9 @@ def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Ro
         run = partial(_noted, run)
     middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
     guarded = rules.guarded(binding)
+    for guard, known in guarded:
+        if isinstance(guard, Recorder):
+            run = guard.recorded(known, run)
     gates = tuple(gate for guard, known in guarded if (gate := guard.gate(known)) is not None)
     route = Route(binding, run, rules.names, rules, gates)
     for layer in reversed([layer for guard, known in guarded for layer in guard.layers(known)]):
@@ -255,7 +259,7 @@ def _check_changed(binding: ToolBinding, result: ToolResult) -> None:
     try:
         check_output(binding, result)
     except InvalidOutputError as fault:
-        raise InvalidOutputError(f"a result hook has changed a result: {fault}") from None
+        raise InvalidOutputError(f"a result hook returned an invalid result: {fault}") from None
 
 
 def _executor(binding: ToolBinding) -> Executor:
@@ -267,7 +271,8 @@ async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -
     with anyio.move_on_after(binding.timeout) as limit:
         return await binding.execute(call, context)
     assert limit.cancelled_caught
-    return ToolResult.of_error(f"{call.name} gave no answer within {binding.timeout:g} s and was stopped")
+    told = ToolResult.of_error(f"{call.name} gave no answer within {binding.timeout:g} s and was stopped")
+    return replace(told, stopped=True)
 
 
 async def _execute(
@@ -275,21 +280,21 @@ async def _execute(
 ) -> ToolResult:
     try:
         result = await execute(call, context)
-    except UnknownToolError as fault:
-        # The called tool exists: this error is about a tool that its handler looked up.
+    except (UnknownToolError, StoreError) as fault:
+        # The called tool exists: this is about a tool that its handler looked up, or a store that it uses.
         return ToolResult.of_error(f"{call.name} failed: {fault}")
     except (CallError, UpstreamError):
         raise
     # A handler is the application's code and may raise anything, or try to exit, which would end
     # the server for everybody; its message is for the model, its traceback for the log.
     except (Exception, SystemExit) as fault:
-        _log.exception("tool %s raised", in_log(call.name))
+        _log.exception("tool %s raised", in_log(call.name), extra=extra_of(call, context, binding.source))
         told = innermost(fault)
         return ToolResult.of_error(f"{call.name} failed: {str(told) or type(told).__name__}")
     except CancelledError as fault:
         if from_outside(fault):
             raise
-        _log.exception("tool %s raised", in_log(call.name))
+        _log.exception("tool %s raised", in_log(call.name), extra=extra_of(call, context, binding.source))
         return ToolResult.of_error(f"{call.name} failed: something that it waited for was cancelled")
     if binding.output is not None:
         check_output(binding, result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from contextvars import ContextVar
 from math import ceil
 from typing import Any, Final, Literal, cast
 
@@ -26,7 +27,7 @@ class RunNormally:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Answer the call with this output; neither the tool nor a later hook runs."""
+    """Answer the call with this output in place of the tool; no later hook runs."""
 
     output: Any
 
@@ -41,7 +42,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Refuse the call; the model is told why, and no later hook runs.
+    """Refuse the call; the model reads the reason, and no later hook runs.
 
     Raises:
         TypeError: the reason is not a text.
@@ -125,7 +126,28 @@ def in_tenths(seconds: float) -> float:
 EVENT: Final = "mcp_toolset.decision"
 """The name of the event on the current span."""
 
+TRACER: Final[ContextVar[Any]] = ContextVar("mcp_toolset_tracer", default=None)
+"""What makes the spans of the current request, if a server sends them on: see `calls.telemetry`."""
+
+OTEL: Final = "opentelemetry.trace"
+PROVIDER: Final = "_TRACER_PROVIDER"
+_MODULES: Final = sys.modules
 _log = logging.getLogger("mcp_toolset.hooks")
+
+
+def tracing() -> bool:
+    """Whether the program collects traces: else spans would go nowhere."""
+    # The public way to ask reads the environment each time, which costs as much as parsing a message. The
+    # module has no provider yet while another thread imports it.
+    return OTEL in _MODULES and PROVIDER in (of := _MODULES[OTEL].__dict__) and of[PROVIDER] is not None
+
+
+def watched() -> bool:
+    """Whether a request that is sent now has a span."""
+    if TRACER.get() is not None:
+        return True
+    # As `tracing`, without a further function call for each request.
+    return OTEL in _MODULES and PROVIDER in (of := _MODULES[OTEL].__dict__) and of[PROVIDER] is not None
 
 
 def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -> None:
@@ -143,10 +165,12 @@ def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -
         )
         _log.debug("%s (call %s): effective input %r", in_log(call.name), in_log(call.id or "-"), effective)
     # If OpenTelemetry was never imported there is no span.
-    if (trace := sys.modules.get("opentelemetry.trace")) is not None:
+    if (trace := sys.modules.get(OTEL)) is not None:
         span = trace.get_current_span()
         if span.is_recording():
-            span.add_event(EVENT, _attributes(call, decision, effective, reason))
+            # A program that collects traces itself has asked for what they hold; a collector has not.
+            told = effective if TRACER.get() is None else None
+            span.add_event(EVENT, _attributes(call, decision, told, reason))
 
 
 def _attributes(call: ToolCall, decision: str, effective: Any, reason: str) -> dict[str, str]:
@@ -154,7 +178,7 @@ def _attributes(call: ToolCall, decision: str, effective: Any, reason: str) -> d
     found = {
         "gen_ai.tool.name": call.name,
         "gen_ai.tool.call.id": call.id,
-        "gen_ai.tool.call.arguments": json.dumps(effective, default=repr),
+        "gen_ai.tool.call.arguments": "" if effective is None else json.dumps(effective, default=repr),
         "mcp_toolset.decision": decision,
         "mcp_toolset.reason": reason,
     }

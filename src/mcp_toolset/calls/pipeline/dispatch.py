@@ -14,16 +14,25 @@ from functools import partial
 from typing import Any, Final, cast
 
 from mcp_toolset.calls.pipeline.chain import Route, route_of, rules_for
-from mcp_toolset.calls.pipeline.decision import error_result
+from mcp_toolset.calls.pipeline.decision import OTEL, PROVIDER, error_result
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
-from mcp_toolset.calls.pipeline.observation import CURRENT, Listeners, Observation, ended, note_in, span_of
+from mcp_toolset.calls.pipeline.observation import (
+    CURRENT,
+    Listeners,
+    Observation,
+    ended,
+    extra_of,
+    note_in,
+    span_of,
+)
 from mcp_toolset.calls.pipeline.rule_set import RuleSet, carriers
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.errors import (
     ClientCapabilityError,
     ToolsetError,
     UnknownToolError,
+    UpstreamError,
     UpstreamProtocolError,
 )
 from mcp_toolset.tools.binding.binding import StoreMiss, loaded
@@ -34,7 +43,6 @@ from mcp_toolset.tools.view.tool_names import ToolNames
 from mcp_toolset.tools.view.view import ToolBinding
 
 _log = logging.getLogger("mcp_toolset.calls")
-_OTEL: Final = "opentelemetry.trace"
 _MODULES: Final = sys.modules
 
 MAX_REDIRECTS: Final = 1
@@ -71,6 +79,7 @@ class ToolDispatch:
         names = names or ToolNames(bindings)
         self._listeners = Listeners.of(rules.observers)
         self._digest = None if self._listeners is None else self._listeners.digest
+        self._times = self._listeners is not None and self._listeners.times
         known: Mapping[str, Route] = {} if before is None else before._routes
         carried = {key: ToolNames(tools) for key, (_, tools) in carriers(bindings).items()}
         found = ((one, rules_for(one, rules, names, carried)) for one in bindings)
@@ -84,7 +93,7 @@ class ToolDispatch:
         Raises:
             UnknownToolError: the tool does not exist for this caller.
             CallError: the gate refused, or the arguments do not fit.
-            StoreMiss: the gate lacks something that has to be fetched first.
+            StoreMiss: the gate needs data that must be fetched first.
         """
         for _ in range(MAX_REDIRECTS + 1):
             if seen is not None and self._digest is not None:
@@ -134,13 +143,15 @@ class ToolDispatch:
         sent = call
         # Inline, without a function call: for nearly every call there is no observer and no tracing.
         if self._listeners is not None or (
-            _OTEL in _MODULES and _MODULES[_OTEL]._TRACER_PROVIDER is not None  # pyright: ignore[reportPrivateUsage]
+            OTEL in _MODULES and PROVIDER in (of := _MODULES[OTEL].__dict__) and of[PROVIDER] is not None
         ):
-            served = context.protocol_version is not None
-            if not served and not spanned and (span := span_of(call)) is not None:
+            # A request of a client has its span already.
+            inner = context.protocol_version is None or context.is_inner
+            if inner and not spanned and (span := span_of(call, context, self._listeners)) is not None:
                 with span:
                     return await self.call(call, context, raising=raising, spanned=True)
             seen = Observation()
+            seen.times = self._times
             token = CURRENT.set(seen)
         try:
             try:
@@ -156,12 +167,21 @@ class ToolDispatch:
         # Middleware is the application's code and may raise anything.
         except BaseException as fault:
             note_in(seen, fault)
+            if isinstance(fault, UpstreamError):
+                _log_failure(fault, call, context)
             if (result := _answer(fault, call, raising and route is None)) is None:
                 raise
             return result
         finally:
             if seen is not None and token is not None:
                 ended(seen, token, self._listeners, sent, context, result)
+
+
+def _log_failure(fault: UpstreamError, call: ToolCall, context: ToolContext) -> None:
+    """Log why a mounted server did not answer; a protocol error of it may quote arguments."""
+    told = f"protocol error {fault.code}" if isinstance(fault, UpstreamProtocolError) else str(fault)
+    extra = extra_of(call, context, fault.upstream)
+    _log.info("%s failed: %s", in_log(call.name), in_log(told), extra=extra)
 
 
 def _answer(fault: BaseException, call: ToolCall, raising: bool) -> ToolResult | None:

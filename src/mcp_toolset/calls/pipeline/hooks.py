@@ -182,7 +182,7 @@ class HookSet:
     def of(self, toolset: Toolset) -> NestedHooks:
         """Register for the tools of a nested toolset, by their names in it.
 
-        `hooks.of(AppTools.data).execution("get_user")` reaches `data_get_user`, whatever prefix it gets.
+        `hooks.of(AppTools.data).execution("get_user")` applies to `data_get_user`, under any prefix.
         """
         from mcp_toolset.calls.pipeline.nested_hooks import NestedHooks
 
@@ -198,7 +198,7 @@ class HookSet:
     def prefixed(self, prefix: str) -> HookSet:
         """A new set with these hooks for the same tools in a toolset that is `.prefixed(prefix)`.
 
-        A hook for every tool becomes one for every tool whose name begins with the prefix.
+        A hook for `*` then applies to every tool whose name begins with the prefix.
 
         Raises:
             DefinitionError: the prefix cannot start a tool's name.
@@ -248,8 +248,8 @@ class HookSet:
     ) -> list[ToolBinding]:
         """The bindings with the texts of description hooks; see `ToolView.described`.
 
-        The hooks run concurrently. A tool whose hook raises or exceeds its deadline is left out; the others
-        are served.
+        The hooks run concurrently. A tool whose hook raises or exceeds its deadline is left out; all other
+        tools are served.
 
         Raises:
             UnknownNameError: a hook is for a tool that does not exist; only for a view, since a tool that is

@@ -84,6 +84,15 @@ class Guard(Protocol):
 
 
 @runtime_checkable
+class Recorder(Protocol):
+    """A guard that records what tools do: a journal. It stands inside all guards, right at the tool."""
+
+    def recorded(self, binding: ToolBinding, run: Run) -> Run:
+        """What runs the tool from now on; `run` itself for a tool that is not recorded."""
+        ...
+
+
+@runtime_checkable
 class NamesTools(Protocol):
     """Middleware that takes names of tools, such as `Timeout(5, per_tool={"search": 60})`."""
 

@@ -10,6 +10,7 @@ import inspect
 import logging
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
@@ -17,7 +18,7 @@ from time import perf_counter, time
 from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.decision import Decision, rejection_reason
+from mcp_toolset.calls.pipeline.decision import OTEL, TRACER, Decision, rejection_reason, tracing
 from mcp_toolset.concurrency.cancel_reason import CancelledError
 from mcp_toolset.errors import (
     ClientCapabilityError,
@@ -58,7 +59,9 @@ _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
 REFUSALS: Final = frozenset(told for _, told in _REFUSALS)
 """The reasons of a refusal that are no text of a rule."""
 
-_OTEL: Final = "opentelemetry.trace"
+NAME: Final = "mcp_toolset"
+"""The name under which collectors know what this package measures."""
+
 _ATTRIBUTES: Final = (
     "gen_ai.tool.name",
     "mcp_toolset.outcome",
@@ -69,7 +72,8 @@ _ATTRIBUTES: Final = (
     "mcp_toolset.decisions",
 )
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
-_OPERATION: Final = {"gen_ai.operation.name": "execute_tool"}
+_EXECUTED: Final = "execute_tool"
+_OPERATION: Final = {"gen_ai.operation.name": _EXECUTED}
 _log = logging.getLogger("mcp_toolset.calls")
 
 
@@ -82,8 +86,7 @@ class CallReport:
         tool: The public name of the called tool; empty if it does not exist.
         server: The name of the mounted server of the tool; empty for local tools.
         outcome: The outcome of the call.
-        reason: Why it was refused: the rule's own text, or a fixed one; the type of the exception if it
-            failed by one. Empty otherwise.
+        reason: Of a refusal: the rule's text or a fixed text. Of an exception: its type. Empty otherwise.
         ran: Whether the tool ran; for a manual tool, whether the application got the call.
         decisions: The decisions of execution hooks, in order: `RunNormally`, `Complete`, `Reject`.
         id: The id of the call, in a round.
@@ -97,9 +100,10 @@ class CallReport:
         identity: The authenticated caller, with name and roles.
         arguments: A keyed digest of the arguments as the caller sent them, if an observer makes digests: an
             `AuditLog` does.
-        rule: The rule of a policy that decided about the call; empty if none did.
-        trace: The id of the trace that the call is of; empty without one.
+        rule: The rule of a policy that decided about the call; empty if no rule did.
+        trace: The id of the call's trace; empty without a trace.
         repairs: What was repaired in the arguments, in words and without values.
+        usage: Tokens by kind that the program's own model took for the call; see `sampler` of a server.
     """
 
     called: str
@@ -122,10 +126,11 @@ class CallReport:
     rule: str = ""
     trace: str = ""
     repairs: tuple[str, ...] = ()
+    usage: tuple[tuple[str, int], ...] = ()
 
 
 class CallObserver(Protocol):
-    """A callable that takes a report and must not wait."""
+    """A callable that gets the report of each call; it must return quickly."""
 
     def __call__(self, report: CallReport, /) -> object:
         """Receive the report of a call. An error that it raises is logged, and changes nothing."""
@@ -149,6 +154,24 @@ class DigestingObserver(CallObserver, Protocol):
         ...
 
 
+class Sampler(Protocol):
+    """Chooses the requests that are traced.
+
+    Attributes:
+        tracer: Makes their spans; `None` while no collector takes any.
+        due: Whether a request without a trace of its client may be chosen.
+        active: The requests that are traced now.
+    """
+
+    tracer: Any
+    due: bool
+    active: int
+
+    def sampled(self, meta: Mapping[str, Any] | None) -> bool:
+        """Whether the request with this `_meta` is traced."""
+        ...
+
+
 @runtime_checkable
 class CountingObserver(CallObserver, Protocol):
     """An observer that needs no report of a call that has run, as it sums calls."""
@@ -156,6 +179,17 @@ class CountingObserver(CallObserver, Protocol):
     def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object:
         """Count a call, without raising."""
         ...
+
+
+@runtime_checkable
+class TimingObserver(CountingObserver, Protocol):
+    """An observer that sums the requests that calls send, and may have calls traced.
+
+    Attributes:
+        traces: Chooses the calls that are traced; `None` for none.
+    """
+
+    traces: Sampler | None
 
 
 Digest = Callable[[Mapping[str, Any]], str]
@@ -173,9 +207,15 @@ class Observation:
         rule: The rule of a policy that decided.
         repairs: What was repaired in the arguments.
         began: When it began, on a monotonic clock.
+        times: Whether the requests that it sends are timed.
+        usage: Tokens by kind that the program's own model took.
+        sent: Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
     """
 
-    __slots__ = ("arguments", "began", "binding", "decisions", "fault", "ran", "repairs", "rule")
+    __slots__ = (
+        *("arguments", "began", "binding", "decisions", "fault", "ran", "repairs", "rule", "sent", "times"),
+        "usage",
+    )
 
     def __init__(self, binding: ToolBinding | None = None, arguments: str = "") -> None:
         """Begin now."""
@@ -186,6 +226,9 @@ class Observation:
         self.arguments = arguments
         self.rule = ""
         self.repairs: tuple[str, ...] = ()
+        self.usage: tuple[tuple[str, int], ...] = ()
+        self.times = False
+        self.sent: tuple[tuple[tuple[str, str, str, str], float], ...] = ()
         self.began = perf_counter()
 
 
@@ -228,6 +271,15 @@ def note_rule(rule: str) -> None:
         seen.rule = rule
 
 
+def note_usage(usage: Mapping[str, int]) -> None:
+    """Add tokens that a model of the program took to the observation of the current call."""
+    seen = CURRENT.get()
+    if seen is not None:
+        sums = Counter(dict(seen.usage))
+        sums.update(usage)
+        seen.usage = tuple(sorted(sums.items()))
+
+
 def digest_of(observers: Iterable[CallObserver]) -> Digest | None:
     """What makes the digests of arguments; `None` if no observer does."""
     return next((one.digest for one in observers if isinstance(one, DigestingObserver)), None)
@@ -242,12 +294,16 @@ class Listeners:
         logs: They get facts.
         counters: They sum calls.
         digest: What makes the digests of arguments; `None` if no observer does.
+        times: Whether the requests that calls send are timed.
+        traces: Chooses the calls without a client that are traced; `None` for none.
     """
 
     observers: tuple[CallObserver, ...]
     logs: tuple[DigestingObserver, ...]
     counters: tuple[CountingObserver, ...]
     digest: Digest | None
+    times: bool = False
+    traces: Sampler | None = None
 
     @classmethod
     def of(cls, observers: Iterable[CallObserver]) -> Listeners | None:
@@ -256,7 +312,11 @@ class Listeners:
         logs = tuple(one for one in every if isinstance(one, DigestingObserver))
         counters = tuple(one for one in every if isinstance(one, CountingObserver))
         others = tuple(one for one in every if not isinstance(one, DigestingObserver | CountingObserver))
-        return cls(others, logs, counters, digest_of(logs)) if every else None
+        if not every:
+            return None
+        timing = [one for one in every if isinstance(one, TimingObserver)]
+        traces = next((one.traces for one in timing if one.traces is not None), None)
+        return cls(others, logs, counters, digest_of(logs), bool(timing), traces)
 
 
 def _is_noted(
@@ -265,6 +325,8 @@ def _is_noted(
     """Whether a log has taken a call of which there is nothing special to say: nearly all are such calls."""
     binding = seen.binding
     if result is None or binding is None or seen.fault is not None or seen.rule or seen.decisions or call.id:
+        return False
+    if seen.usage:
         return False
     wire = result.wire
     if "_meta" in wire or result.ask is not None or wire.get("resultType", "complete") != "complete":
@@ -316,9 +378,9 @@ def ended(
 ) -> None:
     """Report the outcome of a call to the observers and the current span."""
     CURRENT.reset(token)
-    otel = _tracing()
+    otel = _tracing(listeners)
     if otel is not None:
-        _trace(otel, seen, call, result)
+        _trace(otel, seen, call, context, result)
     if listeners is None:
         return
     for log in listeners.logs:
@@ -330,11 +392,32 @@ def ended(
         tell(listeners.observers, report_of(seen, call, context, result))
 
 
-def span_of(call: ToolCall) -> AbstractContextManager[object] | None:
-    """The span of a call without a client, if there is tracing; a served call is in that of its request."""
-    otel = _tracing()
-    tracer = None if otel is None else otel.get_tracer("mcp_toolset")
-    return tracer and tracer.start_as_current_span(f"execute_tool {call.name}", attributes=_OPERATION)
+def span_of(
+    call: ToolCall, context: ToolContext, listeners: Listeners | None
+) -> AbstractContextManager[object] | None:
+    """The span of a call that is not all of a client's request, if it is traced."""
+    tracer = TRACER.get() if listeners is not None and listeners.times else None
+    if tracer is None and tracing():
+        tracer = sys.modules[OTEL].get_tracer(NAME)
+    if tracer is not None:
+        return tracer.start_as_current_span(f"{_EXECUTED} {call.name}", attributes=_OPERATION)
+    traces = None if listeners is None else listeners.traces
+    if traces is not None and not context.is_inner and traces.sampled(context.meta):
+        return _sampled_span(call, traces)
+    return None
+
+
+@contextmanager
+def _sampled_span(call: ToolCall, traces: Sampler) -> Generator[None]:
+    """The first span of a trace, of a call without a client."""
+    token = TRACER.set(traces.tracer)
+    traces.active += 1
+    try:
+        with traces.tracer.start_as_current_span(f"{_EXECUTED} {call.name}", attributes=_OPERATION):
+            yield
+    finally:
+        traces.active -= 1
+        TRACER.reset(token)
 
 
 def report_of(
@@ -370,15 +453,31 @@ def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: To
             seen.rule,
             _trace_of(context),
             seen.repairs,
+            seen.usage,
         )
     )
 
 
 def client_label(context: ToolContext) -> str:
     """The name and version that the client program gives itself; empty if unknown."""
-    client = context.client_info
+    return label_of(context.client_info)
+
+
+def label_of(client: Mapping[str, Any]) -> str:
+    """The name and version in a `clientInfo`."""
     name, version = client.get("name"), client.get("version")
     return f"{name} {version}" if name and version else str(name or version or "")
+
+
+def extra_of(call: ToolCall, context: ToolContext, server: str) -> dict[str, object]:
+    """What a log record about a call has in its `extra`: see `serving.log_lines`."""
+    found = {"tool": call.name, "server": server, "client": client_label(context)}
+    return {
+        **found,
+        "id": call.id or context.request_id,
+        "trace": _trace_of(context),
+        "kept_level": logging.WARNING,
+    }
 
 
 def tell(observers: Iterable[Callable[[Any], object]], report: CallReport | CallFacts) -> None:
@@ -417,7 +516,7 @@ def _of_fault(fault: BaseException) -> tuple[Outcome, str]:
 
 def _trace_of(context: ToolContext) -> str:
     """The id of the current trace, or of the client's (W3C Trace Context); empty without one."""
-    otel = _tracing()
+    otel: Any = sys.modules[OTEL] if TRACER.get() is not None or tracing() else None
     if otel is not None and (current := otel.get_current_span().get_span_context()).is_valid:
         return f"{current.trace_id:032x}"
     if (sent := context.meta.get("traceparent")) is None:
@@ -426,19 +525,24 @@ def _trace_of(context: ToolContext) -> str:
     return parts[1] if len(parts) == 4 and _TRACE_ID.fullmatch(parts[1]) else ""
 
 
-def _tracing() -> Any:
-    """OpenTelemetry's module of traces, if a tracer provider is set."""
-    otel: Any = sys.modules.get(_OTEL)
-    return None if otel is None or otel._TRACER_PROVIDER is None else otel
+def _tracing(listeners: Listeners | None) -> Any:
+    """OpenTelemetry's module of traces, if a tracer provider is set, or the server traces the call."""
+    traces = None if listeners is None else listeners.traces
+    own = traces is not None and traces.active and TRACER.get() is not None
+    return sys.modules[OTEL] if own or tracing() else None
 
 
-def _trace(otel: Any, seen: Observation, call: ToolCall, result: ToolResult | None) -> None:
+def _trace(
+    otel: Any, seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
+) -> None:
     """Set the tool, its server and the outcome on the current span, by OpenTelemetry's conventions."""
     if not (span := otel.get_current_span()).is_recording():
         return
     outcome, reason = outcome_of(seen.fault, result)
     tool, server = (call.name, "") if seen.binding is None else (seen.binding.name, seen.binding.source)
     called = call.name if tool != call.name else ""
+    if called and (context.is_inner or context.protocol_version is None):
+        span.update_name(f"{_EXECUTED} {tool}")
     decisions = ",".join(seen.decisions)
     values = (tool, outcome, call.id, called, server, reason, decisions)
     span.set_attributes({key: value for key, value in zip(_ATTRIBUTES, values, strict=True) if value})

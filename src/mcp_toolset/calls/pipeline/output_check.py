@@ -25,12 +25,12 @@ def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
             result = promised(binding.output, ToolResult.of_structured(decision.output), result.text)
     except ValueError as fault:
         raise InvalidOutputError(
-            f"a hook answered {binding.name} with what has no JSON form: {fault}"
+            f"a hook answered {binding.name} with a value that has no JSON form: {fault}"
         ) from None
     try:
         check_output(binding, result)
     except InvalidOutputError as fault:
-        raise InvalidOutputError(f"a hook has answered a call: {fault}") from None
+        raise InvalidOutputError(f"a hook has answered a call with an invalid result: {fault}") from None
     return result
 
 
@@ -52,10 +52,14 @@ def check_output(binding: ToolBinding, result: ToolResult) -> None:
     if (result.halt is not None or result.unstructured) and "structuredContent" not in wire:
         return
     if "structuredContent" not in wire:
-        raise InvalidOutputError(f"{_owner(binding)} promised structured content and returned none")
+        raise InvalidOutputError(
+            f"{_owner(binding)} declares an output schema and returned no structured content"
+        )
     if not binding.output.is_valid(wire["structuredContent"]):
         faults = "; ".join(binding.output.problems(wire["structuredContent"]))
-        raise InvalidOutputError(f"{_owner(binding)} returned a result that breaks its own schema: {faults}")
+        raise InvalidOutputError(
+            f"{_owner(binding)} returned a result that does not fit its output schema: {faults}"
+        )
 
 
 def _owner(binding: ToolBinding) -> str:

@@ -43,8 +43,8 @@ class Rules(RuleSet):
             known, and a warning where servers are mounted. `True` makes it an error there too, once they have
             listed their tools, and `False` a warning everywhere. See docs/names.md.
         observers: Called with a `CallReport` of each call.
-        guards: Refuse calls before everything else, or stand right before the tool, inside all hooks:
-            `PolicyGuard`, `CallLimits`.
+        guards: Checks that run before all other rules, or last, directly before the tool: `PolicyGuard`,
+            `CallLimits`.
 
     Raises:
         DefinitionError: a middleware cannot be used, or is for something that is not a tool.
@@ -55,7 +55,7 @@ class Rules(RuleSet):
         """Rules from any rule: hooks, middleware, a policy object, one hook for every call, or a list.
 
         Raises:
-            DefinitionError: it is none of these.
+            DefinitionError: the value is not one of these.
         """
         if isinstance(rules, Rules):
             return rules
@@ -66,7 +66,7 @@ class Rules(RuleSet):
         return _rules_of_one(rules)
 
     def merged(self, *others: AnyRule) -> Rules:
-        """These rules, then those of `others`: their middleware is inside, their hooks run later."""
+        """These rules, then the rules of `others`, whose middleware is inside and whose hooks run later."""
         every = [self, *map(Rules.of, others)]
         told = [one.strict for one in every if one.strict is not None]
         return Rules(
@@ -80,7 +80,7 @@ class Rules(RuleSet):
         )
 
     def none(self) -> Rules:
-        """No rules: what a tool carries is applied to a call all the same."""
+        """No rules; rules that a tool's toolset carries still apply."""
         return Rules()
 
     async def run(self, view: ToolView, call: ToolCall, context: ToolContext) -> ToolResult:
@@ -142,7 +142,9 @@ def rules_from(
     if rules is None:
         return Rules(HookSet() if hooks is None else hooks, middleware, tool_middleware or {})
     if hooks is not None or middleware or tool_middleware:
-        raise DefinitionError("give rules, or hooks and middleware; rules.merged(…) joins them")
+        raise DefinitionError(
+            "rules=… cannot be given together with hooks or middleware; join them with rules.merged(…)"
+        )
     if not isinstance(cast("object", rules), Rules):
         raise DefinitionError(
             f"rules=… takes Rules, not {rules!r}; make them with Rules(hooks=…, middleware=[…])"

@@ -36,7 +36,7 @@ _SHAPE: Final = 300
 
 
 class LargeResults:
-    """Keeps results that are too long for a model, and shows it a part and how to get the rest.
+    """Keeps results that are too long for a model; the model gets a part and can read the rest by an id.
 
     `ToolsetServer(tools, large_results=LargeResults(limit=20_000))` does so for every client. In a loop of
     your own it is a middleware: `Rules(middleware=[large])`, with `large.tool` among the tools.
@@ -51,11 +51,11 @@ class LargeResults:
         lifetime: float = 3600.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep what is longer than `limit`.
+        """Keep results that are longer than `limit`.
 
         Args:
             limit: Characters of text, or of structured content as JSON, that a result may have.
-            preview: Characters of a longer one that are shown; 1,500 or the limit unless given.
+            preview: Characters of a kept result that the model gets; by default 1,500, or the limit if lower.
             memory: Characters that are kept in all; the least recently used results are forgotten first.
             lifetime: Seconds that a result is kept.
             now: Seconds, from a monotonic clock.
@@ -81,7 +81,7 @@ class LargeResults:
         return self.shortened(await next(), call, context)
 
     def shortened(self, result: ToolResult, call: ToolCall, context: ToolContext) -> ToolResult:
-        """The result, or what is shown of it; images, audio and links stay."""
+        """The result, or its preview if it is too long; images, audio and links stay."""
         if not result.is_complete or call.name == READ_RESULT:
             return result
         size = characters_of(result)
@@ -107,11 +107,11 @@ class LargeResults:
         return {"type": "text", "text": text}
 
     def with_references(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """The call with the values that references in its arguments stand for.
+        """The call with its references replaced by the values of the kept results.
 
         Raises:
-            CallError: a reference is to no result of this caller, its path leads nowhere, or the references
-                of the call stand for more than is kept at most.
+            CallError: a reference has no result of this caller, its path does not exist, or the references of
+                the call insert more characters than are kept in all.
         """
         if call.name == READ_RESULT:
             return call
@@ -156,7 +156,7 @@ class LargeResults:
         return kept
 
     def keeps(self, uri: str) -> bool:
-        """Whether an address is one of a kept result, as far as its form tells."""
+        """Whether an address has the form of a kept result's address."""
         return _ADDRESS.fullmatch(uri) is not None
 
     def read(self, uri: str, context: ToolContext) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ def _followed(value: Any, steps: Sequence[str], at: int) -> Any:
             continue
         so_far = ".".join(steps[:place])
         there = f"at {so_far!r} there is" if so_far else "the result is"
-        raise CallError(f"the path leads nowhere: there is no {step!r}; {there} {shape_of(value)}")
+        raise CallError(f"the result has no such path: there is no {step!r}; {there} {shape_of(value)}")
     return value
 
 

@@ -43,7 +43,7 @@ class RejectedCall:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """A result with the call that it belongs to; `arguments` are those of the assistant's turn."""
+    """A result with its call; `arguments` are the arguments in the assistant's turn."""
 
     id: str
     name: str
@@ -52,7 +52,7 @@ class CallResult:
 
     @classmethod
     def of(cls, call: ToolCall | AssistantCall, output: Any) -> CallResult:
-        """A result that the application produced: text, a value, or a `ToolResult`.
+        """A result of the application: text, a value, or a `ToolResult`.
 
         Raises:
             RoundError: the output has no JSON form.

@@ -33,10 +33,10 @@ class InvalidCallReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InvalidCall:
-    """A call that cannot run but can be recovered from: the model is told and may call again.
+    """A call that cannot run. The model reads why, and can call again.
 
     Attributes:
-        call: The call as it came; its arguments are text if they were not a JSON object.
+        call: The call as the model sent it; its arguments are text if they were not a JSON object.
         reason: For the application.
         message: For the model; it does not reveal whether an unavailable tool exists.
     """

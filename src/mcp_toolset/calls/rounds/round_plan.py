@@ -64,7 +64,7 @@ class ToolRoundPlan(RoundStanding):
         """Apply rules to the calls: hooks, middleware or both; the new plan replaces this one.
 
         A rule is `Rules`, a `HookSet`, a middleware, a policy object, one hook for every call
-        (`async def hook(call[, input])`), or a list of such.
+        (`async def hook(call[, input])`), or a list of these.
 
         Hooks run now, on the pending calls without a result. Middleware runs around the call in
         `run_pending`, and the hooks of a call with middleware run inside of it, as in a served call. A
@@ -73,7 +73,7 @@ class ToolRoundPlan(RoundStanding):
         Raises:
             RoundError: the round was continued by another plan, or a step is running.
             UnknownNameError: a rule is for a tool that does not exist.
-            DefinitionError: a rule cannot be one; nothing has changed.
+            DefinitionError: a value is not a rule; nothing has changed.
         """
         made = [one if isinstance(one, Rules | HookSet) else Rules.of(one) for one in rules]
         for one in made:
@@ -207,7 +207,7 @@ class ToolRoundPlan(RoundStanding):
         """
         self.progress.require_open_to_results(self)
         if (ask := self.progress.questions.get(id)) is None:
-            raise RoundError(f"call {id!r} asks nothing; plan.questions has what is asked")
+            raise RoundError(f"call {id!r} has no open question; plan.questions lists the open ones")
         if id in self.progress.keys:
             self.progress.hear(id, user_answer(ask, answer))
             return None
@@ -280,11 +280,11 @@ class ToolRoundPlan(RoundStanding):
     def _submittable(self, id: str) -> AssistantCall:
         call = next((call for call in self.turn.calls if call.id == id), None)
         if call is None:
-            raise RoundError(f"no call of this turn has the id {id!r}; plan.manual has those that wait")
+            raise RoundError(f"no call of this turn has the id {id!r}; plan.manual lists the calls that wait")
         if any(done.call.id == id for done in (*self.handled, *self.rejected)):
             raise RoundError(f"call {id} ({call.name}) was already answered by a hook")
         if id in self.progress.results:
-            raise RoundError(f"call {id} ({call.name}) has a result already; a call has one")
+            raise RoundError(f"call {id} ({call.name}) has a result already; submit one result for each call")
         if any(call.id == id and not self.is_manual(call) for call in self.pending):
             raise RoundError(
                 f"call {id} ({call.name}) is automatic: run_pending runs it; to answer it in its tool's "

@@ -206,7 +206,9 @@ class AnsweringContext(ToolContext):
         if self._inner.can_ask:
             return await self._inner.elicit(question, schema, key=key)
         if self._has_run():
-            raise CannotAskError("the tool has run already, and would run again with the answer; ask before")
+            raise CannotAskError(
+                "the tool has run already, and would run again with the answer; ask before it runs"
+            )
         raise InputRequired({key or question: elicitation(question, schema)})
 
     def __getattribute__(self, name: str) -> Any:

@@ -59,11 +59,12 @@ def restored(
     record = _read(state)
     if record.needs_rules and rules is None:
         raise RoundError(
-            "middleware of this round has still to see calls; give the rules: from_state(…, rules=…)"
+            "this round has calls that its middleware has not seen; give the rules: from_state(…, rules=…)"
         )
     if record.needs_hooks and hooks is None and rules is None:
         raise RoundError(
-            "hooks of this round have still to see calls or results; give them: from_state(…, hooks=…)"
+            "this round has calls or results that its hooks have not seen; give the hooks: "
+            "from_state(…, hooks=…)"
         )
     calls = tuple(AssistantCall(call.id, call.name, call.arguments) for call in record.calls)
     turn = AssistantTurn(record.message, calls, record.origin)
@@ -119,7 +120,9 @@ def _found(
         return HandledCall(call, ToolResult(standing.outcome))
     if isinstance(standing, RejectedRecord):
         return RejectedCall(call, Reject(standing.reason, standing.source), ToolResult(standing.outcome))
-    if record.result is not None or record.question is not None or record.committed is not None:
+    # A tool that has asked ran, and the answer is its result. What middleware has asked about did not run.
+    has_run = record.question is not None and not record.question.key
+    if record.result is not None or has_run or record.committed is not None:
         return call
     return _moved(standing, made, view, known) or call
 
@@ -146,7 +149,7 @@ def _progress(record: RoundRecord, issues: set[str]) -> RoundProgress:
             progress.results[call.id] = ToolResult(call.result)
         if call.given:
             progress.given.add(call.id)
-        if call.question is not None:
+        if call.question is not None and call.id not in issues:
             progress.questions[call.id] = AskUser(call.question.question, call.question.schema_)
             if call.question.key:
                 progress.keys[call.id] = call.question.key

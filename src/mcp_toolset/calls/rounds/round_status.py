@@ -294,7 +294,7 @@ class RoundStanding:
         return call.id not in self.progress.results and call.id not in self.progress.questions
 
     def ledger(self) -> Ledger:
-        """What a commit is checked against."""
+        """The calls and results that a commit is checked against."""
         given = {id: self.progress.results[id] for id in self.progress.given}
         return Ledger(
             calls={call.id: call for call in self.turn.calls},

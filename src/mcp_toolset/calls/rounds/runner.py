@@ -205,7 +205,7 @@ class CallRunner:
             return await binding.execute(call, context)
         told = f"{call.name} gave no answer within {seconds:g} s and was stopped"
         self._told[call.id].exception = TimeoutError(told)
-        return ToolResult.of_error(told)
+        return replace(ToolResult.of_error(told), stopped=True)
 
     async def _verdict(self, failure: ToolFailure) -> Verdict:
         decide = self.options.on_tool_error
@@ -221,7 +221,7 @@ class CallRunner:
             return "halt"
         if verdict in ("continue", "halt"):
             return verdict
-        _log.error("on_tool_error said %r about %s; the loop halts", verdict, in_log(failure.call.name))
+        _log.error("on_tool_error returned %r about %s; the loop halts", verdict, in_log(failure.call.name))
         return "halt"
 
 

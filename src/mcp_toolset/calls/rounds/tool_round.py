@@ -63,7 +63,7 @@ MAX_ARGUMENT_DEPTH: Final = 200
 
 
 class ToolRound:
-    """The calls of one assistant turn, sorted into those that can run and those with an issue."""
+    """The tool calls of one model reply, validated: calls that can run, and invalid calls."""
 
     def __init__(self, plan: ToolRoundPlan) -> None:
         """Hold the first plan of a round; made by `from_openai` and the other constructors."""
@@ -168,9 +168,9 @@ class ToolRound:
     ) -> ToolRound:
         """Continue a round that was stored, in this process or another; `plan` has its state.
 
-        Decisions, answers and results are kept. A call that must still run becomes an issue if its tool no
-        longer exists or its definition has changed, and so does a call that was running when it was stored,
-        unless its tool says that a second run does no harm (`readOnlyHint`, `idempotentHint`).
+        Decisions, answers and results are kept. A call without a result becomes invalid if its tool no longer
+        exists or its definition has changed. So does a call that was running when the round was stored,
+        unless its tool is annotated `readOnlyHint` or `idempotentHint`.
 
         Args:
             state: The data from `to_state`, possibly via JSON.

@@ -31,6 +31,9 @@ OTHER: Final = "other"
 """What stands for clients, and for kinds of errors, beyond the first ones."""
 
 OUTCOMES: Final = ("result", "error", "refused", "asked", "cancelled")
+BUCKET: Final = "bucket "
+"""What the name of a bucket's sum begins with; its number follows."""
+
 BUCKETS: Final = 112
 """Buckets of latencies: each reaches 19 % further than the one before, from a microsecond to four minutes."""
 
@@ -81,7 +84,7 @@ class CallCounts:
             if result is not None and binding.name in _FINDING:
                 self.add(SEARCH, client, SHOWN, len(result.text.encode(errors="replace")))
         duration = perf_counter() - seen.began
-        if seen.fault is None and result is not None and _is_plain(result):
+        if seen.fault is None and result is not None and is_plain(result):
             row = self._rows.get((server, client)) or self._row(server, client)
             row[0] += 1
             row[_FIRST + bucket_of(duration)] += 1
@@ -133,7 +136,7 @@ class CallCounts:
             self.add(server, client, kind)
 
 
-def _is_plain(result: ToolResult) -> bool:
+def is_plain(result: ToolResult) -> bool:
     """Whether a result is nothing but a result, as nearly all are."""
     wire = result.wire
     return result.ask is None and "isError" not in wire and wire.get("resultType", "complete") == "complete"
@@ -147,4 +150,4 @@ def _kind(outcome: str, reason: str) -> str:
 
 
 def _name(place: int) -> str:
-    return OUTCOMES[place] if place < _FIRST else f"bucket {place - _FIRST}"
+    return OUTCOMES[place] if place < _FIRST else f"{BUCKET}{place - _FIRST}"

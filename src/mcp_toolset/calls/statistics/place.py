@@ -1,4 +1,4 @@
-"""Where statistics are kept, and whether this process keeps any; known without loading what writes them."""
+"""Where statistics are stored, and whether this process stores any; importing it does not load the store."""
 
 from __future__ import annotations
 

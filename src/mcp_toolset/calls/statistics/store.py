@@ -1,11 +1,10 @@
-"""`StatisticsStore`: the file in which all servers of a user add up their sums, a row for each day and sum.
+"""`StatisticsStore`: the file with the sums of all servers of a user, a row for each day and sum.
 
 Each save is one transaction, so several processes share the file. Rows are kept for 90 days.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Generator, Iterable
 from contextlib import closing, contextmanager
@@ -15,6 +14,8 @@ from typing import Final, NamedTuple
 
 from mcp_toolset.calls.statistics.counts import Sums
 from mcp_toolset.calls.statistics.place import VARIABLE
+from mcp_toolset.concurrency.private_files import private_file
+from mcp_toolset.concurrency.sqlite_claim import claim
 from mcp_toolset.errors import StoreError
 
 DAYS: Final = 90
@@ -94,28 +95,16 @@ class StatisticsStore:
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            private_file(self.path)
             connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
             with closing(connection) as file:
                 file.execute("BEGIN IMMEDIATE")
                 with file:
-                    _prepare(file)
+                    claim(file, _APPLICATION, _TABLE)
                     yield file
         except (sqlite3.Error, OSError) as fault:
             mend = f"remove it, or name another with {VARIABLE}"
             raise StoreError(f"{self.path}: statistics cannot be read or written: {fault}; {mend}") from fault
-
-
-def _prepare(file: sqlite3.Connection) -> None:
-    """Make the table in an empty file."""
-    kind = file.execute("PRAGMA application_id").fetchone()[0]
-    if kind == _APPLICATION:
-        return
-    if kind or file.execute("SELECT 1 FROM sqlite_master").fetchone():
-        raise sqlite3.DatabaseError("it is a database of another program")
-    file.execute(_TABLE)
-    file.execute(f"PRAGMA application_id = {_APPLICATION}")
 
 
 def _storable(row: Iterable[str | int]) -> list[str | int]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.statistics.counts import LISTED, SESSIONS, SHOWN, latency_of
+from mcp_toolset.calls.statistics.counts import BUCKET, LISTED, OUTCOMES, SESSIONS, SHOWN, latency_of
 from mcp_toolset.calls.statistics.store import Row
-
-BYTES_PER_TOKEN: Final = 4
-"""Bytes per token of JSON in English: a rule of thumb; every model counts differently."""
+from mcp_toolset.tools.text.tokens import tokens_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ def summarized(rows: Iterable[Row], name_of: Callable[[Row], str]) -> list[Total
 
 
 def _total(name: str, sums: Counter[str]) -> Total:
-    buckets = {int(what[7:]): n for what, n in sums.items() if what.startswith("bucket ")}
+    buckets = {int(what.removeprefix(BUCKET)): n for what, n in sums.items() if what.startswith(BUCKET)}
     errors, refused = sums["error"], sums["refused"]
     faults = {what: n for what, n in sums.items() if what.startswith(("error: ", "refused: "))}
     known = sum(n for what, n in faults.items() if what.startswith("error: "))
@@ -68,13 +65,13 @@ def _total(name: str, sums: Counter[str]) -> Total:
     return Total(
         name,
         sums[SESSIONS],
-        sum(sums[outcome] for outcome in ("result", "error", "refused", "asked", "cancelled")),
+        sum(sums[outcome] for outcome in OUTCOMES),
         errors,
         refused,
         _quantile(buckets, 0.5),
         _quantile(buckets, 0.95),
-        -(-sums[LISTED] // BYTES_PER_TOKEN),
-        -(-sums[SHOWN] // BYTES_PER_TOKEN),
+        tokens_of(sums[LISTED]),
+        tokens_of(sums[SHOWN]),
         dict(sorted(faults.items(), key=lambda each: -each[1])),
     )
 

@@ -1,4 +1,4 @@
-"""What the fixed tools of a deferred catalog answer: hits, resolutions, and servers that are away."""
+"""The answers of the fixed tools of a deferred catalog: hits, resolutions, and servers that are down."""
 
 from __future__ import annotations
 

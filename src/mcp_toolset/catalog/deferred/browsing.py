@@ -261,5 +261,5 @@ def _note(
     if server is not None:
         listed = next_call("search_tools", {"query": "", "server": server})
         return f"Nothing in the catalog fits. Try other words, or list the tools of {server}.\n{listed}"
-    told = "Nothing in the catalog fits. Try other words, one search for each step, or see what there is."
+    told = "Nothing in the catalog fits. Try other words, one search for each step, or list the catalog."
     return f"{told}\n{next_call('search_tools', {'query': ''})}"

@@ -1,4 +1,4 @@
-"""`FindableTools`: what a caller may find, and what stands in the way of each tool."""
+"""`FindableTools`: the tools that a caller may find, and why a tool cannot be called."""
 
 from __future__ import annotations
 

@@ -6,14 +6,15 @@ is thrown away if a tool changes meanwhile; the next search asks again.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 import anyio.to_thread
 
+from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.thread_event import ThreadEvent
 
 if TYPE_CHECKING:
@@ -28,12 +29,34 @@ CLOSING: Final = 1.0
 """Seconds that a server which closes goes on writing."""
 
 
+class OtherIndexes(Protocol):
+    """Where replicas find the indexes that one of them has made."""
+
+    async def newest(self, edition: str) -> str:
+        """The name of the newest index of an edition; empty without one."""
+        ...
+
+    async def content(self, name: str) -> bytes | None:
+        """An index; `None` if it is not there."""
+        ...
+
+    async def put(self, edition: str, name: str, content: bytes) -> None:
+        """Give an index to the other replicas."""
+        ...
+
+
 class IndexKeeper:
     """Writes the index of one server's search whenever it has read much that its file does not have."""
 
-    def __init__(self, folder: Callable[[], Path | None]) -> None:
-        """Use a folder, which is asked for by the first search; `None` keeps nothing."""
+    def __init__(self, folder: Callable[[], Path | None], others: OtherIndexes | None = None) -> None:
+        """Keep indexes.
+
+        Args:
+            folder: Their folder, asked for by the first search; `None` keeps nothing.
+            others: What replicas have made.
+        """
         self._folder = folder
+        self._others = others
         self._asked = ThreadEvent()
         self._index: SearchIndex | None = None
         self._leave_out: Callable[[CatalogEntry], bool] = _no
@@ -53,18 +76,23 @@ class IndexKeeper:
         if self._index is not None and self._index.is_worth_storing:
             self._asked.set()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
+    async def fetch(self) -> None:
+        """Take what another replica has made, so that the first search begins with it."""
+        if self._others is None or (kept := self._kept()) is None:
+            return
+        for edition in await anyio.to_thread.run_sync(kept.editions):
+            name = await self._others.newest(edition)
+            if name and not kept.holds(name) and (content := await self._others.content(name)):
+                await anyio.to_thread.run_sync(kept.take, name, content)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Write for the length of a block; what is worth it by then is written within `CLOSING`."""
         self._asked.attach()
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._follow)
-            try:
-                yield
-            finally:
-                group.cancel_scope.cancel()
-                with anyio.move_on_after(CLOSING, shield=True):
-                    await self._write(0)
+        return beside(self._follow, last=self._finish)
+
+    async def _finish(self) -> None:
+        with anyio.move_on_after(CLOSING):
+            await self._write(0)
 
     def _kept(self) -> KeptIndexes | None:
         # Most servers hold fewer tools than a file is for.
@@ -91,7 +119,10 @@ class IndexKeeper:
                     return
                 write = end.value
             await anyio.sleep(pause)
-        await anyio.to_thread.run_sync(write)
+        path = await anyio.to_thread.run_sync(write)
+        if path is not None and self._others is not None:
+            content = await anyio.to_thread.run_sync(path.read_bytes)
+            await self._others.put(path.name.partition("-")[0], path.name, content)
 
 
 def _no(entry: CatalogEntry) -> bool:

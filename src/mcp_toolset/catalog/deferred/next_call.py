@@ -1,4 +1,4 @@
-"""What ends an error that a model reads: what it may have meant, the tool's signature, and the next call.
+"""The end of an error for a model: what it may have meant, the tool's signature, and the next call.
 
 The next call is one line, `Next: name {JSON}`, with what the model sent where that fits. What only the model
 can know is a placeholder such as `<string>`.

@@ -1,4 +1,4 @@
-"""What `search_tools` and `resolve_tools` were sent, as it was meant: the `prepare` of these two tools.
+"""Repairs the arguments of `search_tools` and `resolve_tools`: the `prepare` of these two tools.
 
 What fits is not touched, but for ids that are none: those are tried without the marks around them.
 """

@@ -1,4 +1,4 @@
-"""What models send to the fixed tools in place of what the schemas want, and how it can be read.
+"""Common mistakes of models in calls of the fixed tools, and their repairs.
 
 Functions of the sent arguments alone: other names for keys, a value for a list, JSON in a text, arguments
 beside the grant, marks around a name. What can be read in two ways is left to the caller of these functions.

@@ -58,8 +58,8 @@ class ToolSearch:
             limit: Tools that one search finds at most, unless the model asks for fewer.
             name: The name of the search tool.
             scorer: As for `SearchIndex`.
-            index: An index that several conversations share; each finds tools of its own toolset only.
-            found: The `found` of this conversation when it was stored, to go on with it.
+            index: An index for several conversations; each conversation finds only tools of its own toolset.
+            found: The stored `found` of the conversation to continue.
 
         Raises:
             DefinitionError: the limit is out of range.
@@ -97,8 +97,8 @@ class ToolSearch:
         """The tools for the next request; see `ToolView.export`.
 
         Anthropic gets all tools, the deferred ones marked, so that its prompt cache stays valid. OpenAI's
-        Responses get the others and a search that the client runs. Chat completions and Gemini get the others
-        and what was found so far.
+        Responses get the listed tools and a search that your program runs. Chat completions and Gemini get
+        the listed tools and the tools found so far.
 
         Raises:
             DefinitionError: see `ToolView.export`.

@@ -19,13 +19,13 @@ _log = logging.getLogger("mcp_toolset.grants")
 
 @dataclass(frozen=True, slots=True)
 class AccessDenied:
-    """Why a caller may not use a deferred tool, by the host's policy.
+    """Why a caller may not use a deferred tool: the answer of `ToolsetServer(access=…)`.
 
     Attributes:
         state: `unauthorised` for this caller, or `filtered` by a rule that does not depend on the caller.
         reason: The text for the model in a search hit, and when it resolves the tool.
         retry_in: Seconds until a retry makes sense, if ever.
-        shown: Whether a search finds the tool; otherwise the caller never learns that it exists.
+        shown: Whether a search finds the tool. If not, the caller gets the answers for an unknown tool.
     """
 
     state: Literal["filtered", "unauthorised"] = "unauthorised"
@@ -80,7 +80,9 @@ class AccessPolicy:
             DefinitionError: it is asynchronous; the gate cannot wait.
         """
         if inspect.iscoroutinefunction(access):
-            raise DefinitionError("access is asked by the gate, which never waits; make it a plain function")
+            raise DefinitionError(
+                "access is called without waiting, so it cannot be an async def; make it a plain function"
+            )
         self._access = access
         self.visible = visible
 

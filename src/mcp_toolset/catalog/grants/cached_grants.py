@@ -188,6 +188,7 @@ class CachedGrants:
         self._revoked: OrderedDict[str, None] = OrderedDict()
         self._definitions: OrderedDict[str, Wire] = OrderedDict()
         self._revocations = 0
+        self._heard: dict[object, Callable[[], None]] = {}
         self._flights: SingleFlight[tuple[str, ...]] = SingleFlight()
 
     @property
@@ -282,6 +283,34 @@ class CachedGrants:
             # Answers that were fetched meanwhile may be older than the revocation.
             self._revocations += 1
             self._mark(which)
+
+    def heard(self, which: GrantFilter) -> None:
+        """Take in that another process has revoked grants."""
+        self._mark(which)
+        # Answers that are fetched meanwhile may be older than the revocation.
+        self._revocations += 1
+        for callback in list(self._heard.values()):
+            callback()
+
+    def on_heard(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when another process has revoked grants; return a function that stops this."""
+        key = object()
+        self._heard[key] = callback
+        return lambda: self._heard.pop(key, None) and None
+
+    def heard_of_grants(self, owner: str, names: Sequence[str]) -> None:
+        """Take in that another process has granted tools to an owner, who may mean these from now on."""
+        self._held.pop(owner, None)
+        for name in names:
+            self._kept.pop((owner, name), None)
+        self._revocations += 1
+
+    def doubt(self, max_age: float) -> None:
+        """Ask the store again for every grant, and use its answers for `max_age` seconds from now on."""
+        self.max_age = max_age
+        self._revocations += 1
+        self._kept.clear()
+        self._held.clear()
 
     async def _fetch(self, owner: str, reference: str) -> None:
         await self._flights.run(("find", owner, reference), partial(self._fetch_grant, owner, reference))

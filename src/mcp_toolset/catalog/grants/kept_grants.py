@@ -56,11 +56,16 @@ class KeptGrants:
         self._watchers: dict[object, GrantWatcher] = {}
 
     @property
+    def ends_with_process(self) -> bool:
+        """Whether the grants are in memory alone."""
+        return isinstance(self._near, MemoryGrantStore)
+
+    @property
     def _store(self) -> GrantStore:
         """The store, for synchronous methods."""
         if self._near is None:
             raise StateError(
-                f"the grants of {self._far.name} have to be waited for: use await revoke_async(…), "
+                f"the grants of {self._far.name} are in an asynchronous store; use await revoke_async(…), "
                 "revoke_all_async() and records_async()"
             )
         return self._near
@@ -117,8 +122,8 @@ class KeptGrants:
     ) -> int:
         """Like `revoke`, for every kind of store.
 
-        In this process it takes effect at once, even if the store fails; in others with a cache, after
-        `max_age`.
+        In this process the revocation takes effect at once, even if the store fails. In another process with
+        a cache it takes effect after `max_age`.
 
         Raises:
             DefinitionError: nothing is given.
@@ -131,10 +136,20 @@ class KeptGrants:
         return await self._revoked(GrantFilter())
 
     def on_revoke(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when grants were revoked here; return a function that stops this."""
+        """Call `callback` when grants were revoked; return a function that stops this.
+
+        What other processes revoke is told where the store tells of it.
+        """
         key = object()
         self._listeners[key] = callback
-        return lambda: self._listeners.pop(key, None) and None
+        stop = None if self._copy is None else self._copy.on_heard(callback)
+
+        def end() -> None:
+            self._listeners.pop(key, None)
+            if stop is not None:
+                stop()
+
+        return end
 
     def watch(self, watcher: GrantWatcher) -> Callable[[], None]:
         """Tell a watcher of each grant that is issued, refused, used or revoked; return what stops it."""
@@ -177,7 +192,7 @@ def _meant(
 ) -> GrantFilter:
     owner = _owner(principal, session)
     if (handle, owner, source, name) == (None,) * 4:
-        raise DefinitionError("revoke() takes back what it is told; for every grant use revoke_all()")
+        raise DefinitionError("revoke() needs at least one argument; to revoke every grant, use revoke_all()")
     return GrantFilter(None if handle is None else key_of(handle), owner, source, name)
 
 

@@ -116,6 +116,11 @@ class GrantLedger(KeptGrants):
         self._added = 0
         self._issued: OrderedDict[str, int] = OrderedDict()
 
+    def lengthen(self, seconds: float) -> None:
+        """Have grants that are issued from now on hold for so many seconds at least."""
+        self._lifetime = max(self._lifetime, seconds)
+        self._bearer_lifetime = max(self._bearer_lifetime, seconds)
+
     def issue(self, binding: ToolBinding, context: ToolContext) -> ToolGrant:
         """Grant a tool to a caller; `GrantStoreError` if the grant cannot be stored."""
         grant = self.resolved([(binding.name, binding)], context)[0].grant
@@ -127,7 +132,7 @@ class GrantLedger(KeptGrants):
     ) -> list[GrantRecord]:
         """Store the outcome of each id: a grant for a binding, a refusal for a reason.
 
-        Under a replay key an id keeps its first outcome, whatever is requested now.
+        Under a replay key an id keeps its first outcome, even if another one is requested now.
 
         Raises:
             GrantStoreError: nothing could be stored; nothing is granted.
@@ -143,7 +148,7 @@ class GrantLedger(KeptGrants):
     async def resolve(
         self, asked: Sequence[tuple[str, ToolBinding | str]], context: ToolContext, replay: str = ""
     ) -> list[GrantRecord]:
-        """The same, with an awaited store.
+        """Like `resolved`, with a store that must be awaited.
 
         Raises:
             GrantStoreError: nothing could be stored; nothing is granted.
@@ -179,7 +184,7 @@ class GrantLedger(KeptGrants):
         return self._store.recorded(owner_of(context), replay, encodable(id))
 
     async def recall(self, id: str, context: ToolContext, replay: str) -> GrantRecord | None:
-        """The same, with an awaited store."""
+        """Like `recorded`, with a store that must be awaited."""
         if not replay:
             return None
         return await self._far.recorded(owner_of(context), replay, encodable(id))
@@ -219,7 +224,7 @@ class GrantLedger(KeptGrants):
             raise GrantError(f"{fault}; {_AGAIN}")
 
     def lapsed(self, grant: ToolGrant) -> str:
-        """Why a grant has expired or was revoked; empty if it is valid."""
+        """The reason why a grant is no longer valid; empty if it is valid."""
         now = self._now()
         if grant.revoked:
             return f"the grant for {grant.name} was taken back"
@@ -228,7 +233,7 @@ class GrantLedger(KeptGrants):
         return f"the grant for {grant.name} is used up" if grant.uses == 0 else ""
 
     def moved(self, grant: ToolGrant, binding: ToolBinding | None) -> str:
-        """What has changed since the grant was issued; empty if nothing.
+        """The changes since the grant was issued; empty if nothing has changed.
 
         Raises:
             StoreMiss: the tool's schemas must be fetched first.
@@ -254,7 +259,7 @@ class GrantLedger(KeptGrants):
         return grant.uses is None or self._store.take(grant.key)
 
     async def spend(self, grant: ToolGrant) -> bool:
-        """The same, with an awaited store; processes that share the store share the uses."""
+        """Like `use`, with a store that must be awaited; processes that share the store share the uses."""
         if grant.uses is None:
             return True
         near = self._near

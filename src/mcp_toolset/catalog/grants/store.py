@@ -43,7 +43,7 @@ class ToolGrant:
         listed: The digest of the definition as that server listed it; empty for local tools.
         issued: Seconds since the epoch.
         uses: How often it may still be used; `None` for any number of times.
-        revoked: Whether the host revoked it.
+        revoked: Whether the application revoked it.
         key: The store's key: a hash of the handle.
     """
 
@@ -114,8 +114,8 @@ class GrantStore(Protocol):
     def add(self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]) -> list[GrantRecord]:
         """Keep outcomes, all or none, and definitions by digest; return the records that stand.
 
-        If a record of the same owner, replay key and id exists, it is kept and nothing is
-        nothing is added.
+        If a record of the same owner, replay key and id exists, it is kept and nothing
+        is added.
         """
         ...
 
@@ -166,7 +166,7 @@ def key_of(handle: str) -> str:
 
 
 class MemoryGrantStore:
-    """Grants in this process; they end with it (after a restart every grant is refused)."""
+    """Grants in the memory of this process; after a restart every grant is refused."""
 
     waits = False
 

@@ -48,10 +48,10 @@ _TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "inte
 
 @dataclass(frozen=True, slots=True)
 class PinPolicy:
-    """What is done about definitions that change, or that have hidden text.
+    """The reaction to definitions that change or that have hidden text.
 
     Attributes:
-        changed: For tools that differ from their pin; `None` decides by what has changed.
+        changed: For tools that differ from their pin; with `None` the kind of change decides.
         new: For tools that a pinned server did not have; `None` is as `changed`, and quarantines them if
             that is `None` too.
         hidden_text: For invisible, bidirectional and control characters.
@@ -233,7 +233,7 @@ class Pins:
                 tool if done.definition is tool.definition else replace(tool, definition=done.definition)
             )
         self._report_texts("set aside", aside)
-        self._report_texts("cleaned" if self._policy.hidden_text == "strip" else "served as it is", flagged)
+        self._report_texts("cleaned" if self._policy.hidden_text == "strip" else "served unchanged", flagged)
         return replace(snapshot, tools=tools, set_aside=(*snapshot.set_aside, *aside), flagged=tuple(flagged))
 
     def _clean(self, definition: ToolDefinition) -> Tidied:

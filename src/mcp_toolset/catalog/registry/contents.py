@@ -78,7 +78,7 @@ class RegistryContents:
 
     @property
     def generation(self) -> int:
-        """Grows by one with every change of the surface."""
+        """A number that grows by one with every change of a tool, a name or a membership."""
         return self._surface.generation
 
     @property
@@ -145,7 +145,7 @@ class RegistryContents:
         return list(self._surface.offered.values())
 
     def known_tools(self) -> KnownTools:
-        """What names are resolved against: every tool of the toolsets, and the sources of more tools."""
+        """The tools that a name may refer to: every tool of the toolsets, and the sources of more tools."""
         return KnownTools(self._everything, list(self.sources().values()), verbs=self.unbound)
 
     def unbound(self) -> list[UnboundName]:
@@ -170,7 +170,7 @@ class RegistryContents:
     def view(self) -> ToolView:
         """The members as a frozen table, for a loop that the application owns.
 
-        A tool that has left the registry since is refused when it is called.
+        A call of a tool that has been removed from the registry is refused.
         """
         if self._surface.sources:
             self._missing_names.take(self.unbound(), is_closed=False)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 from pathlib import Path
 from typing import Final
 
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
+from mcp_toolset.concurrency.private_files import require_private
 from mcp_toolset.errors import InvalidStateError
 
 MOST_BYTES: Final = 64 * 1024 * 1024
@@ -81,11 +81,6 @@ class KeptFiles:
 
 
 def _check(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise InvalidStateError("it is not a regular file")
+    require_private(status)
     if status.st_size > MOST_BYTES:
         raise InvalidStateError(f"it has {status.st_size} bytes, more than {MOST_BYTES}")
-    if os.name != "posix":
-        return
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise InvalidStateError("another user owns it or may write to it; remove it, or chmod it to 600")

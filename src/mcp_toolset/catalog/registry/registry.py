@@ -104,8 +104,8 @@ class ToolRegistry(RegistryContents):
             client_prefix: What a client puts before every name, such as `mcp__hub__`: the names with it have
                 at most 64 characters.
             reserved: Names that no other tool may have while a toolset is deferred.
-            hidden: Name patterns (`*_delete`) of tools that stay hidden, whatever else is decided. A pattern
-                that matches nothing is allowed, as toolsets may be registered later; see `unbound`.
+            hidden: Name patterns (`*_delete`) of tools that always stay hidden. A pattern that matches
+                nothing is allowed, because toolsets may be registered later; see `unbound`.
 
         Raises:
             NameConflictError: two tools or two mounts have the same name.
@@ -216,11 +216,11 @@ class ToolRegistry(RegistryContents):
             return self._choose(surface, members)
 
     def hide(self, *patterns: str, strict: bool | None = None) -> int:
-        """Hide tools by name patterns, whatever else is decided; return the generation.
+        """Hide tools by name patterns, even if they are members; return the generation.
 
         A pattern is compared with the public name and with the name that the toolset gave, so that no
-        tool escapes by a name that was altered. It is the host's policy, not part of a state: it holds for
-        tools that come later, and through `apply_state` and `restore_state`.
+        tool escapes by a name that was altered. Hiding is not part of a state: it also applies to tools that
+        come later, and `apply_state` and `restore_state` do not end it.
 
         Args:
             *patterns: The patterns.
@@ -237,12 +237,12 @@ class ToolRegistry(RegistryContents):
         return self.generation
 
     def snapshot(self) -> RegistryState:
-        """The whole surface as data, to keep, to edit and to apply."""
+        """The names and membership of all tools as data, to save, edit and apply."""
         surface = self._surface
         return RegistryState(surface.generation, tuple(surface.entries.values()))
 
     def apply_state(self, state: RegistryState) -> StateReport:
-        """Apply a state to the surface, if nothing has changed since the state was taken.
+        """Set names and membership to a state, if nothing has changed since the state was taken.
 
         Tools missing from the state are switched off, and orphans missing from it are forgotten. Tools of the
         state whose source is missing become orphans.

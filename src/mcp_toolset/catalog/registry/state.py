@@ -29,14 +29,14 @@ class ToolKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RegistryEntry:
-    """What is remembered of one tool, also while its source is missing.
+    """The stored facts about one tool, also while its source is missing.
 
     Attributes:
-        source: The name of the mount or provider; empty for the host's own tools.
+        source: The name of the mounted server or provider; empty for local tools.
         id: The tool's id there: for a mounted tool its name at the server.
         name: Its public name; empty if another tool has taken it meanwhile.
-        asked: The name that the host's toolset gave it when it got that name.
-        member: Whether it was explicitly made a member or removed; `None` leaves that to its toolset.
+        asked: The name that the toolset requested when the tool got its public name.
+        member: Whether the tool was switched on or off; with `None` its toolset decides.
     """
 
     source: str
@@ -57,7 +57,7 @@ class RegistryEntry:
 
 @dataclass(frozen=True, slots=True)
 class RegistryState:
-    """The whole surface at one generation.
+    """The names and membership of all tools at one generation.
 
     Attributes:
         generation: The generation that it was taken at.
@@ -133,7 +133,7 @@ class RegistryState:
 def _check_format(data: Any, where: str) -> None:
     table = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     if table.get("format") != FORMAT:
-        raise _invalid(where, f'it is something else ("format" is not "{FORMAT}")')
+        raise _invalid(where, f'it is not a saved state ("format" is not "{FORMAT}")')
     version = table.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise _invalid(where, '"version" is no positive number')

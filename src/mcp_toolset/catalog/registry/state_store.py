@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
@@ -115,11 +115,20 @@ class StateStore(Protocol):
     name: str
 
     async def load(self) -> str | None:
-        """The text; `None` if none was saved yet."""
+        """The text; `None` before the first save."""
         ...
 
     async def save(self, text: str, before: str | None) -> bool:
-        """Replace the text as a whole if it is still `before`; whether it was."""
+        """Replace the text if it is still `before`; return whether it was."""
+        ...
+
+
+@runtime_checkable
+class FollowedStore(StateStore, Protocol):
+    """A store that tells when another process has saved."""
+
+    def on_save(self, told: Callable[[], object]) -> Callable[[], None]:
+        """Call `told` whenever something may have been saved; what is returned ends it."""
         ...
 
 
@@ -147,6 +156,23 @@ class StoredState:
         found = None if text is None else RegistryState.from_json(text, self._store.name)
         self._seen = text
         return found
+
+    @property
+    def followed(self) -> FollowedStore | None:
+        """The store, if it tells when another process has saved."""
+        return self._store if isinstance(self._store, FollowedStore) else None
+
+    async def news(self) -> tuple[RegistryState | None, RegistryState] | None:
+        """What this object saw last, and what another process has saved since; `None` if that is the same.
+
+        Raises:
+            InvalidStateError: it is corrupt, foreign, or cannot be read; the message names the place.
+        """
+        before = self._seen
+        found = await self.load()
+        if found is None or self._seen == before:
+            return None
+        return None if before is None else RegistryState.from_json(before), found
 
     async def save(self, state: RegistryState) -> None:
         """Replace what is saved, as a whole or not at all.

@@ -48,11 +48,11 @@ _MODELS_PART = 0.5
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors that lie close together where the texts mean the same."""
+    """Turns texts into vectors; texts of similar meaning get vectors with a high cosine."""
 
     @property
     def name(self) -> str:
-        """Which model this is, in which version: only vectors of one name are compared or kept together."""
+        """The model and its version: only vectors of the same name are compared or cached together."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -121,7 +121,7 @@ class EmbeddingScorer:
 
         Args:
             embedder: The model.
-            cache: Where vectors are kept by the digest of their text; in memory if `None`.
+            cache: The cache of vectors, by the digest of their text; in memory if `None`.
             enough: The cosine at which this model makes a tool worth showing; 0.2 suits MiniLM.
             part: The weight of the model's cosines, from 0 to 1; the built-in table has the rest, for queries
                 that it can read. Give a model that is much larger than MiniLM more.

@@ -38,7 +38,7 @@ class CatalogEntry:
         public_name: Its public name; unique within a catalog.
         server: The source it comes from; `None` for a local tool.
         tags: More words to find it by.
-        tool_id: An id that stays when the public name changes, if the host has one.
+        tool_id: An id that stays when the public name changes, if there is one.
     """
 
     definition: ToolDefinition
@@ -49,7 +49,7 @@ class CatalogEntry:
 
     @property
     def id(self) -> str:
-        """The id in a hit: the host's id, or else the public name."""
+        """The id in a hit: `tool_id`, or else the public name."""
         return self.tool_id or self.public_name
 
     @property
@@ -72,7 +72,7 @@ class CatalogEntry:
             yield from parameter
 
     def fingerprint(self) -> bytes:
-        """Sixteen bytes that tell this content, order of parameters included, from any other.
+        """A fingerprint of the content, order of parameters included: sixteen bytes.
 
         Empty for what cannot be written as JSON.
         """
@@ -116,14 +116,14 @@ class SearchHit:
     """One found tool.
 
     Attributes:
-        id: What to resolve the tool by.
+        id: The id to resolve the tool by.
         name: Its public name.
         server: The source it comes from, if any.
         description: One line of at most 160 characters.
         signature: The public name with parameters and their types.
         score: From 0 to 1, 1 for the tool's exact name; comparable within one answer only.
         state: `available`, or why the tool cannot be called now; the deferred catalog sets it.
-        fits: Whether the tools of this answer fit the query; if not, they are only the nearest, and few.
+        fits: Whether the tools of this answer fit the query; if not, they are only the nearest few.
     """
 
     id: str

@@ -25,6 +25,8 @@ from mcp_toolset.errors import DefinitionError, InvalidStateError
 from mcp_toolset.tools.core.definition import ToolDefinition
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcp_toolset.catalog.search.kept.kept_indexes import KeptIndexes
 
 __all__ = ["CatalogEntry", "Scorer", "SearchHit", "SearchIndex"]
@@ -51,11 +53,11 @@ class SearchIndex:
         """Index the tools.
 
         Args:
-            definitions: Bare definitions stand under their own names; a later one replaces an earlier
-                one of the same name. Use `CatalogEntry` to tell servers apart.
-            scorer: The ranking that is fused with the ranking by words: the built-in table of meanings, with
-                a sentence model where one is installed, another scorer such as an `EmbeddingScorer`, or
-                `None` for the words alone.
+            definitions: The tools. A later definition replaces an earlier one with the same name. Use
+                `CatalogEntry` if several servers have tools.
+            scorer: The second ranking beside the words: by default the built-in table of meanings, with a
+                sentence model if one is installed. Or another scorer, such as an `EmbeddingScorer`, or
+                `None` for words alone.
             numpy: Deprecated and ignored.
 
         Raises:
@@ -83,7 +85,7 @@ class SearchIndex:
     ) -> SearchIndex:
         """The index that `save` has written, without reading its tools: the file is mapped into memory.
 
-        It searches and changes like any other; the file stays as it is. A sentence model is not used.
+        The index searches and changes like any other; the file does not change. No sentence model is used.
 
         Args:
             path: The file. It may be replaced while the index is open, but not changed in place.
@@ -99,7 +101,7 @@ class SearchIndex:
         except InvalidStateError as fault:
             raise InvalidStateError(f"{path}: {fault}; index the tools again and save them there") from None
         if scorer is not None and base.vectors is None:
-            raise InvalidStateError(f"{path}: it has words alone; open it with scorer=None")
+            raise InvalidStateError(f"{path}: it was saved without vectors; open it with scorer=None")
         index = cls(scorer=None if scorer is None else MeaningScorer())
         index._entries = {**base.places}
         index._servers = base.servers()
@@ -207,7 +209,7 @@ class SearchIndex:
             server: Only tools of this server; case matters only if two servers differ in nothing else.
             limit: The largest number of hits, 1 to 100.
             exclude: Ids or public names to leave out.
-            hidden: Public names of tools that do not exist for the caller; the answer is as without them.
+            hidden: Public names of tools that are hidden from the caller; they have no effect on the answer.
             wait: Whether a sentence model that has not read the query reads it now. In an event loop `await
                 index.read(query)` first and pass `False`. The built-in table never waits.
 
@@ -246,13 +248,13 @@ class SearchIndex:
 
     @property
     def is_worth_storing(self) -> bool:
-        """Whether much was read that no file has."""
+        """Whether enough tools were read that are not in a file."""
         many = len(self._entries) >= _STORED and not self._unread
         return self._is_storable and many and self._unstored > len(self._entries) // _PART_STORED
 
     def saving(
         self, kept: KeptIndexes, leave_out: Callable[[CatalogEntry], bool]
-    ) -> Generator[None, None, Callable[[], None] | None]:
+    ) -> Generator[None, None, Callable[[], Path | None] | None]:
         """Prepare a file in steps; return what writes it, in any thread. `None` if the tools have changed.
 
         Args:

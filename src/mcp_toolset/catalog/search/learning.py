@@ -13,9 +13,10 @@ import logging
 import secrets
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import field
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from threading import Lock
@@ -27,6 +28,7 @@ import anyio.to_thread
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.learning_file import LearningFile, LearningKept, Weights
 from mcp_toolset.catalog.search.text import stem, telling_words
+from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolContext
 
@@ -79,7 +81,7 @@ class _Use(NamedTuple):
 
 
 class SearchLearning:
-    """What the tenants of a server have used. Give it to `ToolsetServer(…, learn=…)`.
+    """The tools that each tenant of a server has used. Give it to `ToolsetServer(…, learn=…)`.
 
     Attributes:
         serves_one: Whether all callers without a tenant are one user, as over stdio.
@@ -99,12 +101,12 @@ class SearchLearning:
         """Learn from the searches of one server.
 
         Args:
-            path: A file that is made now and written by `save`, which other processes may use as well; by
+            path: The file, which is created now and written by `save`. Several processes can share it. By
                 default nothing is kept.
             tenant: The tenant of a caller, by default the principal; nothing is learnt for an empty one.
-            most: What use adds to a score at most, above 0 and below 0.2.
-            tenants: Tenants that are remembered; the one that has learnt nothing for longest goes first.
-            pairs: Pairs of a word and a tool that are remembered for each tenant, in the same way.
+            most: The most that uses add to a score, above 0 and below 0.2.
+            tenants: The number of tenants to keep; the tenant with the oldest last use is removed first.
+            pairs: The number of pairs of a word and a tool to keep for each tenant; the oldest go first.
             half_life: Seconds after which a use counts half.
             now: The time in seconds since the epoch.
 
@@ -129,7 +131,7 @@ class SearchLearning:
             self._tenants = self._held(kept.tenants)
 
     def searched(self, context: ToolContext, query: str, tools: Iterable[str]) -> None:
-        """Note what a search has found."""
+        """Note the tools that a search has found."""
         if (tenant := self._of(context, adds=True)) is None or not (terms := self._terms(query)):
             return
         for tool in tools:
@@ -167,7 +169,7 @@ class SearchLearning:
             tenant.pairs -= len(tenant.weights.popitem(last=False)[1])
 
     def bonus(self, context: ToolContext, query: str) -> Mapping[str, float]:
-        """What use adds to the scores of tools for a query, from 0 to `most`."""
+        """The amounts that uses add to the scores of tools for a query, from 0 to `most`."""
         tenant = self._of(context)
         if tenant is None or not tenant.weights or not (terms := self._terms(query)):
             return {}
@@ -181,7 +183,7 @@ class SearchLearning:
         return {tool: self._most * min(1.0, _GAIN * share / len(terms)) for tool, share in shares.items()}
 
     def forget(self, tenant: str | None = None) -> None:
-        """Forget a tenant, or all; the file as well, and other processes when they save."""
+        """Forget a tenant, or all tenants, also in the file. Other processes forget when they save next."""
         name = None if tenant is None else self._digest(tenant)
         if name is None:
             self._tenants.clear()
@@ -192,24 +194,16 @@ class SearchLearning:
             self._save(lambda kept: kept.without(name, self._now()))
 
     def save(self) -> None:
-        """Add the uses since the last time to the file, and take over what other processes have added.
+        """Add the uses since the last save to the file, and read the uses that other processes have added.
 
         Nothing happens without a path. A failure is logged. It may run in a worker thread.
         """
         if self._file is not None and (self._unsaved or self._file.has_changed()):
             self._save(lambda kept: kept)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Save from time to time for the length of a block, and at its end."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._save_again)
-            try:
-                yield
-            finally:
-                group.cancel_scope.cancel()
-                with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(self.save)
+        return beside(self._save_again, last=partial(anyio.to_thread.run_sync, self.save))
 
     async def _save_again(self) -> None:
         # What other processes save sets no event here.

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
+from mcp_toolset.concurrency.private_files import is_private
 
 Weights = Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]]
 """By tenant, word and tool: how often the tool was used for the word, and when it was last."""
@@ -70,7 +71,7 @@ class LearningKept:
 
 
 class LearningFile:
-    """One file; private to its owner, and not read if others may write it.
+    """One file; private to its owner, and not read if other users may write to it.
 
     Attributes:
         path: Where it is.
@@ -134,8 +135,8 @@ class LearningFile:
         """What is kept; `None` with a warning if the file cannot be trusted."""
         self._read = self._stamp()
         try:
-            if self.path.stat().st_mode & 0o022:
-                raise ValueError("others may write it")
+            if not is_private(self.path.stat()):
+                raise ValueError("other users may write to it")
             found = _File.model_validate_json(self.path.read_bytes())
             if found.format != _FORMAT:
                 raise ValueError(f"its format is {found.format!r}")

@@ -41,10 +41,10 @@ _UNSURE = 0.3
 
 @runtime_checkable
 class Scorer(Protocol):
-    """A second ranking, in addition to that by words, of the tools of an index.
+    """A second ranking of an index's tools, in addition to the ranking by words.
 
     The index reports each change once, removals before additions. A scorer leaves out tools that it cannot
-    score; for a query that it cannot read it returns nothing, and the words alone decide.
+    score. For a query that it cannot read, it returns nothing, and the index ranks by words alone.
     """
 
     @property

@@ -16,6 +16,7 @@ from typing import Any, Final, TextIO
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.display.tables import Column, aligned, draw
+from mcp_toolset.tools.core.asking import REPLAY_META_KEY
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.text.hidden_text import cleaned, plain_to_see
 from mcp_toolset.tools.text.screen import fitted
@@ -71,20 +72,22 @@ class _OneLine(logging.Formatter):
         """Name, level and message; the type and text of an exception instead of its frames."""
         fault = record.exc_info[1] if record.exc_info else None
         cause = f" ({type(fault).__name__}: {fault})" if fault is not None else ""
-        return one_line(f"{record.levelname.lower()}: {record.name}: {record.getMessage()}{cause}")
+        line = one_line(f"{record.levelname.lower()}: {record.name}: {record.getMessage()}{cause}")
+        return fitted(line, sys.stderr)
 
 
-def log_to_stderr(verbosity: int, *, quiet: bool) -> None:
+def log_to_stderr(verbosity: int, *, quiet: bool, formatter: logging.Formatter | None = None) -> None:
     """Send log records to stderr.
 
     Args:
         verbosity: How often `-v` was given: 1 for information, 2 for everything.
         quiet: Whether to leave out warnings without `-v`: the command's own line says what is wrong.
+        formatter: Makes the lines; by default one for people.
     """
     least = logging.CRITICAL if quiet else logging.WARNING
     handler = logging.StreamHandler(sys.stderr)
-    if not debugging():
-        handler.setFormatter(_OneLine())
+    if formatter is not None or not debugging():
+        handler.setFormatter(formatter or _OneLine())
     logging.basicConfig(level=(least, logging.INFO, logging.DEBUG)[min(verbosity, 2)], handlers=[handler])
 
 
@@ -164,7 +167,16 @@ def block_text(block: Mapping[str, Any]) -> str:
 class TerminalContext(ToolContext):
     """Shows progress and log messages; it cannot ask the user anything."""
 
-    __slots__ = ()
+    __slots__ = ("_meta",)
+
+    def __init__(self, key: str | None = None) -> None:
+        """Make a call; a repeat has the same `key`."""
+        self._meta: Mapping[str, Any] = {} if key is None else {REPLAY_META_KEY: key}
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The key of the call, as a client sends it."""
+        return self._meta
 
     @property
     def wants_progress(self) -> bool:

@@ -1,15 +1,15 @@
-"""The servers of a target, told on stderr: how many are ready while they start, and which are down."""
+"""Messages on stderr about the servers of a target: how many are ready, and which are down."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mcp_toolset.cli.display.output import complain, one_line
 from mcp_toolset.errors import NEEDS_LOGIN, TargetError
-from mcp_toolset.serving.announcement import progress
+from mcp_toolset.serving.announcement import progress_line
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.text.screen import counted
 
@@ -27,6 +27,13 @@ __all__ = [
 ]
 
 
+_OR_TOKEN: Final = "; if you have a token, name its variable with --token-env"
+
+
+_SPINNER: Final = 3
+"""Columns before a line that moves, and the last one, which stays free."""
+
+
 @contextmanager
 def opening(server: ToolsetServer) -> Generator[None]:
     """Show on a terminal how many of a server's mounts are ready, until the block ends."""
@@ -36,11 +43,14 @@ def opening(server: ToolsetServer) -> Generator[None]:
         return
     from rich.console import Console
 
+    console = Console(stderr=True, highlight=False)
+
     def line() -> str:
-        return one_line(progress({source.source_name: source.status for source in sources}))
+        statuses = {source.source_name: source.status for source in sources}
+        return one_line(progress_line(statuses, console.width - _SPINNER))
 
     with ExitStack() as stack:
-        shown = stack.enter_context(Console(stderr=True, highlight=False).status(line()))
+        shown = stack.enter_context(console.status(line()))
         for source in sources:
             stack.callback(source.on_change(lambda: shown.update(line())))
         yield
@@ -96,7 +106,9 @@ def complain_of(lines: Iterable[str]) -> None:
 def _down(server: ToolsetServer) -> list[str]:
     """A line with place, cause and remedy for each mounted server that is not ready."""
     statuses = server.statuses().items()
-    return [f"{_shown(server, name)}: {_reason(status)}" for name, status in statuses if not status.is_up]
+    told = "" if server.configured is not None else _OR_TOKEN
+    down = [(_shown(server, name), status) for name, status in statuses if not status.is_up]
+    return [f"{shown}: {_reason(status, told)}" for shown, status in down]
 
 
 def _shown(server: ToolsetServer, name: str) -> str:
@@ -107,10 +119,13 @@ def _shown(server: ToolsetServer, name: str) -> str:
     if not isinstance(source, RemoteToolset):
         return name
     address = source.connection.link.shown
-    return address if len(sources) == 1 else f"{name} ({address})"
+    is_the_target = len(sources) == 1 and server.configured is None
+    return address if is_the_target else f"{name} ({address})"
 
 
-def _reason(status: SourceStatus) -> str:
+def _reason(status: SourceStatus, or_token: str) -> str:
     reason = status.reason or f"it is {status.state}"
-    says_how = ";" in reason or reason.startswith(NEEDS_LOGIN)
+    if reason.startswith(NEEDS_LOGIN):
+        return reason + or_token
+    says_how = ";" in reason or status.state == "misconfigured"
     return reason if says_how else f"{reason}; check that it runs and answers there"

@@ -31,6 +31,8 @@ _COLOURS: Final = {
     "stopped": "green",
     "available": "green",
     "ok": "green",
+    "done": "green",
+    "running": "yellow",
     "starting": "yellow",
     "warning": "yellow",
     "disabled": "dim",
@@ -100,8 +102,10 @@ def _table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[
 def _blocks(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
-    for row in rows:
-        _write(console, Text(row[0], "bold"), 0)
+    for number, row in enumerate(rows):
+        if row[0]:  # else the row is about the one before
+            console.print("", end="\n" if number else "")
+            _write(console, Text(row[0], "bold"), 0)
         cells = [pair for pair in zip(columns[1:], row[1:], strict=True) if pair[1]]
         facts = [_named(column, cell) for column, cell in cells if not column.prose]
         if facts:
@@ -109,7 +113,7 @@ def _blocks(console: Console, columns: Sequence[Column], rows: Sequence[Sequence
         for column, cell in cells:
             if column.prose:
                 _write(console, _named(column, cell), 2)
-        console.print()
+    console.print()
 
 
 def _named(column: Column, cell: str) -> Text:

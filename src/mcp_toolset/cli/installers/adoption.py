@@ -8,6 +8,7 @@ is the old one or the new one, and both work.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +16,13 @@ from typing import Any, Final, cast
 
 from mcp_toolset.cli.installers.adoption_record import AdoptionRecord
 from mcp_toolset.cli.installers.clients import CLIENTS, Client, ClientName, Machine, Scope, locate
+from mcp_toolset.cli.installers.discovery import is_same
 from mcp_toolset.cli.installers.entry import Writing, launcher
 from mcp_toolset.cli.installers.formats import JSON
 from mcp_toolset.cli.installers.forms import KeptByClientError, NotAServerError
 from mcp_toolset.cli.installers.install import difference, starts_mcp_toolset
 from mcp_toolset.cli.installers.replacing import read_regular, replace_text
-from mcp_toolset.config.jsonc import decode
+from mcp_toolset.config.jsonc import decode, marked_as, without_mark
 from mcp_toolset.errors import ConfigError
 
 __all__ = ["HUB_NAME", "Adoption", "Restoration", "adopt", "plan_adoption", "plan_restoration", "restore"]
@@ -30,7 +32,7 @@ HUB_NAME: Final = "mcp-toolset"
 
 _SERVERS: Final = "mcpServers"
 _NEW_HUB: Final = '{\n  "mcpServers": {},\n  "toolset": {\n    "deferred": true\n  }\n}\n'
-_MARK: Final = "\ufeff"
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _OF_CLIENT: Final = {
     "${input:": "it refers to an input that only the client asks for",
     "${command:": "it refers to a command of the editor",
@@ -77,8 +79,9 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
     chosen, path = locate(program, scope, machine)
     before = read_regular(path)
     if before is None:
-        raise ConfigError(f"{path}: no such file; {program.title} has no servers there to adopt")
-    text = before.removeprefix(_MARK)
+        why = f"no such file; {program.title} has no servers there to adopt"
+        raise ConfigError(f"{path}: {why}; see mcp-toolset discover")
+    text = without_mark(before)
     hub = _hub_file(client, chosen, machine)
     taken, left = _sorted_out(program, text, path, chosen)
     entries = program.format.entries(text, program.section, str(path))
@@ -96,7 +99,7 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
     for name in taken:
         after = program.format.without_entry(after, program.section, name, str(path))
     ours = program.entry(_command(chosen, machine, program, hub), {}) | dict(program.always)
-    after = _marked(program.format.with_entry(after, program.section, HUB_NAME, ours, str(path)), before)
+    after = marked_as(program.format.with_entry(after, program.section, HUB_NAME, ours, str(path)), before)
     return Adoption(
         path=path,
         before=before,
@@ -120,7 +123,10 @@ def adopt(plan: Adoption, client: ClientName, machine: Machine) -> None:
     earlier = AdoptionRecord.read(plan.path, machine)
     if earlier is not None and earlier.is_applied(plan.before):
         # The client has got servers since it was adopted: what it was before both stays known.
-        record = earlier.extended(plan.entries, plan.names, plan.after)
+        known = _names_beside(earlier.entries, plan.entries)
+        entries = {known[name]: entry for name, entry in plan.entries.items()}
+        names = {known[name]: own for name, own in plan.names.items()}
+        record = earlier.extended(entries, names, plan.after)
     else:
         record = AdoptionRecord.of(
             client, plan.path, plan.before, plan.after, plan.hub, plan.names, plan.entries
@@ -163,7 +169,8 @@ def plan_restoration(client: ClientName, machine: Machine, scope: Scope | None =
     _, path = locate(program, scope, machine)
     record = AdoptionRecord.read(path, machine)
     if record is None:
-        raise ConfigError(f"{path}: its servers were not adopted; nothing is to be restored")
+        why = "its servers were not adopted, so nothing can be restored"
+        raise ConfigError(f"{path}: {why}; see mcp-toolset discover")
     before = read_regular(path)
     exact = before is None or record.is_unchanged(before)
     after = record.original if exact else _put_back(program, before or "", record, path)
@@ -189,6 +196,10 @@ def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
     before = read_regular(hub)
     if before is None:
         return []
+    try:
+        JSON.entries(before, _SERVERS, str(hub))
+    except ConfigError:
+        return list(record.names.values())  # the client's file is as it was; this file is the user's to mend
     text, stay = before, list[str]()
     shared = {
         name
@@ -231,6 +242,9 @@ def _sorted_out(
     taken: dict[str, dict[str, Any]] = {}
     left: dict[str, str] = {}
     for name, entry in client.format.entries(text, client.section, str(path)).items():
+        if not name.strip():
+            left[name] = "it has no name"
+            continue
         if not isinstance(entry, dict):
             left[name] = "its entry is no object"
             continue
@@ -244,7 +258,7 @@ def _sorted_out(
         if starts_mcp_toolset(made):
             if name != HUB_NAME:
                 left[name] = "it is an mcp-toolset already"
-        elif reason := _why_kept(made, scope):
+        elif reason := _why_kept({name: made}, scope):
             left[name] = reason
         else:
             taken[name] = made
@@ -254,6 +268,8 @@ def _sorted_out(
 def _why_kept(entry: object, scope: Scope) -> str:
     """Why only the client can expand an entry; empty if we can."""
     words = list(_texts(entry))
+    if any(_SURROGATE.search(word) for word in words):
+        return "it has half of a character, which no file can hold"
     for reference, reason in _OF_CLIENT.items():
         if scope == "project" and reference == "${workspaceFolder":
             continue
@@ -266,7 +282,8 @@ def _texts(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
-        value = [*cast("dict[str, object]", value).values()]
+        table = cast("dict[str, object]", value)
+        value = [*table, *table.values()]
     inside = cast("list[object]", value) if isinstance(value, list) else []
     return [text for each in inside for text in _texts(each)]
 
@@ -278,28 +295,34 @@ def _with_servers(text: str, taken: Mapping[str, dict[str, Any]], hub: Path) -> 
         present = JSON.entries(text, _SERVERS, str(hub))
         own = _free_name(name, entry, present)
         names[name] = own
-        if present.get(own) != entry:
+        if own not in present:
             text = JSON.with_entry(text, _SERVERS, own, entry, str(hub))
     return text, names
 
 
+def _names_beside(present: Mapping[str, object], added: Mapping[str, object]) -> dict[str, str]:
+    """The names of the added entries among those that are present."""
+    taken, names = dict(present), dict[str, str]()
+    for name, entry in added.items():
+        names[name] = _free_name(name, entry, taken)
+        taken[names[name]] = entry
+    return names
+
+
 def _free_name(name: str, entry: object, present: Mapping[str, object]) -> str:
+    """The name, with a number if another server has it; a server that was edited is still the same."""
     wanted, number = name, 1
-    while wanted in present and present[wanted] != entry:
+    while wanted in present and not is_same(present[wanted], entry):
         number += 1
         wanted = f"{name}-{number}"
     return wanted
 
 
 def _put_back(client: Client, text: str, record: AdoptionRecord, path: Path) -> str:
-    plain = text.removeprefix(_MARK)
+    plain = without_mark(text)
     plain = client.format.without_entry(plain, client.section, HUB_NAME, str(path))
     present = client.format.entries(plain, client.section, str(path))
-    for name, entry in record.entries.items():
-        if name not in present:
-            plain = client.format.with_entry(plain, client.section, name, entry, str(path))
-    return _marked(plain, text)
-
-
-def _marked(after: str, before: str) -> str:
-    return _MARK + after if before.startswith(_MARK) else after
+    for name, own in _names_beside(present, record.entries).items():
+        if own not in present:
+            plain = client.format.with_entry(plain, client.section, own, record.entries[name], str(path))
+    return marked_as(plain, text)

@@ -8,10 +8,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mcp_toolset._records import replace
 from mcp_toolset.cli.installers.clients import ClientName, Machine
+from mcp_toolset.cli.installers.replacing import mend_of
 from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.errors import ConfigError
 
@@ -65,22 +66,24 @@ class AdoptionRecord:
         """
         file = _file(path, machine)
         try:
-            data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            data = _table_in(file)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{file}: cannot be read ({error}); it holds what {path} was") from None
-        if data.pop("version", None) != _VERSION:
+            raise _damaged(file, path, str(error)) from None
+        if data.pop("version", _VERSION) != _VERSION:
             raise ConfigError(f"{file}: written by another version of mcp-toolset; use that version")
-        data["adopted"] = tuple(data["adopted"])
-        return cls(**data)
+        try:
+            data["adopted"] = tuple(data["adopted"])
+            return cls(**data)
+        except (KeyError, TypeError) as error:
+            raise _damaged(file, path, f"{type(error).__name__}: {error}") from None
 
     @classmethod
     def read_all(cls, machine: Machine) -> list[AdoptionRecord]:
         """The records of all clients, for `discover`."""
-        files = sorted(_folder(machine).glob("*.json"))
-        paths = [json.loads(file.read_text(encoding="utf-8"))["path"] for file in files]
-        return [record for path in paths if (record := cls.read(Path(path), machine)) is not None]
+        paths = [_path_in(file) for file in _records(machine)]
+        return [record for path in paths if path and (record := cls.read(Path(path), machine)) is not None]
 
     @property
     def hub(self) -> Path:
@@ -96,7 +99,7 @@ class AdoptionRecord:
         return text == self.original or (len(self.adopted) == 1 and _digest(text) == self.adopted[-1])
 
     def extended(self, entries: Mapping[str, object], names: Mapping[str, str], after: str) -> AdoptionRecord:
-        """The record with further servers of the same file."""
+        """The record with further servers of the same file, whose names are not in it yet."""
         return replace(
             self,
             adopted=(*self.adopted, _digest(after)),
@@ -111,13 +114,13 @@ class AdoptionRecord:
             ConfigError: it cannot be written.
         """
         file = _file(Path(self.path), machine)
-        data = json.dumps({"version": _VERSION, **asdict(self)}, ensure_ascii=False)
+        data = json.dumps({"version": _VERSION, **asdict(self)})
         try:
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replace_file(file, data.encode("utf-8", "surrogatepass"))
+            replace_file(file, data.encode())
         except OSError as error:
             raise ConfigError(
-                f"{file}: cannot be written ({error.strerror}); nothing was changed, check the permissions"
+                f"{file}: cannot be written ({error.strerror}); nothing was changed, {mend_of(error)}"
             ) from None
 
     def remove(self, machine: Machine) -> None:
@@ -129,9 +132,37 @@ def _folder(machine: Machine) -> Path:
     return machine.application_data / "mcp-toolset" / "adopted"
 
 
+def _records(machine: Machine) -> list[Path]:
+    return sorted(_folder(machine).glob("*.json"))
+
+
 def _file(path: Path, machine: Machine) -> Path:
+    """The record of a client's file, found by the real path; by the path if a link was replaced since."""
     name = hashlib.sha256(os.path.realpath(path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    return _folder(machine) / f"{name}.json"
+    usual = _folder(machine) / f"{name}.json"
+    if usual.exists():
+        return usual
+    return next((file for file in _records(machine) if _path_in(file) == str(path)), usual)
+
+
+def _path_in(file: Path) -> str | None:
+    """The path of the client's file that a record is of; `None` if the record is damaged."""
+    try:
+        return _table_in(file).get("path")
+    except (OSError, ValueError):
+        return None
+
+
+def _table_in(file: Path) -> dict[str, Any]:
+    data: object = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(data, dict):
+        raise ValueError("no object")
+    return cast("dict[str, Any]", data)
+
+
+def _damaged(file: Path, path: Path, why: str) -> ConfigError:
+    copies = f"the copies {path}.*.bak are the file as it was"
+    return ConfigError(f"{file}: cannot be read ({why}); {copies}; take one of them, and remove this file")
 
 
 def _digest(text: str) -> str:

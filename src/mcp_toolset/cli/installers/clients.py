@@ -18,6 +18,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -54,6 +56,11 @@ class Machine:
     platform: str
     environ: Mapping[str, str] = field(repr=False)
     project: Path
+
+    @classmethod
+    def here(cls) -> Machine:
+        """This machine, and the folder that the command was started in."""
+        return cls(Path.home(), sys.platform, os.environ, Path.cwd())
 
     @property
     def application_data(self) -> Path:

@@ -14,14 +14,18 @@ from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Sco
 from mcp_toolset.cli.installers.forms import KeptByClientError, NotAServerError
 from mcp_toolset.cli.installers.install import starts_mcp_toolset
 from mcp_toolset.cli.installers.replacing import read_regular
+from mcp_toolset.config.jsonc import without_mark
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["Discovery", "FoundServer", "discovered"]
+__all__ = ["Discovery", "FoundServer", "discovered", "is_same"]
 
 
 _SCOPES: Final[tuple[Scope, ...]] = ("project", "user")
-_SAME: Final = ("command", "args", "env", "url", "httpUrl", "serverUrl", "headers")
-"""The keys that are equal in two entries of the same server."""
+_SAME: Final = (
+    *("command", "args", "env", "url", "httpUrl", "serverUrl", "headers"),
+    *("cmd", "envs", "uri", "http_headers"),
+)
+"""The keys that are equal in two entries of the same server, as any client writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,14 @@ class Discovery:
         return found
 
 
+def is_same(one: object, other: object) -> bool:
+    """Whether two entries start the same program, or are at the same address; options of ours may differ."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return one == other
+    left, right = cast("dict[str, object]", one), cast("dict[str, object]", other)
+    return all(left.get(key) == right.get(key) for key in _SAME)
+
+
 def discovered(machine: Machine) -> Discovery:
     """Read the files of all clients; nothing is started."""
     servers, faults = list[FoundServer](), list[str]()
@@ -109,7 +121,7 @@ def _servers(client: ClientName, scope: Scope, path: Path, machine: Machine) -> 
     if text is None:
         return
     program = CLIENTS[client]
-    entries = program.format.entries(text.removeprefix("\ufeff"), program.section, str(path))
+    entries = program.format.entries(without_mark(text), program.section, str(path))
     record = AdoptionRecord.read(path, machine)
     adopted = (
         {} if record is None else {key: one for key, one in record.entries.items() if key not in entries}

@@ -18,6 +18,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.cli.installers.clients import CLIENTS, Client, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.installers.entry import Writing, launcher
 from mcp_toolset.cli.installers.replacing import read_regular, replace_text
+from mcp_toolset.config.jsonc import marked_as, without_mark
 from mcp_toolset.config.loops import way_back
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments
@@ -25,7 +26,6 @@ from mcp_toolset.upstream.secrets import Secrets, secret_arguments
 __all__ = ["InstallPlan", "apply", "difference", "plan_install", "plan_uninstall", "starts_mcp_toolset"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_MARK = "\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,14 @@ def plan_install(
     start = (*program, "serve", *writing.options(options), *arguments)
     entry = CLIENTS[client].entry(start, {**needed, **(env or {})})
     section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
-    text = (before or "").removeprefix(_MARK)
+    text = without_mark(before or "")
     present = form.entries(text, section, str(path)).get(name)
     if present == entry:
         return _plan(path, before, before, CLIENTS[client], name, chosen)
     if present is not None and not force:
         raise ConfigError(f"{path}: {section}.{name}: another server; choose another name, or use --force")
     after = form.with_entry(text, section, name, entry, str(path))
-    return _plan(path, before, _marked(after, before), CLIENTS[client], name, chosen)
+    return _plan(path, before, marked_as(after, before), CLIENTS[client], name, chosen)
 
 
 def plan_uninstall(
@@ -129,14 +129,14 @@ def plan_uninstall(
     """
     chosen, path = locate(CLIENTS[client], scope, Machine(home, platform, environ, project))
     section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
-    text = (before or "").removeprefix(_MARK)
+    text = without_mark(before or "")
     present = form.entries(text, section, str(path))
     if before is None or name not in present:
         return _plan(path, before, before, CLIENTS[client], name, chosen)
     if not force and not starts_mcp_toolset(present[name]):
         raise ConfigError(f"{path}: {section}.{name}: not a server of mcp-toolset; use --force to remove it")
     after = form.without_entry(text, section, name, str(path))
-    return _plan(path, before, _marked(after, before), CLIENTS[client], name, chosen)
+    return _plan(path, before, marked_as(after, before), CLIENTS[client], name, chosen)
 
 
 def apply(plan: InstallPlan) -> Path | None:
@@ -158,13 +158,9 @@ def _check_no_loop(writing: Writing, target_args: Sequence[str], path: Path) -> 
     way = way_back(("mcp-toolset", "serve", *arguments), str(writing.folder), path)
     if way:
         raise ConfigError(
-            f"{path}: the entry would serve the file that it stands in ({' → '.join([str(path), *way])}), "
+            f"{path}: the entry would serve the file that contains it ({' → '.join([str(path), *way])}), "
             "and each level would start the next; move the servers to a file of their own and install that"
         )
-
-
-def _marked(after: str, before: str | None) -> str:
-    return _MARK + after if before and before.startswith(_MARK) else after
 
 
 def starts_mcp_toolset(entry: object) -> bool:
@@ -189,7 +185,7 @@ def difference(path: Path, before: str | None, after: str | None, client: Client
         return ""
     section = client.section
     old, new = (
-        client.format.concealed((text or "").removeprefix(_MARK), section, name).splitlines(keepends=True)
+        client.format.concealed(without_mark(text or ""), section, name).splitlines(keepends=True)
         for text in (before, after)
     )
     lines = list(difflib.unified_diff(old, new, str(path) if before is not None else os.devnull, str(path)))
@@ -201,7 +197,7 @@ def difference(path: Path, before: str | None, after: str | None, client: Client
 
 def _secrets_of(text: str | None, client: Client, name: str) -> list[str]:
     """The arguments of an entry that may be secret."""
-    entry = client.format.entries((text or "").removeprefix(_MARK), client.section, "").get(name)
+    entry = client.format.entries(without_mark(text or ""), client.section, "").get(name)
     table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
     arguments = table.get("args")
     words = cast("list[object]", arguments) if isinstance(arguments, list) else []

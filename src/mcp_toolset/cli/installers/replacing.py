@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -20,7 +21,7 @@ from mcp_toolset.concurrency.atomic_file import create_file, locked, replace_fil
 from mcp_toolset.config.jsonc import read_text
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["KEPT_BACKUPS", "held", "read_regular", "replace_text"]
+__all__ = ["KEPT_BACKUPS", "held", "mend_of", "read_regular", "replace_text"]
 
 KEPT_BACKUPS: Final = 5
 """The number of backups that are kept; older ones are removed."""
@@ -95,7 +96,17 @@ def replace_text(path: Path, before: str | None, after: str, mode: int) -> Path 
 
 def _failed(path: Path, what: str, error: OSError | RuntimeError) -> ConfigError:
     cause = error.strerror if isinstance(error, OSError) else "a loop of links"
-    return ConfigError(f"{path}: cannot be {what} ({cause}); check the folder's permissions")
+    return ConfigError(f"{path}: cannot be {what} ({cause}); {mend_of(error)}")
+
+
+def mend_of(error: OSError | RuntimeError) -> str:
+    """What to do about a file that cannot be read or written."""
+    number = error.errno if isinstance(error, OSError) else errno.ELOOP
+    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "free some space on the disk"
+    if number == errno.ELOOP:
+        return "correct the symbolic link"
+    return "check the folder's permissions"
 
 
 def _kind(mode: int) -> str:

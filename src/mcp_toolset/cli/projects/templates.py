@@ -46,13 +46,19 @@ if __name__ == "__main__":
 
 _SERVER_TEST: Final = """\
 import anyio
-from MODULE import add, tools
+from MODULE import tools
+
+from mcp_toolset.testing import Client
 
 
 def test_add() -> None:
-    result = anyio.run(tools.view().execute, add, {"a": 1, "b": 2})
-    assert not result.is_error
-    assert result.structured == {"result": 3}
+    async def run() -> None:
+        async with Client(tools) as client:
+            result = await client.call_tool("add", {"a": 1, "b": 2})
+            assert not result.is_error
+            assert result.structured_content == {"result": 3}
+
+    anyio.run(run)
 """
 
 _SERVER_PAGE: Final = """\
@@ -62,7 +68,16 @@ _SERVER_PAGE: Final = """\
     pytest
     mcp-toolset list MODULE.py
     mcp-toolset call MODULE.py add a=1 b=2
+
+While you write tools, serve them with `--reload`: clients stay connected, and get each change.
+
+    mcp-toolset serve MODULE.py --reload
+
+When they are done, put them into a client:
+
     mcp-toolset install claude-desktop MODULE.py
+
+`test_MODULE.py` calls the tools as a client does, with `mcp_toolset.testing.Client`.
 """
 
 _TOOLSET: Final = '''\
@@ -104,17 +119,19 @@ tools = make_tools(Notes())
 
 _TOOLSET_TEST: Final = """\
 import anyio
-from MODULE import Notes, add_note, find_notes, make_tools
+from MODULE import Notes, make_tools
+
+from mcp_toolset.testing import Client
 
 
 def test_a_note_is_found() -> None:
-    async def run() -> list[str]:
-        view = make_tools(Notes()).view()
-        await view.execute(add_note, {"text": "buy milk"})
-        found = await view.execute(find_notes, {"word": "milk"})
-        return found.structured["result"]
+    async def run() -> None:
+        async with Client(make_tools(Notes())) as client:
+            await client.call_tool("add_note", {"text": "buy milk"})
+            found = await client.call_tool("find_notes", {"word": "milk"})
+            assert found.structured_content == {"result": ["buy milk"]}
 
-    assert anyio.run(run) == ["buy milk"]
+    anyio.run(run)
 """
 
 _TOOLSET_PAGE: Final = """\
@@ -123,9 +140,15 @@ _TOOLSET_PAGE: Final = """\
     pip install mcp-toolset pytest
     pytest
     mcp-toolset list MODULE.py
-    mcp-toolset serve MODULE.py
+
+While you write tools, serve them with `--reload`: clients stay connected, and get each change. The notes of
+the running program are lost each time.
+
+    mcp-toolset serve MODULE.py --reload
 
 Mount it in a server of your own: `Toolset(make_tools(notes).prefixed("NAME"))`.
+
+`test_MODULE.py` calls the tools as a client does, with `mcp_toolset.testing.Client`.
 """
 
 _HOOK: Final = '''\
@@ -160,7 +183,8 @@ _HOOK_TEST: Final = '''\
 import anyio
 from MODULE import rules
 
-from mcp_toolset import Toolset, tool
+from mcp_toolset import RemoteToolset, ToolsetServer, tool
+from mcp_toolset.testing import Client, ScriptedServer
 
 
 @tool
@@ -169,14 +193,19 @@ def delete_file(path: str) -> str:
     return f"deleted {path}"
 
 
-def called(path: str) -> str:
-    view = Toolset(delete_file).view()
-    return anyio.run(lambda: view.execute(delete_file, {"path": path}, rules=rules)).text
-
-
 def test_protected_files_stay() -> None:
-    assert "protected things stay" in called("protected.txt")
-    assert called("old.txt") == "deleted old.txt"
+    async def run() -> None:
+        # The calls that the rules let through end at a server with scripted answers.
+        disk = ScriptedServer("disk", delete_file)
+        disk.script("delete_file", "deleted")
+        async with Client(ToolsetServer(RemoteToolset(disk, name="disk"), rules=rules)) as client:
+            refused = await client.call_tool("delete_file", {"path": "protected.txt"})
+            assert refused.is_error
+            disk.calls.assert_not_called("delete_file")
+            await client.call_tool("delete_file", {"path": "old.txt"})
+            disk.calls.assert_called_once("delete_file", path="old.txt")
+
+    anyio.run(run)
 '''
 
 _HOOK_PAGE: Final = """\
@@ -186,6 +215,13 @@ _HOOK_PAGE: Final = """\
     pytest
 
 Give the rules to a server: `serve(tools, rules=rules)`, with `from MODULE import rules`.
+
+While you write rules, serve that program with `--reload`: clients stay connected, and the next call passes
+the new rules.
+
+    mcp-toolset serve YOUR_PROGRAM.py --reload
+
+`test_MODULE.py` calls a tool as a client does, with `mcp_toolset.testing.Client`.
 """
 
 KINDS: Final[Mapping[str, Mapping[str, str]]] = {

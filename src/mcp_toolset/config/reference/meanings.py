@@ -24,73 +24,100 @@ SERVER: Final[Mapping[str, Meaning]] = {
     "command": Meaning("The program to start.", "uvx"),
     "args": Meaning("The program's arguments.", ["mcp-server-git", "-r", "."]),
     "env": Meaning(
-        "Environment variables for the program, which inherits only a safe part of the bridge's.",
+        "Environment variables for the program. It inherits only a safe part of the bridge's variables.",
         {"LOG_LEVEL": "debug"},
     ),
-    "envFile": Meaning("A file of `NAME=value` lines; `env` is stronger.", ".env"),
+    "envFile": Meaning("A file of `NAME=value` lines. A variable in `env` replaces one of the file.", ".env"),
     "cwd": Meaning("The folder in which the program starts.", "${workspaceFolder}"),
     "url": Meaning("The address of a server that runs elsewhere.", "https://host/mcp"),
     "serverUrl": Meaning("`url`, as Cursor and Windsurf write it.", "https://host/mcp"),
     "httpUrl": Meaning("`url`, as Gemini CLI writes it.", "https://host/mcp"),
-    "type": Meaning("How the server is reached: `stdio`, `http` or `sse`; guessed if left out.", "http"),
+    "type": Meaning(
+        "The transport to the server: `stdio`, `http` or `sse`. If left out: `sse` for a URL whose path "
+        "ends in `/sse`, else `http` or `stdio`.",
+        "http",
+    ),
     "transport": Meaning("`type`, as other clients write it.", "sse"),
     "headers": Meaning("Headers of every request to the server.", {"Authorization": "Bearer ${TOKEN}"}),
     "auth": Meaning(
-        "How to [log in to it](upstream-login.md), once or [for each caller](per-user-credentials.md).",
+        "How to [log in to the server](upstream-login.md), once or "
+        "[for each caller](per-user-credentials.md).",
         "oauth",
     ),
     "oauth": Meaning(
-        "`auth`, as other clients write it: `clientId`, `clientSecret`, `scopes` and `callbackPort` count.",
+        "`auth`, as other clients write it: `clientId`, `clientSecret`, `scopes` and `callbackPort` are "
+        "read.",
         {"clientId": "desktop"},
     ),
-    "disabled": Meaning("Keeps the entry, and does not start the server.", True),
-    "enabled": Meaning("`disabled`, as other clients write the opposite.", False),
-    "deferred": Meaning("Whether its tools are [searched for](search.md) instead of listed.", True),
+    "disabled": Meaning("Whether the server is left out.", True),
+    "enabled": Meaning("The opposite of `disabled`, as other clients write it.", False),
+    "deferred": Meaning(
+        "Whether a model finds the tools by [search](search.md) instead of in the list.", True
+    ),
     "prefix": Meaning(
-        "What its tools' names begin with; `null` is the server's name, `false` nothing.", "gh"
+        "What the tools' names begin with; `null`: the server's name; `false`: no prefix.", "gh"
     ),
     "names": Meaning(
         "Public names of single tools, by the server's names for them.", {"search": "find_issues"}
     ),
     "include": Meaning("Patterns of the tools to take; without the key, every tool.", ["read_*"]),
-    "exclude": Meaning("Patterns of the tools to leave out; stronger than `include`.", ["delete_*"]),
+    "exclude": Meaning("Patterns of the tools to leave out, also of those in `include`.", ["delete_*"]),
     "includeTools": Meaning(f"Tools to take. {_NAMED_TOOLS}", ["read_file"]),
     "excludeTools": Meaning(f"Tools to leave out. {_NAMED_TOOLS}", ["delete_file"]),
     "disabledTools": Meaning(f"Tools to leave out. {_NAMED_TOOLS}", ["delete_file"]),
     "enabled_tools": Meaning(f"Tools to take. {_NAMED_TOOLS}", ["read_file"]),
     "disabled_tools": Meaning(f"Tools to leave out. {_NAMED_TOOLS}", ["delete_file"]),
     "tools": Meaning(f'Tools to take; `"*"` is every tool. {_NAMED_TOOLS}', ["*"]),
-    "timeout": Meaning("Seconds for one call, 60 if left out; numbers from 10,000 on are milliseconds.", 20),
+    "timeout": Meaning(
+        "Seconds for one call, 60 if left out. A number from 10,000 on means milliseconds.", 20
+    ),
     "start_timeout": Meaning("Seconds for connecting and listing, 30 if left out.", 60),
     "start": Meaning(
-        "[When the server is started](starting.md#when-a-server-is-started): by its first call, beside the "
-        "bridge, or so that lists wait for it.",
+        "[When the server is started](starting.md#when-a-server-is-started): by its first call (`lazy`), "
+        "with "
+        "the bridge (`background`), or with the bridge while lists wait for it (`eager`).",
         "lazy",
     ),
+    "task_wait": Meaning(
+        "Seconds that a client which knows no [tasks](tasks.md) waits for a tool that runs only as a task. "
+        "Left out: 3600. With 0 such a call is refused if the client speaks 2026-07-28.",
+        600,
+    ),
     "idle_timeout": Meaning(
-        "Seconds without a call after which the server is stopped until the next one; 300 if it is `lazy`, "
-        "else never.",
+        "Seconds without a call after which the server is stopped until the next call. Left out: 300 with "
+        "`lazy`, else it is never stopped.",
         600,
     ),
     "pins": Meaning(
-        "What becomes of [definitions that change](pins.md); it depends on the change if left out.",
+        "What happens to [changed definitions](pins.md); if left out, it depends on the change.",
         "quarantine",
     ),
-    "new_tools": Meaning("What becomes of tools that a [pinned](pins.md) server did not have.", "quarantine"),
-    "hidden_text": Meaning("What becomes of invisible characters in [definitions](pins.md).", "refuse"),
+    "new_tools": Meaning("What happens to new tools of a [pinned](pins.md) server.", "quarantine"),
+    "hidden_text": Meaning("What happens to invisible characters in [definitions](pins.md).", "refuse"),
     "arguments": Meaning(
-        "What becomes of [arguments that do not fit](arguments.md): `lenient` repairs what is unambiguous.",
+        "What happens to [arguments that do not fit the schema](arguments.md): `lenient` repairs them "
+        "where their "
+        "meaning is clear.",
         "strict",
     ),
     "sessions": Meaning("Which callers [share a session](sessions.md) with the server.", "client"),
-    "declare": Meaning("What is declared to the server, so that it lists all its tools.", ["sampling"]),
-    "protocol": Meaning("The era of the protocol in which the server is spoken to.", "legacy"),
-    "eras": Meaning("The era that single tools need, by the server's names for them.", {"ask": "legacy"}),
+    "declare": Meaning(
+        "The client capabilities that the bridge declares to the server, so that the server lists all "
+        "its tools.",
+        ["sampling"],
+    ),
+    "protocol": Meaning(
+        "The [era](concepts/eras.md) of the protocol that the bridge speaks to the server.", "legacy"
+    ),
+    "eras": Meaning(
+        "The [era](concepts/eras.md) that single tools need, by the server's names for them.",
+        {"ask": "legacy"},
+    ),
     "limits": Meaning(
-        "How much callers may use of [its tools](limits.md), by pattern.", {"*": {"rate": "60/min"}}
+        "[Limits](limits.md) on calls of the server's tools, by pattern.", {"*": {"rate": "60/min"}}
     ),
     "retries": Meaning(
-        "How often a call that may be repeated [is repeated](limits.md#repeat-calls) after a failure.", 2
+        "How often a call [is repeated](limits.md#repeat-calls) after a failure, if its tool allows it.", 2
     ),
     "breaker": Meaning(
         "After how many failures in a row the server is "
@@ -98,7 +125,21 @@ SERVER: Final[Mapping[str, Meaning]] = {
         {"failures": 5, "seconds": 30},
     ),
     "permissions": Meaning(
-        "Which of its tools exist, and which need an [approval](policies.md).", {"deny": ["delete_*"]}
+        "Which tools of the server exist for a caller, and which need an [approval](policies.md).",
+        {"deny": ["delete_*"]},
+    ),
+    "journal": Meaning(
+        "Which of its calls are [recorded](journal.md), by pattern of its tools: `off`, `once` or `repeat`; "
+        "`false` for none.",
+        {"charge_*": "once"},
+    ),
+    "idempotency": Meaning(
+        "Where its tools are [told the key of a call](journal.md#tell-a-mounted-server-the-key): one place, "
+        "or one for each pattern.",
+        "arguments.request_id",
+    ),
+    "single": Meaning(
+        "Whether [one replica alone](replicas.md#servers-that-must-be-single) may have the server.", True
     ),
     "forward_authorization": Meaning("Sends each caller's own `Authorization` on to the server.", True),
     "forward": Meaning(
@@ -107,14 +148,19 @@ SERVER: Final[Mapping[str, Meaning]] = {
 }
 
 TOOLSET: Final[Mapping[str, Meaning]] = {
-    "name": Meaning("What the bridge calls itself.", "tools"),
+    "name": Meaning("The name of the bridge, as clients see it.", "tools"),
     "deferred": Meaning(_AS_SECTION, True),
     "timeout": Meaning(_AS_SECTION, 20),
     "start_timeout": Meaning(_AS_SECTION, 60),
     "start": Meaning(_AS_SECTION, "lazy"),
     "idle_timeout": Meaning(_AS_SECTION, 600),
+    "handle_after": Meaning(
+        "Seconds after which a call is answered by a [handle](tasks.md#answer-slow-calls-with-a-handle), "
+        "if the client takes no tasks. Left out: it waits.",
+        20,
+    ),
     "client_prefix": Meaning(
-        "What the client puts before every name, so that names stay short enough.", "mcp__tools__"
+        "What the client puts before every tool name; long names are shortened accordingly.", "mcp__tools__"
     ),
     "list_patience": Meaning(
         "Seconds that the first list waits for [servers that start slowly](starting.md); 5 if left out.",
@@ -125,107 +171,207 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
     "hidden_text": Meaning(_AS_SECTION, "flag"),
     "arguments": Meaning(_AS_SECTION, "strict"),
     "lock": Meaning(
-        "Where [pins](pins.md) are kept; `mcp.lock.json` beside `mcp.json` if left out.", "pins.json"
+        "The lock file with the [pins](pins.md); if left out, `mcp.lock.json` beside `mcp.json`.", "pins.json"
     ),
-    "limits": Meaning(
-        "How much callers may use of [all tools](limits.md), by pattern.", {"*": {"rate": "60/min"}}
-    ),
+    "limits": Meaning("[Limits](limits.md) on calls of all tools, by pattern.", {"*": {"rate": "60/min"}}),
     "permissions": Meaning(
         "Which tools exist for which caller, and which need an [approval](policies.md).",
         {"allow": ["readOnly:*"], "ask": ["destructive:*"]},
     ),
-    "audit": Meaning("The file of the [audit log](audit.md), or an object.", "audit.jsonl"),
+    "audit": Meaning(
+        "The file of the [audit log](audit.md), or an object with the keys below.", "audit.jsonl"
+    ),
+    "journal": Meaning(
+        "Records calls, so that [a repeat has no second effect](journal.md): `true`, or an object.", True
+    ),
+    "telemetry": Meaning(
+        "Where [metrics and traces](observability.md) go: `prometheus`, `otlp` or both, or an object.",
+        "prometheus,otlp",
+    ),
+    "suspended": Meaning(
+        "Keeps [calls that wait for an answer](suspended.md) when the server is started again: `true`, or an "
+        "object.",
+        True,
+    ),
+    "ready": Meaning(
+        "What must work for [`/ready`](health.md#monitor-over-http) to say so; if left out, nothing.",
+        {"servers": ["github"]},
+    ),
+    "http": Meaning(
+        "[Limits on clients over HTTP](http.md#limits), and the proxies in front of the server.",
+        {"trusted_proxies": ["10.0.0.0/8"]},
+    ),
     "auth": Meaning(
         "[Who may call](authentication.md) over HTTP.", {"tokens": {"ci": {"token": "${CI_TOKEN}"}}}
     ),
     "code": Meaning(
-        "Whether models run [code](code-mode.md) that calls granted tools; an object has the limits.",
+        "Whether models may run [code](code-mode.md) that calls granted tools; an object sets the limits.",
         {"seconds": 5},
     ),
     "large_results": Meaning(
-        "Keeps [long results](large-results.md), and shows their beginning: `true`, or from how many "
-        "characters, or an object.",
+        "Shows only the beginning of [long results](large-results.md), and stores the rest: `true`, a "
+        "number of characters from which a result is long, or an object.",
         20_000,
     ),
     "stats": Meaning("Whether calls and tokens are summed for [`mcp-toolset stats`](statistics.md).", False),
+    "log": Meaning(
+        "The [log](logs.md) of each process that serves the file: `false` for none; an object has its level "
+        "and folder.",
+        {"level": "debug"},
+    ),
     "learning": Meaning(
-        "Whether search [learns](search.md#learn-from-use) which tools each caller comes to use; an object "
-        "has the bounds.",
+        "Whether search [learns](search.md#learn-from-use) which tools each caller uses; an object sets the "
+        "limits.",
         True,
     ),
 }
 
 INPUT: Final[Mapping[str, Meaning]] = {
     "id": Meaning("The name in `${input:…}`.", "api-key"),
-    "default": Meaning("The value without the variable `MCP_INPUT_…`.", "none"),
+    "default": Meaning("The value if the variable `MCP_INPUT_…` is not set.", "none"),
 }
 
 CALLERS: Final[Mapping[str, Meaning]] = {
-    "principals": Meaning("Names of callers, or patterns of them.", ["ci", "*@example.com"]),
+    "principals": Meaning("Names or patterns of callers.", ["ci", "*@example.com"]),
     "roles": Meaning("Callers with one of these roles.", ["intern"]),
     "scopes": Meaning("Callers with one of these scopes.", ["tools:read"]),
 }
 
 PERMISSIONS: Final[Mapping[str, Meaning]] = {
     "allow": Meaning(
-        "Patterns of the tools that exist; without the key, every tool that is not denied.", ["readOnly:*"]
+        "Patterns of the tools that exist for a caller; without the key, every tool that is not denied.",
+        ["readOnly:*"],
     ),
     "ask": Meaning("Patterns of the tools that need an [approval](approvals.md).", ["destructive:*"]),
-    "deny": Meaning("Patterns of the tools that do not exist.", ["github/*_delete"]),
+    "deny": Meaning("Patterns of the tools that do not exist for a caller.", ["github/*_delete"]),
     "for": Meaning(
-        "Rules for some callers, which are asked before all others.",
+        "Rules for some callers; they are checked before the general rules.",
         [{"roles": ["intern"], "deny": ["crm/*"]}],
     ),
 }
 
 LIMITS: Final[Mapping[str, Meaning]] = {
-    "rate": Meaning("Calls per `s`, `min`, `hour` or `day`, at once or spread out.", "60/min"),
-    "calls": Meaning("Calls per day, or as in `100/hour`, counted anew when the time begins.", 1000),
+    "rate": Meaning(
+        "Calls per `s`, `min`, `hour` or `day`; the whole number may come at once (token bucket).", "60/min"
+    ),
+    "calls": Meaning(
+        "Calls per day, or for example `100/hour`; the count starts again with each day or hour.", 1000
+    ),
     "concurrency": Meaning("Calls that run at the same time; further calls wait.", 4),
     "timeout": Meaning("Seconds for one call.", 30),
     "result_bytes": Meaning("Bytes of one result in JSON; longer text is cut.", 100_000),
     "for": Meaning(
-        "Limits for some callers, which are asked before these.", [{"roles": ["guest"], "rate": "5/min"}]
+        "Limits for some callers; they are checked before the general ones.",
+        [{"roles": ["guest"], "rate": "5/min"}],
     ),
 }
 
 BREAKER: Final[Mapping[str, Meaning]] = {
     "failures": Meaning("Failures in a row after which the server is not called.", 5),
-    "seconds": Meaning("How long it is not called.", 30),
+    "seconds": Meaning("Seconds for which the server is not called.", 30),
 }
 
 AUDIT: Final[Mapping[str, Meaning]] = {
     "path": Meaning("The file.", "audit.jsonl"),
-    "max_bytes": Meaning("The size from which a new file is begun.", 100_000_000),
+    "max_bytes": Meaning("The size at which the log begins a new file.", 100_000_000),
     "keep": Meaning("How many full files are kept.", 10),
-    "key": Meaning("The key by which the lines are chained; at least 16 characters.", "${AUDIT_KEY}"),
+    "key": Meaning("The key for the digests that chain the lines; at least 16 characters.", "${AUDIT_KEY}"),
 }
 
 CODE: Final[Mapping[str, Meaning]] = {
-    "seconds": Meaning("Seconds that one run may compute; waiting does not count; 10 if left out.", 5),
-    "timeout": Meaning("Seconds of one run in all, but for waiting for a person; 60 if left out.", 120),
-    "memory_mb": Meaning("Megabytes that the code may hold; 64 if left out.", 128),
+    "seconds": Meaning("Seconds of computing in one run, without waiting; 10 if left out.", 5),
+    "timeout": Meaning("Seconds for one run, without waiting for a person; 60 if left out.", 120),
+    "memory_mb": Meaning("Megabytes of memory for the code; 64 if left out.", 128),
     "calls": Meaning("Calls of tools in one run; 50 if left out.", 100),
     "suspensions": Meaning("How often code stops for a call, a wait or an import; 200 if left out.", 400),
     "parallel": Meaning("Calls of tools at the same time; further calls wait; 8 if left out.", 4),
     "printed": Meaning("Characters that the code may print; 20,000 if left out.", 10_000),
-    "value": Meaning("Bytes of JSON that come back whole, else as a preview; 20,000 if left out.", 50_000),
-    "workers": Meaning("Processes of the sandbox, and so runs at the same time; 8 if left out.", 2),
+    "value": Meaning(
+        "Bytes of JSON of the run's value; a longer value is a preview; 20,000 if left out.", 50_000
+    ),
+    "workers": Meaning(
+        "Processes of the sandbox, which is the number of runs at the same time; 8 if left out.", 2
+    ),
+}
+
+LOG: Final[Mapping[str, Meaning]] = {
+    "folder": Meaning(
+        "The folder of the log, in that of the configuration; by default the user's folder for logs.", "logs"
+    ),
+    "level": Meaning("The least level of the lines that are kept.", "debug"),
+}
+
+JOURNAL: Final[Mapping[str, Meaning]] = {
+    "path": Meaning("The file; one in the user's folder for state if left out.", "calls.sqlite3"),
+    "store": Meaning(
+        "The store of the journal in place of a file: Redis, Valkey or PostgreSQL.",
+        "postgresql://db.example.com/calls",
+    ),
+    "lifetime": Meaning("Seconds for which a call is remembered.", 86_400),
+    "wait": Meaning("Seconds that a repeat waits for the call that runs.", 10),
+    "result_bytes": Meaning("Bytes of a result that are kept, encrypted.", 100_000),
+    "read_only": Meaning("Whether calls of tools that only read are recorded too.", True),
+    "tools": Meaning(
+        "By pattern of tools: `off`, `once`, or `repeat` if a call may run again after an unknown outcome.",
+        {"charge_*": "once"},
+    ),
+}
+
+TELEMETRY: Final[Mapping[str, Meaning]] = {
+    "prometheus": Meaning("Whether `GET /metrics` has the metrics.", True),
+    "otlp": Meaning(
+        "Whether metrics and traces are sent to a collector of OpenTelemetry, or its URL.",
+        "http://collector:4318",
+    ),
+    "spans": Meaning("Requests per second that are traced at most; 10 if left out.", 100),
+    "every": Meaning("Seconds between two exports of metrics; 60 if left out.", 15),
+    "public": Meaning("Whether `/metrics` needs no token, and accepts every name as host.", True),
+}
+
+SUSPENDED: Final[Mapping[str, Meaning]] = {
+    "path": Meaning("The file; one in the user's folder for state if left out.", "suspended.sqlite3"),
+    "patience": Meaning("Seconds for which a call waits for its answer.", 604_800),
+    "grants": Meaning(
+        "Seconds for which [grants](grants.md) hold at least, so that runs of code can wait as long.", 604_800
+    ),
+}
+
+READY: Final[Mapping[str, Meaning]] = {
+    "servers": Meaning("Servers that must be up, by their names or patterns of names.", ["github", "erp-*"]),
+    "store": Meaning("Whether the [store that replicas share](replicas.md) must answer.", True),
+}
+
+HTTP: Final[Mapping[str, Meaning]] = {
+    "sessions": Meaning("Legacy sessions that may be open; the default is 2,000.", 20_000),
+    "sessions_per_peer": Meaning("The same for one address; the default is 500.", 5_000),
+    "unread": Meaning("Bytes of answers that clients have not read; the default is 256 MiB.", 536_870_912),
+    "unread_per_peer": Meaning("The same for one address; the default is 40 MiB.", 83_886_080),
+    "header_lines": Meaning("Header lines of one request; the default is 200.", 100),
+    "kept": Meaning(
+        "Bytes of events that are kept so that broken streams can be resumed; the default is 64 MiB.",
+        33_554_432,
+    ),
+    "kept_per_session": Meaning("The same for one session; the default is 16 MiB.", 4_194_304),
+    "trusted_proxies": Meaning(
+        "Addresses or networks of proxies whose `X-Forwarded-For` says the client's address.", ["10.0.0.0/8"]
+    ),
 }
 
 LEARNING: Final[Mapping[str, Meaning]] = {
-    "path": Meaning("The file; one in the user's folder for data if left out.", "learnt.json"),
-    "most": Meaning("What use adds to a score, from 0 to 1, at most.", 0.1),
-    "half_life": Meaning("Seconds after which a use counts half.", 604_800),
-    "tenants": Meaning("Callers that are remembered; the one that was idle longest goes first.", 20),
-    "pairs": Meaning("Pairs of a word and a tool that are remembered for each caller.", 500),
+    "path": Meaning("The file; if left out, a file in the user's data folder.", "learnt.json"),
+    "most": Meaning("The most that earlier calls add to the score of a hit, from 0 to 1.", 0.1),
+    "half_life": Meaning("Seconds after which an earlier call counts half.", 604_800),
+    "tenants": Meaning(
+        "The number of callers that are stored; the caller that was idle longest is removed first.", 20
+    ),
+    "pairs": Meaning("Pairs of a word and a tool that are stored for each caller.", 500),
 }
 
 LARGE_RESULTS: Final[Mapping[str, Meaning]] = {
-    "limit": Meaning("Characters from which a result is kept and shown by its beginning.", 20_000),
+    "limit": Meaning("Characters from which a result is stored, and only its beginning shown.", 20_000),
     "preview": Meaning("Characters of the beginning that is shown.", 1_500),
-    "memory": Meaning("Characters of all results that are kept.", 64_000_000),
-    "lifetime": Meaning("Seconds for which a result is kept.", 3600),
+    "memory": Meaning("Characters of all stored results together.", 64_000_000),
+    "lifetime": Meaning("Seconds for which a result is stored.", 3600),
 }
 
 AUTH: Final[Mapping[str, Meaning]] = {
@@ -242,46 +388,56 @@ AUTH: Final[Mapping[str, Meaning]] = {
 }
 
 TOKEN: Final[Mapping[str, Meaning]] = {
-    "token": Meaning("The token; better a reference to it.", "${CI_TOKEN}"),
+    "token": Meaning("The token; write a reference instead of the token itself.", "${CI_TOKEN}"),
     "roles": Meaning("The caller's roles.", ["robot"]),
     "scopes": Meaning("The caller's scopes.", ["tools:call"]),
 }
 
 JWT: Final[Mapping[str, Meaning]] = {
     "issuer": Meaning("The claim `iss` of its tokens.", "https://idp.example.com"),
-    "audience": Meaning("The claim `aud` that stands for this server.", "https://tools.example.com/mcp"),
+    "audience": Meaning("The value of the claim `aud` for this server.", "https://tools.example.com/mcp"),
     "jwks_url": Meaning(
-        "Where its keys are; found through its metadata if left out.", "https://idp.example.com/jwks"
+        "The address of the issuer's keys; if left out, it is read from the issuer's metadata.",
+        "https://idp.example.com/jwks",
     ),
     "algorithms": Meaning("The algorithms that are accepted.", ["RS256", "ES256"]),
-    "secret": Meaning("The shared secret of `HS256` and its like.", "${JWT_SECRET}"),
+    "secret": Meaning("The shared secret, for `HS256`, `HS384` and `HS512`.", "${JWT_SECRET}"),
     "roles_claim": Meaning("The claim of the roles, or a path to it.", "realm_access.roles"),
-    "leeway": Meaning("Seconds by which clocks may differ.", 30),
+    "leeway": Meaning("Seconds by which the clocks of issuer and server may differ.", 30),
 }
 
 LOGIN: Final[Mapping[str, Meaning]] = {
     "type": Meaning("The kind of login.", "oauth"),
-    "scopes": Meaning("Scopes to ask for.", ["read"]),
+    "scopes": Meaning("The scopes to request.", ["read"]),
     "client_id": Meaning("The id of a client that is registered already.", "desktop"),
     "client_secret": Meaning("The secret of that client.", "${CLIENT_SECRET}"),
     "client_metadata_url": Meaning(
-        "The address of a client ID metadata document of yours.", "https://you.example.com/client.json"
+        "The address of your client ID metadata document.", "https://you.example.com/client.json"
     ),
-    "issuer": Meaning("The only authorization server to log in at.", "https://idp.example.com"),
+    "issuer": Meaning(
+        "The authorization server; a login at any other one is refused.", "https://idp.example.com"
+    ),
     "redirect_port": Meaning("The port of `http://127.0.0.1:PORT/callback`; 0 takes a free one.", 8123),
-    "per_user": Meaning("Whether [each caller](per-user-credentials.md) logs in.", True),
+    "per_user": Meaning("Whether [each caller](per-user-credentials.md) logs in separately.", True),
     "callback": Meaning(
-        "Where the browsers of callers come back to.", "https://tools.example.com/oauth/callback"
+        "The address to which a caller's browser returns after the login.",
+        "https://tools.example.com/oauth/callback",
     ),
-    "private_key": Meaning("The private key (PEM) of the client, in place of a secret.", "${PRIVATE_KEY}"),
-    "algorithm": Meaning("The algorithm to sign with.", "ES256"),
+    "private_key": Meaning("The private key (PEM) of the client, instead of a secret.", "${PRIVATE_KEY}"),
+    "algorithm": Meaning("The algorithm of signatures with `private_key`.", "ES256"),
     "idp_token_endpoint": Meaning(
         "The token endpoint of the identity provider.", "https://idp.example.com/token"
     ),
     "idp_client_id": Meaning("The id of the client at the identity provider.", "tools"),
     "id_token": Meaning("The user's ID token.", "${ID_TOKEN}"),
     "token_url": Meaning("The token endpoint; or give `issuer`.", "https://idp.example.com/token"),
-    "audience": Meaning("What the tokens are for, by a name that the authorization server knows.", "crm"),
-    "resource": Meaning("What the tokens are for, by an address.", "https://crm.example.com/mcp"),
-    "client_authentication": Meaning("How the secret is sent.", "client_secret_post"),
+    "audience": Meaning(
+        "The server for which tokens are requested, by a name that the authorization server knows.", "crm"
+    ),
+    "resource": Meaning(
+        "The server for which tokens are requested, by its address.", "https://crm.example.com/mcp"
+    ),
+    "client_authentication": Meaning(
+        "How the client secret is sent to the token endpoint.", "client_secret_post"
+    ),
 }

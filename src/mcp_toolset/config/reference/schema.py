@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
@@ -18,14 +18,21 @@ from mcp_toolset.config.entries import ServerEntry, ToolsetSection
 from mcp_toolset.config.permissions import CallersPermissions, GeneralPermissions, SectionPermissions
 from mcp_toolset.config.reference import meanings
 from mcp_toolset.config.reference.meanings import Meaning
+from mcp_toolset.config.rules import JournalMode
 from mcp_toolset.config.sections import (
     AuditEntry,
     BreakerEntry,
     CallersEntry,
     CodeEntry,
+    HttpEntry,
     InputEntry,
+    JournalEntry,
     LargeResultsEntry,
     LearningEntry,
+    LogEntry,
+    ReadyEntry,
+    SuspendedEntry,
+    TelemetryEntry,
 )
 from mcp_toolset.config.server_logins import LOGINS
 from mcp_toolset.config.tables import Table, keys_of
@@ -36,6 +43,8 @@ __all__ = ["Part", "configuration_schema", "parts"]
 _Json = dict[str, Any]
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
 _TEXTS: Final[_Json] = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+_MODES: Final[_Json] = {"type": "object", "additionalProperties": {"enum": [*get_args(JournalMode)]}}
+_PLACE: Final[_Json] = {"type": "string", "pattern": r"^(_meta|arguments)\..+$"}
 _VALUES: Final[_Json] = {"type": "object", "additionalProperties": {"type": ["string", "number", "null"]}}
 _COUNT: Final[_Json] = {"type": "integer", "exclusiveMinimum": 0}
 
@@ -104,7 +113,13 @@ def parts() -> dict[str, Part]:
         "large_results": Part(
             "`large_results`", _of_model(LargeResultsEntry, meanings.LARGE_RESULTS), meanings.LARGE_RESULTS
         ),
+        "journal": Part("`journal` of `toolset`", _journal(), meanings.JOURNAL),
+        "suspended": Part("`suspended`", _of_model(SuspendedEntry, meanings.SUSPENDED), meanings.SUSPENDED),
         "learning": Part("`learning`", _of_model(LearningEntry, meanings.LEARNING), meanings.LEARNING),
+        "http": Part("`http`", _of_model(HttpEntry, meanings.HTTP), meanings.HTTP),
+        "telemetry": Part("`telemetry`", _of_model(TelemetryEntry, meanings.TELEMETRY), meanings.TELEMETRY),
+        "ready": Part("`ready`", _of_model(ReadyEntry, meanings.READY), meanings.READY),
+        "log": Part("`log`", _of_model(LogEntry, meanings.LOG), meanings.LOG),
     }
 
 
@@ -116,6 +131,8 @@ def _server() -> _Json:
     _say(schema, "permissions", **_ref("server_permissions"))
     _say(schema, "limits", type="object", additionalProperties=_ref("limits"))
     _say(schema, "breaker", **_ref("breaker"))
+    _say(schema, "journal", anyOf=[{"type": "boolean"}, _MODES])
+    _say(schema, "idempotency", anyOf=[_PLACE, {"type": "object", "additionalProperties": _PLACE}])
     _say(schema, "prefix", anyOf=[{"type": ["string", "null"]}, {"const": False}])
     _say(schema, "env", **_VALUES)
     _say(schema, "headers", **_VALUES)
@@ -131,6 +148,11 @@ def _toolset() -> _Json:
     _say(schema, "code", anyOf=[{"type": "boolean"}, _ref("code")])
     _say(schema, "large_results", anyOf=[{"type": "boolean"}, _COUNT, _ref("large_results")])
     _say(schema, "learning", anyOf=[{"type": "boolean"}, _ref("learning")])
+    _say(schema, "journal", anyOf=[{"type": "boolean"}, _ref("journal")])
+    _say(schema, "telemetry", anyOf=[{"type": "string"}, _ref("telemetry")])
+    _say(schema, "suspended", anyOf=[{"type": "boolean"}, _ref("suspended")])
+    _say(schema, "ready", **_ref("ready"))
+    _say(schema, "http", **_ref("http"))
     return schema
 
 
@@ -184,6 +206,12 @@ def _limits() -> _Json:
     some: _Json = {"type": "object", "properties": {**own, **who}, "additionalProperties": False}
     every = {**own, "for": {"type": "array", "items": some, **_told(meanings.LIMITS["for"])}}
     return {"type": "object", "properties": every, "additionalProperties": False}
+
+
+def _journal() -> _Json:
+    schema = _of_model(JournalEntry, meanings.JOURNAL)
+    _say(schema, "tools", **_MODES)
+    return schema
 
 
 def _audit() -> _Json:

@@ -77,10 +77,10 @@ _log = logging.getLogger("mcp_toolset.audit")
 
 
 class AuditLog:
-    """An audit log in a file; see docs/audit.md for its lines and for what is promised.
+    """A file that records calls, decisions, grants and logins; docs/audit.md lists its lines and promises.
 
-    It is open while something holds it open: a server from its opening to its end, or a `with` block. One
-    process writes a file. It can be given to several servers of that process.
+    A server opens the log and closes it at its end; a program can open it with a `with` block. Only one
+    process writes a file. Several servers of this process may share an `AuditLog`.
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class AuditLog:
         fsync: float | None = 1.0,
         queued: int = QUEUED,
     ) -> None:
-        """Describe a log; nothing is opened yet.
+        """Set the file and its limits; the file is opened later.
 
         Args:
-            path: The file. Its head (`….head`), its lock (`….lock`) and full files stand beside it.
-            max_bytes: Bytes from which on a file is set aside, and another one begun.
-            keep: How many full files are kept.
+            path: The file. Its head (`….head`), its lock (`….lock`) and full files are in the same folder.
+            max_bytes: The size in bytes at which a new file begins.
+            keep: The number of full files to keep.
             key: A secret of at least 16 characters. With it, a person who can write all files cannot change
                 a line unseen; `mcp-toolset audit verify` then needs the key, too.
-            fsync: Seconds after which lines are on disk at the latest; `None` leaves that to the system.
-            queued: Events that may wait for the file; further ones are lost and counted.
+            fsync: Seconds until lines are on disk at the latest; `None` leaves this to the system.
+            queued: The number of events that may wait for the file; further events are lost and counted.
 
         Raises:
             DefinitionError: a number is not positive, or the key is too short.
@@ -140,7 +140,7 @@ class AuditLog:
 
     @property
     def lost(self) -> int:
-        """How many events were lost since the program began."""
+        """The number of events that were lost since the process started."""
         return self._lost_ever
 
     def record(self, event: str, /, **fields: Any) -> None:
@@ -148,9 +148,9 @@ class AuditLog:
 
         Args:
             event: The kind of event, such as `decision`.
-            fields: The facts: texts, numbers, lists and objects of them. Give names and reasons,
-                never arguments, results or credentials; a digest stands for a `session`. Empty ones are left
-                out.
+            fields: The fields of the line: texts, numbers, lists and objects. Give names and reasons,
+                never arguments, results or credentials; a digest replaces the `session`. Empty fields
+                are left out.
         """
         self._put(event, fields)
 
@@ -159,21 +159,21 @@ class AuditLog:
         self._put("call", report)
 
     def note(self, facts: CallFacts, /) -> None:
-        """Record a call of what its report would say."""
+        """Record a call with the fields of its report."""
         self._put("call", facts)
 
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
-        """Record a call that nothing refused, if the line of one like it was written before.
+        """Record a call that was not refused, if a line of a similar call was written before.
 
         Args:
-            common: What it has in common with others.
+            common: The fields that it shares with similar calls.
             arguments: The digest of the arguments.
             outcome: `result` or `error`.
             ran: Whether the tool ran.
             duration: Seconds.
 
         Returns:
-            Whether it is recorded; `note` takes any call.
+            Whether the call was recorded; if not, use `note`.
         """
         known = self._known.get(common)
         if known is None or not arguments or len(self._queue) >= self._limit:
@@ -192,10 +192,10 @@ class AuditLog:
         return True
 
     def digest(self, arguments: Mapping[str, Any]) -> str:
-        """The digest of the arguments of a call, keyed with a secret of this log; empty if they are no JSON.
+        """The digest of the arguments of a call, keyed with a secret of this log; empty without a JSON form.
 
-        Small values cannot be guessed from the log alone; with its head or key, a call's arguments can be
-        compared with known ones.
+        With the log alone, arguments cannot be found by trying values. With its head or key, known arguments
+        can be compared with those of a call.
         """
         try:
             text = _canonical(arguments)
@@ -207,16 +207,16 @@ class AuditLog:
         return keyed.hexdigest()
 
     def short_digest(self, text: str) -> str:
-        """A short keyed digest of what must not be shown, such as the id of a session."""
+        """A short keyed digest of a secret value, such as the id of a session."""
         return blake2b(text.encode(), key=self._salt, digest_size=8).hexdigest()
 
     def redact(self, owner: object, scrubbed: Callable[[str], str]) -> None:
-        """Have every text of a line pass a function that blanks secrets; one for each owner."""
+        """Pass every text of a line through a function that blanks secrets; each owner has one function."""
         self._scrubbing[id(owner)] = scrubbed
         self._remember(self._scrubbed)
 
     def hand_over(self, event: str, /, **fields: Any) -> None:
-        """Record an event whether or not another process writes the log, which then takes it over; blocks.
+        """Record an event; if another process writes the log, hand the event to that process. Blocks.
 
         Raises:
             AuditError: it cannot be recorded.
@@ -227,7 +227,7 @@ class AuditLog:
             self.take_over()
 
     def take_over(self) -> None:
-        """Record what other processes have handed over; blocks. For who holds the log open."""
+        """Record the events that other processes have handed over; blocks. The log must be open."""
         for event, fields in handed_over(self.path, self._seal):
             self.record(event, **fields)
 
@@ -323,7 +323,7 @@ class AuditLog:
         # Whatever it is, `open` raises it in the thread that waits.
         except BaseException as fault:
             if self._ready.is_set():
-                _log.exception("%s: the audit log has ended", self.path)
+                _log.exception("%s: writing the audit log has stopped", self.path)
             self._fault = fault
             self._ready.set()
 

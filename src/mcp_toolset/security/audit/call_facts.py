@@ -36,6 +36,7 @@ class CallFacts(NamedTuple):
     rule: str
     trace: str
     repairs: tuple[str, ...]
+    usage: tuple[tuple[str, int], ...] = ()
 
 
 def common_of(call: CallFacts) -> Common:

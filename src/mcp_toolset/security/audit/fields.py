@@ -51,6 +51,9 @@ def own_text(call: CallFacts, quoted: Callable[[str], str]) -> str:
         text += "".join([f',"{name}":{quoted(value)}' for name, value in texts if value])
     if call.decisions:
         text += f',"decisions":[{",".join(map(quoted, call.decisions))}]'
+    if call.usage:
+        tokens = ",".join(f"{quoted(kind)}:{count:d}" for kind, count in call.usage)
+        text += f',"usage":{{{tokens}}}'
     if call.arguments:
         text += f',"arguments":"{call.arguments}"'
     ran = "true" if call.ran else "false"
@@ -108,8 +111,13 @@ def cleaned_fields(fields: Mapping[str, Any], shown: Callable[[str], str]) -> di
 
 def shown_text(text: str) -> str:
     """A text of a line: short, and without what looks like a credential."""
-    clear = _TOKEN.sub(lambda found: f"{found[1]} {BLANK}" if found[1] else BLANK, text[: 4 * LONGEST])
+    clear = without_credentials(text[: 4 * LONGEST])
     return clear if len(clear) <= LONGEST else f"{clear[:LONGEST]}…"
+
+
+def without_credentials(text: str) -> str:
+    """A text without what looks like a credential."""
+    return _TOKEN.sub(lambda found: f"{found[1]} {BLANK}" if found[1] else BLANK, text)
 
 
 def _plain(value: object, shown: Callable[[str], str], depth: int) -> Any:

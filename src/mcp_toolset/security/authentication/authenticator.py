@@ -41,8 +41,8 @@ class Refusal:
 
     Attributes:
         status: 400, 401, 403 or 503.
-        error: The error's code; `None` if the request has no credentials at all.
-        description: The reason; it holds no part of a token.
+        error: The error code; `None` if the request has no credentials.
+        description: The reason, without any part of a token.
     """
 
     status: int
@@ -73,9 +73,9 @@ class Authenticator:
     """Verifies the tokens of requests, and remembers the verified ones until they expire.
 
     Attributes:
-        resource: The URL that clients know this server by, the audience of their tokens; if it is known.
-        required_scopes: What a token must allow.
-        authorization_servers: Where clients get tokens.
+        resource: The URL of this server as clients know it, which is the audience of their tokens, if known.
+        required_scopes: The scopes that each token must have.
+        authorization_servers: The URLs of the authorization servers that issue tokens.
     """
 
     def __init__(
@@ -90,15 +90,15 @@ class Authenticator:
         """Ask `verifiers` in their order.
 
         Args:
-            verifiers: One or several; each an object of `mcp_toolset.auth`, or of the application's own.
-            resource: The URL of this server, such as `https://tools.example.com/mcp`; the audience of the
-                first verifier that has a URL unless given.
+            verifiers: One verifier or several, from `mcp_toolset.auth` or from the application.
+            resource: The URL of this server, such as `https://tools.example.com/mcp`; by default the first
+                audience of a verifier that is a URL.
             required_scopes: Scopes without which a request is refused (403).
-            authorization_servers: Issuers that clients are told of, besides those of the verifiers.
+            authorization_servers: Issuers to name to clients, in addition to those of the verifiers.
             clock: The seconds since the epoch.
 
         Raises:
-            DefinitionError: there is none, or one is no verifier.
+            DefinitionError: no verifier is given, or an object is not a verifier.
         """
         self.required_scopes = tuple(dict.fromkeys(required_scopes))
         several = verifiers if isinstance(verifiers, Sequence) else (verifiers,)
@@ -152,7 +152,7 @@ class Authenticator:
         """Verify tokens anew at their next use, and check open streams now.
 
         Args:
-            who: A token, or the `name` or `key` of an identity; everybody unless given.
+            who: A token, or the `name` or `key` of an identity; all callers unless given.
         """
         self._forgotten += 1
         wanted = who.key if isinstance(who, Identity) else who
@@ -174,7 +174,7 @@ class Authenticator:
         self.forget(who)
 
     def become(self, other: Authenticator) -> None:
-        """Take over the rules of another one, as the configuration has changed; check open streams now."""
+        """Use the rules of another authenticator after a changed configuration; check open streams now."""
         self.resource, self.required_scopes = other.resource, other.required_scopes
         self.authorization_servers, self._verifiers = other.authorization_servers, other._verifiers
         for one in self._verifiers:
@@ -182,11 +182,11 @@ class Authenticator:
         self.forget()
 
     async def until_refused(self, credentials: bytes, identity: Identity) -> None:
-        """Wait until an open stream has to end: neither its token is valid, nor a later one of its caller.
+        """Wait until an open stream must end: its token and all later tokens of its caller are invalid.
 
         Args:
             credentials: The `Authorization` header that the stream was opened with.
-            identity: Whose stream it is.
+            identity: The caller of the stream.
         """
         changed = anyio.Event()
         self._watchers.add(changed)

@@ -63,17 +63,17 @@ class JWT(RememberedVerifier):
         """Accept the access tokens of an issuer that are for this server.
 
         Args:
-            issuer: What the claim `iss` is, letter by letter.
-            audience: What the claim `aud` is or contains; one of several.
-            jwks_url: Where the issuer's keys are; found by the issuer's metadata unless given.
-            algorithms: The algorithms that tokens may be signed with; all asymmetric ones unless given.
+            issuer: Must be equal to the claim `iss`.
+            audience: The claim `aud` must be, or contain, this or one of these.
+            jwks_url: The URL of the issuer's keys; by default from the issuer's metadata.
+            algorithms: The accepted signature algorithms; by default all asymmetric ones.
             secret: A shared secret for HS256, HS384 or HS512, in place of keys.
-            roles_claim: Where the caller's roles are: a claim, or a path such as `realm_access.roles`.
-            leeway: Seconds that the clocks may differ.
+            roles_claim: The place of the caller's roles: a claim, or a path such as `realm_access.roles`.
+            leeway: The accepted difference between the clocks of issuer and server, in seconds.
             keys: The issuer's keys, in place of `jwks_url`.
 
         Raises:
-            DefinitionError: an algorithm is not accepted, a secret is short, or a URL is not by https.
+            DefinitionError: an algorithm is not accepted, a secret is too short, or a URL is not https.
         """
         # The library is loaded when a program first uses JWTs.
         import jwt
@@ -90,12 +90,12 @@ class JWT(RememberedVerifier):
         self._keys = None if secret is not None else keys or KeySet(issuer, jwks_url)
 
     def on_withdrawal(self, withdrawn: Callable[[], None]) -> None:
-        """Have a function called when the issuer no longer publishes a key."""
+        """Call a function when the issuer no longer publishes a key."""
         if self._keys is not None:
             self._keys.withdrawn.append(withdrawn)
 
     async def verify(self, token: str) -> Identity | None:
-        """The caller that a token of this issuer stands for; `None` for a token of another kind or issuer.
+        """The caller of a token of this issuer; `None` for a token of another kind or issuer.
 
         Raises:
             InvalidTokenError: it is not valid.

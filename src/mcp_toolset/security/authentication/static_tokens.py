@@ -23,12 +23,12 @@ _MEND: Final = 'make one with `python -c "import secrets; print(secrets.token_ur
 
 @dataclass(frozen=True, slots=True)
 class StaticToken:
-    """One token, and what its holder may do.
+    """One token with the roles and scopes of its holder.
 
     Attributes:
         token: The secret.
         roles: The roles of its holder.
-        scopes: What it allows.
+        scopes: The scopes of the token.
     """
 
     token: str = field(repr=False)
@@ -45,8 +45,8 @@ class StaticTokens(RememberedVerifier):
         """Accept tokens, by the names of their holders.
 
         Raises:
-            DefinitionError: there is none, or one is short, has characters that no header takes, or is there
-                twice.
+            DefinitionError: no token is given, or a token is too short, has characters that a header cannot
+                carry, or is given twice.
         """
         if not tokens:
             raise DefinitionError("StaticTokens: no token is given; give at least one, by a name")
@@ -66,9 +66,9 @@ class StaticTokens(RememberedVerifier):
         """The tokens in environment variables, each written as `VARIABLE` or as `name=VARIABLE`.
 
         Args:
-            variables: The variables; one without a name gives its own name to the holder.
+            variables: The variables. Without `name=`, the variable's name is the name of the holder.
             roles: The roles of all holders.
-            scopes: What all of these tokens allow.
+            scopes: The scopes of all these tokens.
             environ: The environment.
 
         Raises:
@@ -86,7 +86,7 @@ class StaticTokens(RememberedVerifier):
         return cls(tokens)
 
     async def verify(self, token: str) -> Identity | None:
-        """Who holds this token; every entry is compared, so that time tells nothing of them."""
+        """The holder of this token; compares every entry, so that timing reveals nothing about them."""
         digest, found = sha256(token.encode()).digest(), None
         for known, holder in self._holders.items():
             if hmac.compare_digest(known, digest):

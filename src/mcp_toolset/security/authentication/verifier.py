@@ -18,7 +18,7 @@ class Verifier(Protocol):
     """Checks bearer tokens."""
 
     async def verify(self, token: str) -> Identity | None:
-        """Who sends this token; `None` if the token is of a kind that another verifier may know.
+        """The sender of this token; `None` if the token is of a kind that another verifier may know.
 
         Raises:
             InvalidTokenError: it is of this verifier's kind, and not valid.
@@ -29,7 +29,7 @@ class Verifier(Protocol):
 
 @runtime_checkable
 class TokenVerifier(Protocol):
-    """A verifier as the MCP SDK has them: `mcp.server.auth.provider.TokenVerifier`."""
+    """A verifier in the form of the MCP SDK: `mcp.server.auth.provider.TokenVerifier`."""
 
     def verify_token(self, token: str) -> Awaitable[Any]:
         """An `AccessToken`, or `None` if the token is not valid."""

@@ -19,6 +19,8 @@ from threading import RLock
 from typing import Any, Final, Literal, cast
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency.private_files import private_file
+from mcp_toolset.concurrency.sqlite_claim import claim, kind_of
 from mcp_toolset.errors import StoreError
 
 LIFETIME: Final = 3600.0
@@ -121,11 +123,11 @@ class Approvals:
         lifetime: float = LIFETIME,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Use this file, which the first call that waits creates, readable by its owner only.
+        """Use this file; the first call that waits creates it, readable by its owner only.
 
         Args:
             path: The file; `None` keeps them in memory, where no other process sees them.
-            lifetime: Seconds for which a call waits, and for which a decision holds.
+            lifetime: Seconds for which a call waits, and for which a decision is valid.
             now: Seconds since the epoch.
         """
         self.path = None if path is None else Path(path)
@@ -135,7 +137,7 @@ class Approvals:
         self._memory: sqlite3.Connection | None = None
 
     def claim(self, call: CallToApprove) -> Approval:
-        """Use up the grant for a call, or say what stands against it; a new call waits from now on.
+        """Use up the approval of a call; if there is none, the call waits for one from now on.
 
         Returns:
             The approval: if it is `granted`, the call may run now, and the approval is gone.
@@ -220,8 +222,7 @@ class Approvals:
         if self._memory is not None:
             return self._memory
         if self.path is not None:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            private_file(self.path)
         place = ":memory:" if self.path is None else self.path
         file = sqlite3.connect(place, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         try:
@@ -236,20 +237,11 @@ class Approvals:
 
 def _prepare(file: sqlite3.Connection) -> None:
     """Make the table in an empty file; another process may be doing the same."""
-    if _kind(file) == _APPLICATION:
+    if kind_of(file) == _APPLICATION:
         return
     file.execute("BEGIN IMMEDIATE")
     with file:
-        if _kind(file) == _APPLICATION:
-            return
-        if _kind(file) or file.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise sqlite3.DatabaseError("it is a database of another program; name another file")
-        file.execute(_TABLE)
-        file.execute(f"PRAGMA application_id = {_APPLICATION}")
-
-
-def _kind(file: sqlite3.Connection) -> int:
-    return file.execute("PRAGMA application_id").fetchone()[0]
+        claim(file, _APPLICATION, _TABLE, mend="; name another file")
 
 
 def _one(file: sqlite3.Connection, query: str, *values: Any) -> Approval | None:

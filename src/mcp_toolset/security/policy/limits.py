@@ -44,7 +44,7 @@ class Per(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one pattern. Each counts all tools of the pattern together, and each caller apart.
+    """The limits of one pattern. Each caller has a counter, which counts all tools of the pattern together.
 
     Attributes:
         rate: Calls per time, such as `"60/min"`: at once or spread out.
@@ -52,13 +52,13 @@ class Limits:
         concurrency: Calls that run at the same time; others wait for as long as `timeout`.
         timeout: Seconds for one call.
         result_bytes: Bytes of one result in JSON; longer text is cut.
-        principals: Names, patterns of names or keys of the callers that they are for; `None` for all.
-        roles: They are for callers with one of these roles.
-        scopes: They are for callers with one of these scopes.
-        callers: Limits for some callers, which are looked at before these, in order.
+        principals: Names, patterns of names, or keys of the callers with these limits; `None` for all.
+        roles: The limits apply to callers with one of these roles.
+        scopes: The limits apply to callers with one of these scopes.
+        callers: Limits for some callers, checked in order before these limits.
 
     Raises:
-        DefinitionError: a value cannot be used; the message says which, and what can be written.
+        DefinitionError: a value cannot be used; the message names the value and the possible forms.
     """
 
     rate: str | None = None
@@ -95,7 +95,7 @@ class Limits:
 
     @property
     def is_for_some(self) -> bool:
-        """Whether they are for some callers only."""
+        """Whether the limits apply to some callers only."""
         return any(one is not None for one in (self.principals, self.roles, self.scopes))
 
 
@@ -219,10 +219,11 @@ def _entry(place: str, server: str, pattern: str, limits: Limits) -> _Entry:
         None if names is None else tuple(names) for names in (limits.principals, limits.roles, limits.scopes)
     )
     section = Section(place, (pattern,), (), (), *who)
-    return _Entry(_precision(pattern, server), server, SectionRules(section, of_server=bool(server)), limits)
+    return _Entry(precision(pattern, server), server, SectionRules(section, of_server=bool(server)), limits)
 
 
-def _precision(pattern: str, server: str) -> tuple[bool, bool, int, bool]:
+def precision(pattern: str, server: str) -> tuple[bool, bool, int, bool]:
+    """How specific a pattern is, of a server's section or of that for all (`server` is empty)."""
     hint, name = split_hint(pattern)
     plain = _WILD.sub("", name)
     return bool(server), plain == name, len(plain), bool(hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from fnmatch import fnmatchcase, translate
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -28,6 +29,10 @@ HINTS: Final[Mapping[str, Callable[[Hints], bool]]] = {
     "openWorld": lambda hints: _said(hints, "openWorldHint", True),
 }
 """What may stand before a pattern. A missing hint counts as the protocol says (server/tools, annotations)."""
+
+
+_LEAST_LIKE: Final = 0.75
+"""How much a misspelt hint has in common with the hint that is meant, from 0 to 1."""
 
 
 class ToolFacts(NamedTuple):
@@ -69,10 +74,11 @@ def fault_of(pattern: str) -> tuple[str, str] | None:
     hint, colon, rest = pattern.partition(":")
     if not split_hint(pattern)[1].strip():
         return "names no tool", "write a name or a pattern, such as `*`"
-    meant = {known.lower(): known for known in HINTS}.get(hint.lower().replace("_", ""))
-    if colon and meant and meant != hint:
-        return f"there is no hint `{hint}`", f"did you mean `{meant}:{rest}`?"
-    return None
+    if not colon or hint in HINTS:
+        return None
+    known = {one.lower(): one for one in HINTS}
+    meant = get_close_matches(hint.lower().replace("_", ""), known, n=1, cutoff=_LEAST_LIKE)
+    return (f"there is no hint `{hint}`", f"did you mean `{known[meant[0]]}:{rest}`?") if meant else None
 
 
 def check_pattern(pattern: str, place: str) -> None:

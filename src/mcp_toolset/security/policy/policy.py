@@ -30,11 +30,11 @@ Group = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a policy says of one tool and one caller.
+    """The decision of a policy about one tool and one caller.
 
     Attributes:
         kind: `allow`; `ask` for an approval; `deny`: the tool does not exist for the caller.
-        rule: The rule that decided, with its place; empty if no rule is about the tool.
+        rule: The rule that decided, with its place; empty if no rule matches the tool.
     """
 
     kind: Kind
@@ -61,16 +61,16 @@ class Look:
 
 
 class Policy:
-    """Which tools callers may know of and call. A policy never changes; a server can be given another one.
+    """Which tools callers may see and call. A policy is immutable; a server can get another policy.
 
-    The sections for the caller are asked first, in order, then the section of the tool's server, then the
-    general one. The first with a pattern that fits the tool decides; within it, `deny` outweighs `ask`, and
-    `ask` outweighs `allow`. A tool that no section is about is denied if one of them has an `allow` list, and
-    allowed otherwise. See docs/policies.md.
+    The sections for the caller are checked first, in order, then the section of the tool's server, then the
+    general section. The first section with a pattern for the tool decides; within it, `deny` wins over `ask`,
+    and `ask` wins over `allow`. If no section has a pattern for the tool, the tool is denied if a checked
+    section has an `allow` list, and allowed otherwise. See docs/policies.md.
 
     Attributes:
         permissions: Its rules as data.
-        varies: Whether it says something of some callers only, so that lists differ by caller.
+        varies: Whether it has rules for some callers only, so that lists differ by caller.
     """
 
     __slots__ = ("_chains", "_decided", "_grouped", "_hinted", "_hints", "permissions", "varies")
@@ -92,8 +92,8 @@ class Policy:
             allow: The tools that are allowed; if given, all others are denied.
             ask: The tools that need an approval.
             deny: The tools that do not exist for the caller.
-            principals: Rules for single callers, by name, pattern or key; asked before `roles`.
-            roles: Rules for callers with a role; asked before `scopes`.
+            principals: Rules for single callers, by name, pattern or key; checked before `roles`.
+            roles: Rules for callers with a role; checked before `scopes`.
             scopes: Rules for callers with a scope.
             servers: Rules for the tools of a mounted server, by its name.
 
@@ -140,7 +140,7 @@ class Policy:
         return self._grouped(identity) if self.varies and identity is not None else ()
 
     def decide(self, binding: ToolBinding, identity: Identity | None) -> Verdict:
-        """What the policy says of a tool and a caller; without a caller, the rules for every caller hold.
+        """The verdict about a tool and a caller; without a caller, the rules for every caller apply.
 
         The tools of a deferred catalog itself (`search_tools`, …) are allowed: rules are for what they find.
         """

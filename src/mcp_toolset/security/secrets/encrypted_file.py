@@ -76,7 +76,7 @@ class EncryptedFiles:
                 return None
             parts, kept = self._opened(data, entry.what, entry.mend)
         if parts != [entry.kind, *entry.parts]:
-            raise SecretError(f"the file of {entry.what} holds something else", entry.mend)
+            raise SecretError(f"the file of {entry.what} has the contents of another one", entry.mend)
         return kept
 
     def save(self, entry: Entry, data: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from typing import Final
 from cryptography.fernet import Fernet, MultiFernet
 
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
+from mcp_toolset.concurrency.private_files import is_private
 from mcp_toolset.errors import SecretError
 from mcp_toolset.security.secrets import KEY_VARIABLE
 from mcp_toolset.security.secrets.keyring_store import Keyring, KeyringMissingError
@@ -87,10 +88,8 @@ class PrivateFolder:
     def make(self) -> None:
         """Make the folder, or check that no other user can write to it."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.name == "posix":
-            status = self.path.stat()
-            if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise PermissionError(0, "another user owns it or can write to it; make it yours, mode 700")
+        if not is_private(self.path.stat()):
+            raise PermissionError(0, "another user owns it or can write to it; make it yours, mode 700")
 
 
 class MasterKey:

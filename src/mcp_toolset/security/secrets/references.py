@@ -88,7 +88,7 @@ class References:
             kind = AbsentError if isinstance(fault, FileNotFoundError) else SecretError
             raise kind(f"the secret's file {path} cannot be read ({fault.strerror})", mend) from None
         if len(data) > MOST_BYTES:
-            raise SecretError(f"{path} has more than {MOST_BYTES} bytes and is taken for no secret", mend)
+            raise SecretError(f"{path} has more than {MOST_BYTES} bytes, too many for a secret", mend)
         if os.name == "posix" and status.st_mode & stat.S_IROTH:
             self.warnings.append(f"{path}: every user can read it, and it holds a secret; chmod 600 it")
         try:

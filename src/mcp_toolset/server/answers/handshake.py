@@ -1,18 +1,24 @@
-"""`Handshake`: what a server says of itself: `initialize` (legacy), `server/discover` (modern)."""
+"""`Handshake`: answers `initialize` (legacy) and `server/discover` (modern)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from mcp_toolset.calls.pipeline.observation import label_of
 from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.task import TASKS
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS
 from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.answers.tool_answers import Surface
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.text.hidden_text import in_log
+
+_log: Final = logging.getLogger("mcp_toolset.server")
 
 
 class Handshake:
@@ -20,6 +26,7 @@ class Handshake:
 
     Attributes:
         instructions: Text for the model; it changes with what is served.
+        has_tasks: Whether one of the server's own tools may run as a task.
         extensions: Capabilities that a program has added, by the name of their extension.
     """
 
@@ -31,6 +38,7 @@ class Handshake:
         self._offering = offering
         self.info: Mapping[str, Any] = {"name": name, "version": version}
         self.instructions = instructions
+        self.has_tasks: Callable[[], bool] = lambda: False
         self.extensions: Mapping[str, Any] = {}
 
     def capabilities(self, identity: Identity | None = None, *, modern: bool) -> dict[str, Any]:
@@ -45,9 +53,25 @@ class Handshake:
             found["completions"] = {}
         if declares("logging", "" if modern else "setLevel"):
             found["logging"] = {}
-        if self.extensions:
-            found["extensions"] = dict(self.extensions)
+        extensions: dict[str, Any] = dict(self.extensions)
+        if self.offers_tasks(identity):
+            if modern:
+                extensions[TASKS] = {}
+            else:
+                # Whose tasks they are is not known without a login, so there is no `list`.
+                found["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+        if extensions:
+            found["extensions"] = extensions
         return found
+
+    def offers_tasks(self, identity: Identity | None = None) -> bool:
+        """Whether a call of something that a caller is offered may become a task."""
+        declared = self._offering.declared
+        return (
+            self.has_tasks()
+            or declared("extensions", TASKS, identity)
+            or declared("tasks", "requests", identity)
+        )
 
     async def initialize(self, request: RequestContext) -> dict[str, Any]:
         """The answer to the handshake of a legacy client, whose connection is open from then on."""
@@ -60,6 +84,7 @@ class Handshake:
         }
         answer = self._introducing(answer, request.identity)
         request.connection.accept(version, params.get("clientInfo"), params.get("capabilities"))
+        _log_client(request, version)
         return answer
 
     async def discover(self, request: RequestContext) -> dict[str, Any]:
@@ -70,6 +95,7 @@ class Handshake:
             "capabilities": self.capabilities(request.identity, modern=True),
             **STRICTEST.to_wire(),
         }
+        _log_client(request, request.protocol_version)
         return self._introducing(answer, request.identity)
 
     def _introducing(self, answer: dict[str, Any], identity: Identity | None) -> dict[str, Any]:
@@ -77,3 +103,9 @@ class Handshake:
             answer["instructions"] = text
         meta = self._surface.handshake_meta(identity)
         return {**answer, "_meta": meta} if meta else answer
+
+
+def _log_client(request: RequestContext, version: str | None) -> None:
+    if _log.isEnabledFor(logging.INFO):
+        name = in_log(label_of(request.connection.client_info or {}) or "a client without a name")
+        _log.info("%s asks what is served, in revision %s", name, version, extra={"client": name})

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.pipeline.output_check import promised
+from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
+from mcp_toolset.context.shared import Shared
+from mcp_toolset.context.task import TaskContext
 from mcp_toolset.errors import (
     CallError,
     ClientCapabilityError,
@@ -28,7 +31,10 @@ from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
 from mcp_toolset.protocol.eras import list_for, lowered_tool, result_for
 from mcp_toolset.protocol.errors import refusal
-from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
+from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
+from mcp_toolset.server.answers.legacy_tasks import LegacyTasks
+from mcp_toolset.server.answers.task_records import TaskRecords
+from mcp_toolset.server.answers.tasks import Tasks
 from mcp_toolset.server.offers.subscriptions import Announcements
 from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer, Halt, InputRequired, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -66,6 +72,10 @@ class Surface(Protocol):
 
     def list_hint(self) -> CacheHint:
         """How long a client may keep what `listed` gives."""
+        ...
+
+    async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
+        """The digest of a tool's definition, by its name, once its server is there; nothing without it."""
         ...
 
     def list_meta(self, context: ToolContext) -> Mapping[str, Any]:
@@ -188,6 +198,8 @@ class ToolAnswers:
         announcements: Announcements,
         stamp: Mapping[str, Any],
         large: LargeResults | None,
+        store: SuspendedStore | None = None,
+        shared: Shared | None = None,
     ) -> None:
         """Answer out of a surface.
 
@@ -197,6 +209,8 @@ class ToolAnswers:
             announcements: Tells clients that lists have changed.
             stamp: What a server says of itself in modern results.
             large: What becomes of results that are too long for a model; `None` passes them on.
+            store: Where calls that wait outlive this process; `None` if they end with it.
+            shared: What replicas of the server share; `None` without replicas.
         """
         self._surface = surface
         self._large = large
@@ -204,6 +218,8 @@ class ToolAnswers:
         self._announcements = announcements
         self._stamp = stamp
         self._lists: dict[tuple[bool, int], _KeptList] = {}
+        self.tasks = Tasks(self._as_task, surface.definition, TaskRecords(store, shared), stamp)
+        self.legacy_tasks = LegacyTasks(self.tasks)
 
     async def list(self, request: RequestContext) -> dict[str, Any]:
         """All the tools that a client sees, on one page."""
@@ -234,8 +250,18 @@ class ToolAnswers:
 
     async def call(self, request: RequestContext) -> dict[str, Any]:
         """The result of one call."""
+        if request.modern and "extensions" in request.connection.client_capabilities:
+            if self.tasks.takes(request):
+                return await self.tasks.call(request)
         params: Mapping[str, Any] = request.params or {}
         context = WireContext(request)
+        if "task" in params and not request.modern and self.tasks.takes(request):
+            if not self._runs_as_task(params["name"], context):
+                raise MCPError(METHOD_NOT_FOUND, f"Tool {params['name']} does not run as a task")
+            return await self.legacy_tasks.call(request)
+        if self.tasks.handles is not None and self.tasks.handles.takes(params["name"]):
+            promises = partial(self._lists_with, "outputSchema", params["name"], context)
+            return await self.tasks.handles.call(request, promises)
         # What a modern client is granted is not on its list.
         issued = 0 if request.modern else self._surface.grants_issued(context)
         try:
@@ -246,22 +272,45 @@ class ToolAnswers:
             await self._announcements.to(request.connection)
         return result_for(halted(result).wire, version=request.protocol_version, stamp=self._stamp)
 
+    def _runs_as_task(self, name: str, context: WireContext) -> bool:
+        """Whether a tool is listed to a legacy client as one that it may call as a task."""
+        for tool in (*self._surface.listed_to(context), *self._surface.granted(context)):
+            if tool["name"] == name:
+                return "taskSupport" in (tool.get("execution") or ())
+        return False
+
+    def _lists_with(self, key: str, name: str, context: WireContext) -> bool:
+        """Whether the definition of a tool has a key, as a client sees it."""
+        return any(key in tool for tool in self._surface.listed_to(context) if tool["name"] == name)
+
+    async def _as_task(self, call: ToolCall, context: TaskContext) -> dict[str, Any]:
+        """The result of a call that may become a task, or has become one."""
+        try:
+            result = await self._answered(call, context)
+        except (UnknownToolError, UpstreamProtocolError) as fault:
+            raise refusal(fault) from None
+        return result_for(halted(result).wire, version=context.protocol_version or "", stamp=self._stamp)
+
     async def _answered(self, call: ToolCall, context: WireContext) -> ToolResult:
         """Run a call, or run it again with what the client answers; or ask the client."""
         bound = (call.name, call.arguments, context.principal)
         try:
-            context.resume(self._trips, call)
+            if context.resume(self._trips, call):
+                tools = await self._surface.definition(call.name, context)
+                await self._trips.claim(context.replay, tools)
             try:
                 run = self._surface.call if self._large is None else partial(self._shortened, self._large)
                 result = await run(call, context)
             except (InputRequired, BaseExceptionGroup) as fault:
                 asking = joined(fault)
-                if not isinstance(asking, InputRequired):
+                if not isinstance(asking, InputRequired) or context.is_handed_over:
                     raise asking from None
-                return self._trips.suspend(context.replay, asking.requests, *bound)
-            if result.is_complete:
+                tools = await self._surface.definition(call.name, context)
+                return self._trips.suspend(context.replay, asking.requests, *bound, tools=tools)
+            if result.is_complete or context.is_handed_over:
                 return result
-            return self._trips.relayed(result, context.replay, *bound)
+            tools = await self._surface.definition(call.name, context)
+            return self._trips.relayed(result, context.replay, *bound, tools=tools)
         except UnknownToolError:
             raise
         except RequestStateError as fault:

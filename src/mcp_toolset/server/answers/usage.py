@@ -1,4 +1,4 @@
-"""`Usage`: the statistics of one server: its calls, and what its tools cost its clients in tokens.
+"""`Usage`: the statistics of one server: its calls, and the tokens of its tools.
 
 It counts the lists that clients read, and saves the sums every few seconds.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -19,6 +20,7 @@ import anyio.to_thread
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.observation import client_label
 from mcp_toolset.calls.statistics.counts import LISTED, SEARCH, SESSIONS, SHOWN, CallCounts, Sums
+from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.context.client import stream_of
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.request import WireContext
@@ -117,17 +119,9 @@ class Usage:
 
         return listed
 
-    @asynccontextmanager
-    async def running(self, served: Callable[[], str]) -> AsyncGenerator[None]:
+    def running(self, served: Callable[[], str]) -> AbstractAsyncContextManager[None]:
         """Save every few seconds for the length of a block, and at its end; `served` names what is served."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._save_again, served)
-            try:
-                yield
-            finally:
-                group.cancel_scope.cancel()
-                with anyio.CancelScope(shield=True):
-                    await self.save(served())
+        return beside(partial(self._save_again, served), last=lambda: self.save(served()))
 
     async def _save_again(self, served: Callable[[], str]) -> None:
         while True:

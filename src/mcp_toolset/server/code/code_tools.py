@@ -18,9 +18,11 @@ from pydantic import Field
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.code.code_mode import CodeMode
 from mcp_toolset.calls.code.sandbox import Called, Program, Sandbox
+from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.catalog.deferred.tool_names import CODE_TOOLS, FIXED_TOOLS
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE, owner_of
 from mcp_toolset.context.request import WireContext
+from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.errors import CallError
 from mcp_toolset.server.code.monty_sandbox import MontySandbox
 from mcp_toolset.server.code.served_run import PARKED, ServedRun
@@ -33,8 +35,6 @@ from mcp_toolset.tools.export.python_name import Functions
 
 MAX_CODE: Final = 100_000
 """Characters of a snippet."""
-
-_FOREIGN: Final = "the request state is not one of this server's, or has ended; run the code again"
 
 MAX_VALUE: Final = 4_000_000
 """Bytes of a value, where the server keeps long results."""
@@ -73,13 +73,14 @@ class CodeTools:
         sandbox: What runs the snippets.
         scope: Finds what a caller was granted.
         call: The ordinary way of a call.
+        waiting: The runs that wait for answers.
     """
 
     mode: CodeMode
     sandbox: Sandbox
     scope: Scope
     call: Call
-    waiting: WaitingRuns = field(default_factory=WaitingRuns, init=False)
+    waiting: WaitingRuns = field(default_factory=WaitingRuns)
 
     def bindings(self) -> list[ToolBinding]:
         """The two tools; they are given the caller itself, as a call of `call_tool` is."""
@@ -123,9 +124,9 @@ class CodeTools:
         self, by: str, code: str, grants: Sequence[str] | None, context: ToolContext
     ) -> ToolResult:
         if isinstance(context, WireContext) and context.replay.foreign:
-            raise CallError(_FOREIGN)
+            raise CallError(f"{FOREIGN}; run the code again")
         bound = _digest([by, code, grants, owner_of(context)])
-        before = self._before(context, bound)
+        before = await self._before(context, bound)
         # A run that goes on keeps its functions; the grant of each is checked by each call.
         granted = await self.scope(grants, context) if before is None else before.granted
         program = Program(code, Functions(granted), self.mode)
@@ -134,12 +135,12 @@ class CodeTools:
         run = ServedRun(program, context, granted, partial(self._called, by), before)
         return await run.result(self.sandbox, partial(self.waiting.keep, owner=bound))
 
-    def _before(self, context: ToolContext, owner: str) -> WaitingRun | None:
+    async def _before(self, context: ToolContext, owner: str) -> WaitingRun | None:
         """The run that the client comes back to, if it does."""
         if not isinstance(context, WireContext):
             return None
         handle = context.replay.parked.pop(PARKED, None)
-        return None if handle is None else self.waiting.take(handle, owner)
+        return None if handle is None else await self.waiting.take(handle, owner)
 
     async def _called(self, by: str, grant: str, called: Called, id: str, context: ToolContext) -> ToolResult:
         """Make one call of a run."""
@@ -147,13 +148,15 @@ class CodeTools:
         return await self.call(ToolCall(by, arguments, id), context)
 
 
-def code_tools(mode: CodeMode, scope: Scope, call: Call) -> CodeTools:
+def code_tools(mode: CodeMode, scope: Scope, call: Call, store: SuspendedStore | None = None) -> CodeTools:
     """The tools of a server, with the sandbox that `mode` names, else with that of the extra `code`.
+
+    Runs that wait are kept in `store`, where every replica finds them, else in this process.
 
     Raises:
         DefinitionError: the extra is not installed.
     """
-    return CodeTools(mode, mode.sandbox or MontySandbox(mode.workers), scope, call)
+    return CodeTools(mode, mode.sandbox or MontySandbox(mode.workers), scope, call, WaitingRuns(store))
 
 
 def _placed(made: Tool[..., Any]) -> ToolBinding:

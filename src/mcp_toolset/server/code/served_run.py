@@ -53,10 +53,9 @@ class ServedRun:
             self._run = CodeRun(program, self)
         else:
             self._id = before.id
-            self._run = before.run
-            self._run.again(program, self)
+            self._run = CodeRun.of_saved(before.run, program, self)
 
-    async def result(self, sandbox: Sandbox, keep: Callable[[WaitingRun], str]) -> ToolResult:
+    async def result(self, sandbox: Sandbox, keep: Callable[[WaitingRun], Awaitable[str]]) -> ToolResult:
         """What the run comes to.
 
         Raises:
@@ -72,7 +71,9 @@ class ServedRun:
                     outcome = await self._run.drive(execution)
                     if isinstance(outcome, Ended):
                         return transcript.value(outcome.value, execution.printed, self._program)
-                    self._wait(outcome, execution, keep, mode.timeout - scope.deadline + anyio.current_time())
+                    await self._wait(
+                        outcome, execution, keep, mode.timeout - scope.deadline + anyio.current_time()
+                    )
             except SandboxFault as fault:
                 return transcript.fault(fault, self._printed(), self._program)
         kind = "timeout" if spent or self._execution is not None else "workers"
@@ -107,22 +108,22 @@ class ServedRun:
         name, mark = f"{outer.replay.call_id}.{id}", f"{id}."
         asked = None if self._before is None else self._before.asking.get(id)
         if asked is None:
-            return InnerCall(outer, Replay(name), self._time)
+            return InnerCall(outer, Replay(name), self._time, id)
         mine = [key for key in outer.replay.answers if key.startswith(mark)]
         given = {key.removeprefix(mark): outer.replay.answers.pop(key) for key in mine}
-        return InnerCall(outer, asked.answered(given, name), self._time)
+        return InnerCall(outer, asked.answered(given, name), self._time, id)
 
-    def _wait(
-        self, asking: Asking, execution: Execution, keep: Callable[[WaitingRun], str], spent: float
+    async def _wait(
+        self, asking: Asking, execution: Execution, keep: Callable[[WaitingRun], Awaitable[str]], spent: float
     ) -> None:
         """Hold the run, and have the client asked."""
         assert isinstance(self._context, WireContext)
         states = {id: self._states[id] for id in asking.requests}
         waiting = WaitingRun(
-            self._id, execution.dump(), execution.printed, self._run, states, self._granted, spent
+            self._id, execution.dump(), execution.printed, self._run.saved(), states, self._granted, spent
         )
         try:
-            self._context.replay.parked[PARKED] = keep(waiting)
+            self._context.replay.parked[PARKED] = await keep(waiting)
         except CallError as fault:
             names = {self._program.functions.tools[self._run.unanswered[id].function] for id in states}
             raise SandboxFault("failed", f"{', '.join(sorted(names))} asks the user: {fault}") from None

@@ -1,29 +1,34 @@
-"""`WaitingRuns`: runs that wait for answers of modern clients, in the memory of this server.
+"""`WaitingRuns`: runs of code that wait for answers of modern clients, in this process or for all replicas.
 
-What a sandbox dumps is not signed, so it never leaves this process. The client holds a random reference in
-the signed request state of its call, which is bound to the tool, the arguments and the caller, and used once.
+The client holds a random reference in the sealed request state of its call, which is bound to the tool, the
+arguments and the caller, and used once. A run that leaves this process is sealed: what a sandbox dumps is not
+signed, and a sandbox must not load what somebody else has written.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
+from base64 import b64decode, b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.code.run import CodeRun
+from mcp_toolset.calls.suspended.sealed import Sealer
+from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.context.inner_call import InnerState
-from mcp_toolset.context.request_state import STATE_LIFETIME
-from mcp_toolset.errors import CallError
+from mcp_toolset.context.request_state import STATE_LIFETIME, Replay
+from mcp_toolset.errors import CallError, StoreError
 
 MAX_WAITING: Final = 128
-"""Runs that wait at once."""
+"""Runs that wait at once in this process."""
 
 MAX_BYTES: Final = 64_000_000
-"""Bytes of all of them together."""
+"""Bytes of all of them together; also the most of one that replicas share."""
 
+_PURPOSE: Final = "code run"
 _GONE: Final = "the run that waited for this answer has ended; see what is done, then run the code again"
 
 
@@ -35,7 +40,7 @@ class WaitingRun:
         id: What tells it from other runs, in the ids of its calls.
         state: The dump of its sandbox.
         printed: What it has printed so far.
-        run: Its calls so far, and those without an answer.
+        run: Its calls so far, and those without an answer; see `CodeRun.saved`.
         asking: What the calls that ask have asked, by their ids.
         granted: The tools that it may call, each with its grant.
         spent: Seconds that it took so far.
@@ -44,24 +49,63 @@ class WaitingRun:
     id: str
     state: bytes
     printed: str
-    run: CodeRun
+    run: Mapping[str, Any]
     asking: Mapping[int, InnerState]
     granted: Mapping[str, str]
     spent: float
 
+    def saved(self) -> bytes:
+        """The run as JSON.
+
+        Raises:
+            CallError: an argument of a call has no JSON form.
+        """
+        asking = {
+            id: {"replay": one.replay.saved(), "passed_on": one.replay.passed_on, "relayed": one.relayed}
+            for id, one in self.asking.items()
+        }
+        saved = {
+            "id": self.id,
+            "state": b64encode(self.state).decode(),
+            "printed": self.printed,
+            "run": self.run,
+            "asking": asking,
+            "granted": dict(self.granted),
+            "spent": self.spent,
+        }
+        try:
+            return json.dumps(saved, separators=(",", ":")).encode()
+        except (TypeError, ValueError) as fault:
+            raise CallError(f"the run cannot wait for an answer: {fault}") from None
+
+    @classmethod
+    def of_saved(cls, data: bytes) -> WaitingRun:
+        """What `saved` gave."""
+        saved = json.loads(data)
+        asking = dict[int, InnerState]()
+        for id, one in saved["asking"].items():
+            replay = Replay.of_saved(one["replay"])
+            replay.passed_on = one["passed_on"]
+            asking[int(id)] = InnerState(replay, one["relayed"])
+        state, run, granted = b64decode(saved["state"]), saved["run"], saved["granted"]
+        return cls(saved["id"], state, saved["printed"], run, asking, granted, saved["spent"])
+
 
 class WaitingRuns:
-    """The runs of one server that wait for their clients."""
+    """The runs of one server, or of its replicas, that wait for their clients."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Start without any."""
+    def __init__(
+        self, store: SuspendedStore | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Keep runs in this process, unless there is a store for them."""
+        self._store = store
         self._now = now
-        self._runs: OrderedDict[str, tuple[float, str, WaitingRun]] = OrderedDict()
+        self._runs: OrderedDict[str, tuple[float, str, bytes]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def keep(self, run: WaitingRun, *, owner: str) -> str:
+    async def keep(self, run: WaitingRun, *, owner: str) -> str:
         """Hold a run until its client comes back; the reference to find it by.
 
         Args:
@@ -69,32 +113,64 @@ class WaitingRuns:
             owner: What it is bound to: the caller, the tool, the code and the grants.
 
         Raises:
-            CallError: too many wait, or too large ones.
+            CallError: too many wait, or too large ones, or it cannot be kept now.
         """
+        data, handle = run.saved(), secrets.token_urlsafe(18)
+        if self._store is not None:
+            await self._put(self._store, handle, owner, data)
+            return handle
         self._forget_old()
-        held = sum(len(each.state) for _, _, each in self._runs.values())
-        if len(self._runs) >= MAX_WAITING or held + len(run.state) > MAX_BYTES:
+        held = sum(len(each) for _, _, each in self._runs.values())
+        if len(self._runs) >= MAX_WAITING or held + len(data) > MAX_BYTES:
             raise CallError("too many runs wait for answers already; try again later")
-        handle = secrets.token_urlsafe(18)
-        self._runs[handle] = (self._now() + STATE_LIFETIME, owner, run)
+        self._runs[handle] = (self._now() + STATE_LIFETIME, owner, data)
         return handle
 
-    def take(self, handle: str, owner: str) -> WaitingRun:
+    async def take(self, handle: str, owner: str) -> WaitingRun:
         """The run of a reference, once.
 
         Raises:
             CallError: it is not there, or not of this owner.
         """
-        self._forget_old()
-        found = self._runs.pop(handle, None)
-        if found is None or found[1] != owner:
+        held = self._store
+        data = self._taken(handle, owner) if held is None else await self._got(held, handle, owner)
+        if data is None:
             raise CallError(_GONE)
-        return found[2]
+        return WaitingRun.of_saved(data)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget the runs of this process."""
         self._runs.clear()
+
+    async def _put(self, store: SuspendedStore, handle: str, owner: str, data: bytes) -> None:
+        if len(data) > MAX_BYTES:
+            raise CallError(
+                f"its state has {len(data)} bytes, and {MAX_BYTES} can wait; keep less in variables"
+            )
+        sealed = _sealer(store).seal(data.decode(), who=owner, what=handle, seconds=store.patience)
+        try:
+            await store.kept(_PURPOSE).put(handle, sealed.encode(), seconds=store.patience)
+        except StoreError as fault:
+            raise CallError(str(fault)) from None
+
+    async def _got(self, store: SuspendedStore, handle: str, owner: str) -> bytes | None:
+        try:
+            sealed = await store.kept(_PURPOSE).take(handle)
+        except StoreError as fault:
+            raise CallError(str(fault)) from None
+        if sealed is None:
+            return None
+        return _sealer(store).open(sealed.decode(), who=owner, what=handle).data.encode()
+
+    def _taken(self, handle: str, owner: str) -> bytes | None:
+        self._forget_old()
+        found = self._runs.pop(handle, None)
+        return None if found is None or found[1] != owner else found[2]
 
     def _forget_old(self) -> None:
         while self._runs and next(iter(self._runs.values()))[0] < self._now():
             self._runs.popitem(last=False)
+
+
+def _sealer(store: SuspendedStore) -> Sealer:
+    return Sealer(_PURPOSE, lambda: store.keys, mend="see what is done, then run the code again")

@@ -61,7 +61,7 @@ class ClientSide(ServerParts):
         return self._served.listed_to(context)
 
     def unknown_to(self, context: ToolContext) -> bool:
-        """Whether it has still to be found out what is listed to clients like this one."""
+        """Whether the list for clients like this one is still unknown."""
         return bool(self._served.unknown_to(context)) or not self._knows_granted(context)
 
     def _knows_granted(self, context: ToolContext) -> bool:
@@ -84,15 +84,15 @@ class ClientSide(ServerParts):
         return self._served.granted(context)
 
     def list_hint(self) -> CacheHint:
-        """How long a client may keep what is listed; see `ServedTools.list_hint`."""
+        """How long a client may keep the list of tools; see `ServedTools.list_hint`."""
         return self._served.list_hint()
 
     def list_meta(self, context: ToolContext) -> Mapping[str, Any]:
-        """What the mounted servers' lists of tools have in `_meta`, of those that a caller may know of."""
+        """The `_meta` of the mounted servers' lists of tools, for servers that the caller may see."""
         return self._served.list_meta(context.identity)
 
     def handshake_meta(self, identity: Identity | None) -> dict[str, Any]:
-        """What the answer to a handshake has in `_meta`: the servers behind this one."""
+        """The `_meta` of the answer to a handshake: the mounted servers."""
         return servers_meta(self.registry.sources(), self._withheld(identity))
 
     def is_arriving(self) -> bool:
@@ -104,12 +104,19 @@ class ClientSide(ServerParts):
         await self._unlisted.arrive(listed=True)
 
     def grants_issued(self, context: ToolContext) -> int:
-        """How many grants this caller's session was given so far."""
+        """The number of grants that this caller's session has got so far."""
         return self.grants.issued_to(context) if context.session and self._served.defers else 0
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The input schema of a listed tool; see `ServedTools.input_schema`."""
         return self._served.input_schema(name, scope)
+
+    async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
+        """See `Surface`."""
+        if name not in self._served.table:
+            await self._absent(name, context)
+        binding = self._served.table.get(name)
+        return {} if binding is None else {name: binding.definition.digest}
 
     async def _absent(self, name: str, context: ToolContext) -> ToolSource | None:
         """Wait for what may bring a tool of this name; its server if that is known and is not ready."""

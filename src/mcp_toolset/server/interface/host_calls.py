@@ -1,8 +1,9 @@
-"""`HostCalls`: what the program that owns a server asks of it: its tools, calls, answers, and serving."""
+"""`HostCalls`: the methods for the program that owns a server: its tools, calls, answers, and serving."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.limits import Limit
     from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.server.interface.monitor import Monitor, Ready
     from mcp_toolset.transports.http.limits import HttpLimits
 
 
@@ -40,7 +42,7 @@ class HostCalls(ClientSide):
 
     @property
     def auth(self) -> Authenticator | None:
-        """Who may call over HTTP: as the server was told, else as its configuration says; `None`: everybody.
+        """Who may call over HTTP, by the argument `auth`, otherwise by the configuration; `None`: any client.
 
         Raises:
             ConfigError: what the configuration says cannot be used.
@@ -49,7 +51,7 @@ class HostCalls(ClientSide):
         return self._auth if configured is None else configured.authenticator()
 
     def tools(self) -> list[dict[str, Any]]:
-        """What a client without grants sees in `tools/list`, in wire form."""
+        """The entries of `tools/list` for a client without grants, in wire form."""
         return list(self._served.wire)
 
     @property
@@ -63,7 +65,7 @@ class HostCalls(ClientSide):
 
     @property
     def policy(self) -> Policy | None:
-        """The policy that holds now: the program's and the configuration's together; `None` for none."""
+        """The policy that applies now: the program's and the configuration's together; `None` for none."""
         return self._visibility.policy
 
     def limits_of(self, binding: ToolBinding, identity: Identity | None = None) -> list[Limit]:
@@ -71,7 +73,7 @@ class HostCalls(ClientSide):
         return self._visibility.limits_of(binding, identity)
 
     def statuses(self) -> dict[str, SourceStatus]:
-        """How each mounted server is doing, by its name."""
+        """The status of each mounted server, by its name."""
         return self._served.statuses()
 
     async def settled(self) -> None:
@@ -83,7 +85,7 @@ class HostCalls(ClientSide):
         await self._rebuild()
 
     def unbound(self) -> tuple[UnboundName, ...]:
-        """The names that hooks, middleware and verbs were given and that stand for no tool, so far."""
+        """The names in hooks, middleware and verbs that match no tool so far."""
         return self._served.report.found
 
     def search(
@@ -97,7 +99,7 @@ class HostCalls(ClientSide):
     async def call_tool(
         self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
     ) -> ToolResult:
-        """Call a tool without a wire, through the same gate, middleware and hooks.
+        """Call a tool in process, with the same checks, middleware and hooks as a client's call.
 
         Raises:
             UnknownToolError: no such tool for this caller.
@@ -108,7 +110,7 @@ class HostCalls(ClientSide):
     async def call_as_host(
         self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
     ) -> ToolResult:
-        """Call any tool, deferred ones too: the program that owns the server needs no grant.
+        """Call any tool, listed or deferred, as the program that owns the server: no grant is needed.
 
         Middleware, hooks and checks apply as to every call.
 
@@ -138,15 +140,25 @@ class HostCalls(ClientSide):
         """End a pending call with an error that the model can read; see `ManualCalls`."""
         self._manual.fail(call_id, message)
 
+    def serves_one_user(self) -> None:
+        """Treat all callers without authentication as the same user, as over stdio."""
+        if self._options.learn is not None:
+            self._options.learn.serves_one = True
+        if self._journal is not None:
+            self._journal.guard.serves_one = True
+        if self.processes is not None:
+            self.processes.serves_one = True
+
     async def run_stdio(self, *, drain: float = 1.0) -> None:
         """Serve one client on standard input and output, until it closes them.
 
         Args:
-            drain: Seconds that requests in flight may take once the client has closed its output alone:
-                it may still read the answers.
+            drain: Seconds that requests in flight may take after the client has closed its output: the client
+                may still read the answers.
         """
         from mcp_toolset.transports.stdio_server import serve_stdio
 
+        self.serves_one_user()
         await serve_stdio(self.answers, drain=drain)
 
     def http_app(
@@ -157,32 +169,69 @@ class HostCalls(ClientSide):
         json_response: bool = False,
         request_timeout: float = REQUEST_TIMEOUT,
         limits: HttpLimits | None = None,
+        trusted_proxies: Sequence[str] | None = None,
         auth: Auth | None = None,
     ) -> Starlette:
         """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `transports.http.app`.
 
-        `auth` says who may call this application, where that differs from the server's own `auth`.
+        `auth` says who may call this application; by default the server's `auth` decides. `limits` and
+        `trusted_proxies` are by default those of the configuration.
         """
         from mcp_toolset.transports.http.app import http_app
+        from mcp_toolset.transports.http.limits import HttpLimits
 
+        stated = {} if self.configured is None else dict(self.configured.config.http or {})
+        proxies: Sequence[str] = stated.pop("trusted_proxies", ())
         own = authenticator(auth)
         return http_app(
             self.answers,
+            self.monitor,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             json_response=json_response,
             request_timeout=request_timeout,
-            limits=limits,
+            limits=limits or HttpLimits(**stated),
+            trusted_proxies=proxies if trusted_proxies is None else trusted_proxies,
             auth=lambda: own or self.auth,
             logins=self._login_of,
-            statuses=self._statuses_for,
             told=None if self.audit is None else self.audit.record,
+            shared=self._options.shared,
         )
 
-    def _statuses_for(self, identity: Identity | None) -> dict[str, SourceStatus]:
-        """How the mounted servers are doing that exist for a caller."""
-        hides = self._visibility.hides_server
-        return {name: one for name, one in self.statuses().items() if not hides(name, identity)}
+    @cached_property
+    def monitor(self) -> Monitor:
+        """How the server is doing, for the pages that monitoring asks."""
+        # What serves one client by pipes is not asked.
+        from mcp_toolset.server.interface.monitor import Monitor
+
+        return Monitor(
+            self._required,
+            self.statuses,
+            self._visibility.hides_server,
+            self._options.shared,
+            self._telemetry,
+            self._seen_by,
+        )
+
+    def _seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
+        """Whether a mounted server, and a tool, exist for a caller."""
+        visible, table = self._visibility, self._served.table
+
+        def sees(server: str, tool: str) -> bool:
+            binding = table.get(tool)
+            hidden = visible.hides_server(server, identity)
+            return not hidden and (binding is None or not visible.hides(binding, identity))
+
+        return sees
+
+    def _required(self) -> Ready:
+        """What must work for the server to be ready, as told here, or in the configuration."""
+        if self._options.ready is not None:
+            return self._options.ready
+        from mcp_toolset.server.interface.monitor import Ready
+
+        stated = None if self.configured is None else self.configured.config.ready
+        return Ready(**(stated or {}))
 
     def _login_of(self, ticket: str) -> PendingLogin | None:
         """The login at a mounted server that has this ticket."""
@@ -200,7 +249,7 @@ class HostCalls(ClientSide):
         """Serve `/mcp` and `/sse` until cancelled; see `transports.http.app`.
 
         Raises:
-            ToolsetError: the address cannot be used; or other machines reach it, and everybody may call.
+            ToolsetError: the address cannot be used, or other machines reach it without authentication.
         """
         from mcp_toolset.transports.http.app import serve_http
 

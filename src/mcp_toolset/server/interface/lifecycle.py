@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
@@ -10,19 +11,24 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from mcp_toolset.calls.background import BackgroundWork
+from mcp_toolset.context.shared import SharedSource
 from mcp_toolset.errors import StateError, sole
 from mcp_toolset.server.attachments import Attachments
 from mcp_toolset.server.interface.parts import ServerParts
 from mcp_toolset.server.manual_calls import ManualCalls
 from mcp_toolset.server.offers.offering import Offering
+from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.toolsets import opening
 from mcp_toolset.tools.toolsets.opening import Waiting, unwind
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.learning import SearchLearning
+    from mcp_toolset.context.shared import Shared
     from mcp_toolset.server.answers.usage import Usage
     from mcp_toolset.server.state_keeper import StateKeeper
+
+_log = logging.getLogger("mcp_toolset.server")
 
 
 class Lifecycle(ServerParts):
@@ -64,8 +70,7 @@ class Lifecycle(ServerParts):
 
     async def _open(self, waiting: Waiting) -> None:
         async with AsyncExitStack() as stack:
-            if self._trail is not None:
-                await stack.enter_async_context(self._trail.running(self.grants, self._audited_facts))
+            await self._open_stores(stack)
             self._news.attach()
             if self._keeper is not None:
                 await self._keeper.restore()
@@ -79,6 +84,8 @@ class Lifecycle(ServerParts):
             await stack.enter_async_context(self._indexes.running())
             self._unlisted.begin(self.toolset.sources(), self.toolset.listing_sources())
             await self._rebuild()
+            if self._served.defers:
+                await self._indexes.fetch()
             stack.callback(self.registry.on_change(self._news.changed.set))
             stack.callback(self.grants.on_revoke(self._news.revoked.set))
             stack.callback(self._offering.local.on_change(self._news.changed.set))
@@ -95,13 +102,46 @@ class Lifecycle(ServerParts):
                     sources=self.registry.sources, changed=self._news.changed.set, rebuild=self._rebuild
                 )
                 await stack.enter_async_context(reloads.running())
-            await stack.enter_async_context(self.work)
+            await self._open_work(stack)
             if self._usage is not None:
                 # Saved before mounted servers are closed: many clients kill a server that takes its time.
                 await stack.enter_async_context(self._usage.running(self._counted_as))
+            if self._telemetry is not None:
+                await stack.enter_async_context(self._telemetry.running(self._up))
             self._manual.open()
             stack.callback(self._manual.close)
             self._stack = stack.pop_all()
+
+    async def _open_work(self, stack: AsyncExitStack) -> None:
+        """Open what runs longer than a call."""
+        await stack.enter_async_context(self.work)
+        if self.processes is not None:
+            await stack.enter_async_context(self.processes)
+
+    async def _open_stores(self, stack: AsyncExitStack) -> None:
+        """Open what calls and changes are written to."""
+        if self._options.shared is not None:
+            await stack.enter_async_context(self._options.shared.running())
+            self._share(self._options.shared)
+        if self._suspended is not None and self._suspended is not self._options.shared:
+            await stack.enter_async_context(self._suspended.running())
+            if self._code is not None and self.grants.ends_with_process:
+                _log.warning(
+                    "runs of code that wait for an answer do not go on after a restart, as grants are in "
+                    "memory; keep them in a file, as by `--grants FILE`"
+                )
+        if self._trail is not None:
+            await stack.enter_async_context(self._trail.running(self.grants, self._audited_facts))
+        if self._journal is not None:
+            await stack.enter_async_context(self._journal.running())
+
+    def _share(self, shared: Shared) -> None:
+        """Tell the mounts what the replicas share; some of them one replica alone may have."""
+        if self.configured is not None:
+            self.configured.share(shared)
+        for source in self.toolset.sources():
+            if fits(source, SharedSource):
+                source.share(shared)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
@@ -131,22 +171,25 @@ class Lifecycle(ServerParts):
 
     @property
     def learning(self) -> SearchLearning | None:
-        """What the search of deferred tools learns from use; `None` if it learns nothing."""
+        """The learning of the search of deferred tools; `None` if it does not learn."""
         return self._options.learn
-
-    def serves_one_user(self) -> None:
-        """Say that every caller who is not authenticated is the one user of this process, as over stdio."""
-        if self._options.learn is not None:
-            self._options.learn.serves_one = True
 
     @property
     def usage(self) -> Usage | None:
-        """What sums its calls and tokens; `None` if nothing does."""
+        """The statistics of calls and tokens; `None` if the server does not count."""
         return self._usage
 
     def keep_no_statistics(self) -> None:
-        """Say, before it is opened, that nothing is counted: it is not served."""
+        """Turn off statistics, before the server is opened."""
         self._usage = None
+
+    def send_no_telemetry(self) -> None:
+        """Turn off metrics and traces, before the server is opened."""
+        self._telemetry, self.answers.traces = None, None
+
+    def _up(self) -> dict[str, bool]:
+        """By the name of each mounted server, whether calls reach it."""
+        return {name: one.is_up for name, one in self._served.statuses().items()}
 
     def _counted_as(self) -> str:
         """What statistics call that which is served: the path of its configuration, else its name."""

@@ -26,7 +26,7 @@ class LiveChanges(ServerParts):
     async def attach(self, toolset: Toolset | Tool[..., Any] | Callable[..., Any]) -> SourceHandle:
         """Serve one more toolset from now on; clients are told once that the list has changed.
 
-        It returns when what is mounted in it has been reached, or has failed once and is tried again.
+        It returns when each mounted server of the toolset is connected, or has failed once.
 
         Raises:
             StateError: the server is not open, or the toolset is open somewhere else.
@@ -37,10 +37,10 @@ class LiveChanges(ServerParts):
         return handle
 
     async def detach(self, handle: SourceHandle, *, drain: float = DRAIN) -> None:
-        """Serve a toolset no longer, and close it.
+        """Stop serving a toolset, and close it.
 
-        Nothing new is called in it from this moment; calls in flight end as they would, for
-        at most `drain` seconds. It returns when everything is closed.
+        New calls are refused from this moment on; calls in flight have at most `drain` seconds to end. It
+        returns when the toolset is closed.
 
         Raises:
             StateError: nothing is attached by this handle.
@@ -57,17 +57,25 @@ class LiveChanges(ServerParts):
         toolset: Toolset | Tool[..., Any] | Callable[..., Any],
         *,
         drain: float = DRAIN,
+        accept: Callable[[], None] | None = None,
     ) -> None:
         """Serve another toolset in the place of an attached one, under the same handle.
 
-        The new one is open before the old one leaves, and calls see the one or the other. Tools of
-        the same id keep their names and their membership.
+        The new toolset is open before the old one leaves, and each call runs on one of them. Tools with the
+        same id keep their names and their membership.
+
+        Args:
+            handle: What `attach` returned.
+            toolset: The new toolset.
+            drain: Seconds that calls in flight on the old one may take.
+            accept: Called when the new toolset is open. If it raises an error, the new toolset is closed, the
+                old one stays, and `replace` raises the error.
 
         Raises:
             StateError: nothing is attached by this handle, or the toolset is open somewhere else.
             NameConflictError: a name is taken; the old one stays.
         """
-        left = await self._attachments.change(handle, _toolset_of(toolset))
+        left = await self._attachments.change(handle, _toolset_of(toolset), accept)
         try:
             await self._rebuild()
         finally:
@@ -76,13 +84,13 @@ class LiveChanges(ServerParts):
     async def reload(
         self, config: HubConfig | None = None, *, drain: float = DRAIN, patience: float = PATIENCE
     ) -> ReloadReport:
-        """Serve the configuration file as it reads now, without ending any call in flight.
+        """Read the configuration file again and serve it, without ending any call in flight.
 
-        A server whose entry has not changed goes on, and so does one of which only names, choices of tools or
-        pins have changed. New and changed servers are started beside the running ones; then all changes take
-        effect at once, and clients are told once. If a changed server does not answer in time, its old
-        connection serves calls until the new one answers or fails. `reload` returns when the new
-        configuration is served; removed servers are closed when their calls have ended.
+        A server keeps running if its entry has not changed, or only in names, choices of tools or pins. New
+        and changed servers are started beside the running ones; then all changes take effect at once, and
+        clients are told once. If a changed server does not answer in time, its old connection serves calls
+        until the new one answers or fails. `reload` returns when the new configuration is served; removed
+        servers are closed when their calls have ended.
 
         Args:
             config: The configuration; read again from where it came unless given.
@@ -91,8 +99,8 @@ class LiveChanges(ServerParts):
 
         Raises:
             StateError: the server is not open, or serves no configuration.
-            ConfigError: the file cannot be used. What is served stays, here as below.
-            DefinitionError: an entry asks for something impossible.
+            ConfigError: the file cannot be used. The server keeps its configuration, as for the errors below.
+            DefinitionError: an entry cannot be served as written.
             NameConflictError: a name is taken.
         """
         if self.configured is None:
@@ -107,7 +115,7 @@ class LiveChanges(ServerParts):
         return report
 
     async def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
-        """Put tools into the catalog or take them out, and wait until that is served.
+        """Make tools members of the catalog or remove them, and wait until the change is served.
 
         See `ToolRegistry.choose`; a tool that is taken out is refused at once.
 

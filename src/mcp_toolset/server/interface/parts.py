@@ -1,4 +1,4 @@
-"""`ServerParts`: what a server is made of, and how what it serves is compiled again.
+"""`ServerParts`: the parts of a server, and the compilation of its tools after a change.
 
 What mounted servers say about themselves, instructions and `serverInfo`, is passed on to clients.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkab
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.suspended.store import Patient
 from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
 from mcp_toolset.catalog.deferred.tool_names import CODE_TOOLS, FIXED_TOOLS
 from mcp_toolset.catalog.grants.access import Access
@@ -37,18 +38,28 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.code.code_mode import CodeMode
+    from mcp_toolset.calls.processes.processes import Processes
     from mcp_toolset.calls.results.large_results import LargeResults
+    from mcp_toolset.calls.suspended.store import SuspendedStore
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.catalog.search.learning import SearchLearning
+    from mcp_toolset.context.shared import Shared
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.server.answers.task_handles import TaskHandles
     from mcp_toolset.server.answers.usage import Usage
     from mcp_toolset.server.audit_trail import Audit, AuditTrail
     from mcp_toolset.server.call_guards import LimitsByPattern
+    from mcp_toolset.server.call_journal import CallJournal, Journaled
     from mcp_toolset.server.code.code_tools import CodeTools
+    from mcp_toolset.server.interface.monitor import Ready
+    from mcp_toolset.server.interface.observability import Observability, Told
+    from mcp_toolset.tools.core.sampling import ModelSampler
+
+    Suspending = SuspendedStore | str | PathLike[str] | bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,14 @@ class ServerOptions:
     code: CodeMode | bool | None
     stats: bool | str | PathLike[str]
     sessions: Sessions | None
+    sampler: ModelSampler | None
+    shared: Shared | None
+    journal: Journaled | None
+    suspended: Suspending | None
+    processes: Processes | str | PathLike[str] | bool
+    handle_after: float | None
+    ready: Ready | None
+    telemetry: Told | None
 
     def arguments(self) -> Mapping[str, Any]:
         """The options as keyword arguments of a `ToolsetServer`."""
@@ -138,10 +157,80 @@ def long_results(
     return LargeResults(said)
 
 
-def observed_by(audit: AuditLog | None, usage: Usage | None, rules: Rules) -> Rules:
-    """The rules with the audit log and the statistics among their observers, each once."""
+def call_journal(
+    said: Journaled | None,
+    configured: Reloadable | None,
+    served: Callable[[], str],
+    shared: Shared | None,
+) -> CallJournal | None:
+    """What a `journal=` argument or else the configuration stands for; `None` without either."""
+    stated = configured is not None and configured.config.journal is not None
+    if said is False or (said is None and not stated):
+        return None
+    # Few servers have a journal.
+    from mcp_toolset.server.call_journal import CallJournal
+
+    return CallJournal(said, configured, served, shared)
+
+
+def task_handles(said: float | None, configured: Reloadable | None) -> TaskHandles | None:
+    """What a `handle_after=` argument or else the configuration stands for; `None` without either.
+
+    Raises:
+        DefinitionError: the time is not positive.
+    """
+    after = configured.config.handle_after if said is None and configured is not None else said
+    if after is None:
+        return None
+    # Few servers answer with handles.
+    from mcp_toolset.server.answers.task_handles import TaskHandles
+
+    return TaskHandles(after)
+
+
+def suspended_store(
+    said: Suspending | None, configured: Reloadable | None, shared: Shared | None
+) -> SuspendedStore | None:
+    """What a `suspended=` argument, the replicas or else the configuration stand for; `None` without any."""
+    table = None if configured is None else configured.config.suspended
+    if said is None and shared is not None:
+        return shared if table is None else Patient(shared, table["patience"])
+    if said is False or (said is None and table is None):
+        return None
+    if not isinstance(said, bool | str | PathLike | None):
+        return said
+    # Few servers keep what waits.
+    from mcp_toolset.calls.suspended.suspended_file import SuspendedFile
+
+    if isinstance(said, str | PathLike):
+        return SuspendedFile(said)
+    stated = table or {}
+    return SuspendedFile(stated["path"], patience=stated["patience"]) if stated else SuspendedFile()
+
+
+def observability_of(
+    said: Told | None, configured: Reloadable | None, name: str, version: str
+) -> Observability | None:
+    """The metrics and traces that a `telemetry=` argument or else the configuration asks for.
+
+    Raises:
+        DefinitionError: it cannot be used, or its extra is not installed.
+    """
+    if not said and (said is not None or configured is None or configured.config.telemetry is None):
+        return None
+    # Few servers are measured.
+    from mcp_toolset.server.interface.observability import observability
+
+    return observability(said, configured, name, version)
+
+
+def observed_by(
+    audit: AuditLog | None, usage: Usage | None, telemetry: Observability | None, rules: Rules
+) -> Rules:
+    """The rules with the audit log, the statistics and the metrics among their observers, each once."""
     known = {id(one) for one in rules.observers}
-    added = [one for one in (audit, usage and usage.counts) if one is not None and id(one) not in known]
+    own = (audit, usage and usage.counts, telemetry and telemetry.counts)
+    added = [one for one in own if one is not None and id(one) not in known]
     return replace(rules, observers=(*rules.observers, *added)) if added else rules
 
 
@@ -220,12 +309,14 @@ class ServerParts:
         configured: The configuration among what it serves, or `None`.
         registry: Which tools there are, and which of them can be called.
         grants: Issues and judges the grants of deferred tools.
+        processes: Keeps the processes that tools have started; `None` if the server keeps none.
     """
 
     answers: MCPServer
     configured: Reloadable | None
     registry: ToolRegistry
     grants: GrantLedger
+    processes: Processes | None
     _options: ServerOptions
     _kept: KeptCatalogs
     _indexes: IndexKeeper
@@ -239,6 +330,9 @@ class ServerParts:
     _trail: AuditTrail | None
     _code: CodeTools | None
     _usage: Usage | None
+    _journal: CallJournal | None
+    _telemetry: Observability | None
+    _suspended: SuspendedStore | None
 
     def _withheld(self, identity: Identity | None) -> frozenset[str]:
         """The mounted servers that a caller, or one whom the policy treats the same, may not know of."""
@@ -266,7 +360,7 @@ class ServerParts:
         self._introductions = {self._visibility.group(None): text}
 
     def instructions_to(self, identity: Identity | None) -> str | None:
-        """What a caller is told of this server and those behind it."""
+        """The instructions for a caller, of this server and of its mounted servers."""
         visible, known = self._visibility, self._introductions
         said = self.answers.handshake.instructions
         # A text that a program has set by way of the SDK is for every caller.

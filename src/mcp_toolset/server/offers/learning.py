@@ -1,4 +1,4 @@
-"""`found_by_caller`: what a caller asks for may be on a server that has listed nothing to it so far."""
+"""`found_by_caller`: looks for a resource or prompt on servers that have listed nothing to the caller."""
 
 from __future__ import annotations
 

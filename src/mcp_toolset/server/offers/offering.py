@@ -80,6 +80,10 @@ class Offering:
             return True
         return self._unlisted is not None and self._unlisted.presumed()
 
+    def declared(self, capability: str, feature: str, identity: Identity | None) -> bool:
+        """Whether a source that a caller may know of is known to have declared something."""
+        return any(offers.declares(capability, feature) for offers in self.seen(identity).values())
+
     def has(self, capability: str) -> bool:
         """Whether any source has a capability, whichever callers may know of the source."""
         return any(offers.declares(capability) for offers in self._sources().values())
@@ -251,7 +255,7 @@ class Offering:
         for source, native in await self._origins(uri, context.identity):
             if self._sources()[source].declares("resources", "subscribe"):
                 return await self._sources()[source].watch(native, updated, context)
-        raise LookupError("Resource not found, or its server tells of no changes")
+        raise LookupError("Resource not found, or its server does not support subscriptions")
 
     def block(self, source: str, block: Any) -> Any:
         """A content block of a source's, with public URIs in its links and embedded resources."""

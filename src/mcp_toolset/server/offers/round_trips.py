@@ -41,7 +41,8 @@ async def resumable(
         UpstreamError: the upstream failed.
     """
     bound = (name, arguments, context.principal)
-    context.resume(trips, ToolCall(name, dict(arguments)))
+    if context.resume(trips, ToolCall(name, dict(arguments))):
+        await trips.claim(context.replay)
     try:
         wire = await run()
     except (InputRequired, BaseExceptionGroup) as fault:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from functools import partial
+from time import monotonic
 from typing import Any, Final
 
 import anyio
@@ -26,6 +27,9 @@ from mcp_toolset.tools.core.identity import Identity
 
 MAX_STREAMS: Final = 1024
 """Requests to listen that one server may have open."""
+
+OVERLAP: Final = 15.0
+"""Seconds for which replicas tell a change to clients that begin to listen."""
 
 TOOLS: Final = "notifications/tools/list_changed"
 PROMPTS: Final = "notifications/prompts/list_changed"
@@ -57,12 +61,24 @@ NOTIFY_DEADLINE: Final = 5.0
 class Subscriptions:
     """The requests to listen that are open."""
 
-    def __init__(self) -> None:
-        """Start without any."""
+    def __init__(self, *, overlap: float = 0.0) -> None:
+        """Start without any.
+
+        Args:
+            overlap: Seconds for which a change of a list, and the start of this process, are told to clients
+                that begin to listen. A client whose replica ended listens at another one: what changed
+                meanwhile would be lost.
+        """
         self._listeners: set[_Listener] = set()
+        self._overlap = overlap
+        self._latest: dict[str, tuple[float, Recipients]] = {}
+        if overlap:
+            self._latest.update(dict.fromkeys(_LISTS.values(), (monotonic(), everybody)))
 
     def publish(self, method: str, uri: str | None = None, *, to: Recipients = everybody) -> None:
         """Tell every client that listens for it of a change, of those who are to be told."""
+        if method in self._latest:
+            self._latest[method] = (monotonic(), to)
         for listener in self._listeners:
             if to(listener.identity):
                 listener.note((method, uri))
@@ -90,6 +106,9 @@ class Subscriptions:
         listener = _Listener(granted, request.identity)
         # Before the first message goes: a change that comes meanwhile is sent after it.
         self._listeners.add(listener)
+        for method, (at, to) in self._latest.items():
+            if monotonic() - at < self._overlap and to(listener.identity):
+                listener.note((method, None))
         try:
             first = {"notifications": dict(granted), "_meta": meta}
             await request.way.notify("notifications/subscriptions/acknowledged", first)
@@ -212,12 +231,12 @@ class Announcements:
 
     async def to(self, connection: Connection) -> None:
         """Tell one legacy client that its own list has changed, as by a grant."""
-        await _notify(connection, TOOLS)
+        await _notify(connection, TOOLS, seen_by_all=False)
 
 
 _METHODS: Final[Mapping[str, str]] = {"tools": TOOLS, "resources": RESOURCES, "prompts": PROMPTS}
 
 
-async def _notify(connection: Connection, method: str) -> None:
+async def _notify(connection: Connection, method: str, *, seen_by_all: bool = True) -> None:
     with anyio.move_on_after(NOTIFY_DEADLINE):
-        await connection.notify(method)
+        await connection.notify(method, seen_by_all=seen_by_all)

@@ -152,19 +152,19 @@ class ToolBinding:
         capabilities: The capabilities it was granted beyond the default ones; `None` if none were named.
         prepare: Changes a call, with the turn's input, before its arguments are validated.
         provenance: Returns the current provenance of the tool, which may change while it is mounted.
-        asked: The name that the host's toolset gives it, if it must be served under another name; hooks
-            and middleware for that name still apply to it.
-        own: The name by which the rules that it carries know it, where these judge it; else empty.
+        asked: The name that the toolset requested, if the tool must be served under another name; hooks and
+            middleware for the requested name still apply to it.
+        own: The tool's name in the rules that its toolset carries, while these rules run; otherwise empty.
         former: The names that it had before prefixes and renames, the oldest first; hooks and middleware for
             one of them still apply to it, see docs/names.md.
         reads: Parses the typed input of a call, if the tool has one; it may refuse what the schema allows.
         supplies: The values for its injected parameters, the innermost first.
-        tags: The host's words for selectors and policies; clients do not see them.
-        metadata: The host's notes about it; clients do not see them.
+        tags: Tags for selectors and policies; clients do not see them.
+        metadata: Data for the application; clients do not see it.
         personal: Set on tools that do not exist for every caller, or are described otherwise to some.
         explain: Adds to the error for arguments that do not fit, as the caller sent them.
         carried: The rules that its toolsets carry with them, the outermost first.
-        contract: Set on tools that are listed by a manifest: the definition has no schemas of its own.
+        contract: Set on tools that are listed by a manifest: their definition has no schemas.
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -217,7 +217,7 @@ class ToolBinding:
 
     @property
     def own_id(self) -> str:
-        """What stays with the tool within its source: the stable id, else the tool's own name."""
+        """The tool's id within its source: the stable id, otherwise the tool's own name."""
         return self.tool_id or self.definition.name
 
     @property
@@ -320,4 +320,6 @@ async def loaded(ask: Callable[[], _T], miss: StoreMiss | None = None) -> _T:
             return ask()
         except StoreMiss as again:
             miss = again
-    raise StoreError("what the stores of this server say is too old at once; give them a longer max_age")
+    raise StoreError(
+        "the copies of this server's stores expire before a call can use them; set a longer max_age"
+    )

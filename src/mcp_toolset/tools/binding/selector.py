@@ -120,7 +120,7 @@ def group_names(group: ToolGroup, table: Mapping[str, ToolBinding]) -> list[str]
                 f"{group!r} is here more than once, as {found[key]} and {name}; select its tools by name"
             )
     if wanted and not found:
-        raise UnknownToolError(repr(group), "; nothing of it is here")
+        raise UnknownToolError(repr(group), "; none of its tools is here")
     return list(found.values())
 
 

@@ -26,6 +26,9 @@ CALL_META_KEY: Final = "mcp-toolset/call"
 REPLAY_META_KEY: Final = "mcp-toolset/replay-key"
 """Key in the `_meta` of a sampling request: its number among the requests of the same call."""
 
+USAGE_META_KEY: Final = "mcp-toolset/usage"
+"""Key in the `_meta` of a message that the program's own model wrote: its tokens by kind."""
+
 ANY_ANSWER: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {"answer": {"type": "string"}},
@@ -87,6 +90,25 @@ class SampledMessage:
     def model(self) -> str:
         """The name of the model, as the client gives it."""
         return str(self.wire.get("model", ""))
+
+    @property
+    def usage(self) -> Mapping[str, int]:
+        """Tokens by kind, such as `input` and `output`, if the program's own model wrote the message."""
+        meta: Any = self.wire.get("_meta") or _NOTHING
+        return dict(meta.get(USAGE_META_KEY) or _NOTHING)
+
+    @classmethod
+    def of(cls, text: str, *, model: str = "", usage: Mapping[str, int] = _NOTHING) -> SampledMessage:
+        """A message that a model of the program wrote, for a `sampler`.
+
+        Args:
+            text: The text.
+            model: The name of the model.
+            usage: Tokens by kind, such as `{"input": 120, "output": 15}`.
+        """
+        wire: dict[str, Any] = {"role": "assistant", "content": {"type": "text", "text": text}}
+        wire["model"] = model
+        return cls({**wire, "_meta": {USAGE_META_KEY: dict(usage)}} if usage else wire)
 
 
 class InputRequired(BaseException):
@@ -192,7 +214,7 @@ class AskUser:
     Attributes:
         question: The question.
         schema: JSON Schema of the answer, an object of plain properties as elicitation allows them;
-            one text field named `answer` unless given.
+            by default one text field named `answer`.
     """
 
     question: str
@@ -204,7 +226,7 @@ class Halt:
     """The loop should end after this call; the other calls of the round still finish.
 
     Attributes:
-        reason: Why, as a short word of the application.
+        reason: Why the loop should end, as a short word of the application.
         result: The result of the call itself.
     """
 

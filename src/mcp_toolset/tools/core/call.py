@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CannotAskError, CapabilityError, ClientCapabilityError
@@ -26,7 +26,11 @@ from mcp_toolset.tools.core.capability import (
     SessionEvent,
     SessionSnapshot,
 )
+from mcp_toolset.tools.core.effects import EFFECTS
 from mcp_toolset.tools.core.identity import Identity
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.core.processes import OwnProcesses
 
 _EMPTY: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.tools")
@@ -43,6 +47,8 @@ class ToolCall:
         original: The arguments as the caller sent them.
         grant: The handle of the grant that the call was made with, for a deferred tool.
         repairs: What was repaired in the arguments, in words and without values; empty for most calls.
+        key: What a repeat of the call has too, and no other call; empty unless a journal records it.
+        meta: What a mounted server is sent in `_meta` besides.
     """
 
     name: str
@@ -51,11 +57,14 @@ class ToolCall:
     original: Mapping[str, Any] | None = None
     grant: str = ""
     repairs: tuple[str, ...] = ()
+    key: str = ""
+    meta: Mapping[str, Any] | None = None
 
     def with_arguments(self, arguments: dict[str, Any]) -> ToolCall:
         """The same call with other arguments; `original` keeps the caller's."""
         original = self.arguments if self.original is None else self.original
-        return ToolCall(self.name, arguments, self.id, original, self.grant, self.repairs)
+        rest = (self.grant, self.repairs, self.key, self.meta)
+        return ToolCall(self.name, arguments, self.id, original, *rest)
 
 
 class ToolContext:
@@ -87,6 +96,9 @@ class ToolContext:
     protocol_version: str | None = None
     """The protocol revision of this call; `None` without a client."""
 
+    is_inner: bool = False
+    """Whether the call is one of several that are made for one request, such as by code of a model."""
+
     capabilities: frozenset[str] = ALWAYS
     """The capabilities that the tool was granted, by name."""
 
@@ -96,11 +108,24 @@ class ToolContext:
     injected: Mapping[Any, Any] = _EMPTY
     """The values for injected parameters, by the parameter's name or its type."""
 
+    is_task: bool = False
+    """Whether the call may become a task, whose result the client gets later (2026-07-28)."""
+
     model: str | None = None
     """The model that the loop works with, where the loop says so; clients of MCP do not."""
 
     round: str = ""
     """The id of the round that the call is of; empty outside an owned loop."""
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the client makes the call again, with answers to what it was asked (2026-07-28)."""
+        return False
+
+    @property
+    def follows(self) -> bool:
+        """Whether the call was made before and has become a task of a mounted server, which goes on."""
+        return False
 
     def injecting(self, values: Mapping[Any, Any]) -> ToolContext:
         """This context with more values for injected parameters; values that it has already win."""
@@ -119,6 +144,11 @@ class ToolContext:
     def meta(self) -> Mapping[str, Any]:
         """The `_meta` of the request; empty without a request."""
         return _EMPTY
+
+    @property
+    def request_id(self) -> str:
+        """The id that the client gave its request; empty without a client."""
+        return ""
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -161,7 +191,7 @@ class ToolContext:
             CapabilityError: the tool was not granted it.
             CannotAskError: the client cannot show a question, or the user gave no answer in time.
             CallError: the answer is not what the schema wants.
-            DefinitionError: the schema is not one that clients can show.
+            DefinitionError: clients cannot show a form for this schema.
         """
         self.require("ask")
         return await self.elicit(question, schema, key=key)
@@ -221,7 +251,7 @@ class ToolContext:
 
     @property
     def client_info(self) -> Mapping[str, Any]:
-        """What the client says that it is (`name`, `version`), in wire form; empty where it is not known."""
+        """The client's own `name` and `version`, in wire form; empty if unknown."""
         return _EMPTY
 
     def needs(self, capability: str) -> None:
@@ -269,6 +299,15 @@ class ToolContext:
         """
         raise CapabilityError("background")
 
+    @property
+    def processes(self) -> OwnProcesses:
+        """Work whose record outlives the program, and this caller's processes (capability `processes`).
+
+        Raises:
+            CapabilityError: the tool was not granted it, or the program keeps no processes.
+        """
+        raise CapabilityError("processes")
+
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
         """Append an event to the record for the application (capability `events`).
 
@@ -281,6 +320,35 @@ class ToolContext:
             CallError: the data has no JSON form, or is too long.
         """
         raise CapabilityError("events")
+
+    async def effect(
+        self, key: str, work: Callable[..., Awaitable[Any]], *arguments: Any, repeat: bool = False
+    ) -> Any:
+        """Do one step of the call at most once: if the call runs again, get the recorded value of the step.
+
+        A call runs again if its process ended in the middle and the journal allows the repeat
+        (`@tool(idempotent=True)`), or if it had asked the client a question. A call is known again by its
+        key, which the client or the provider gives it.
+
+        Args:
+            key: The name of the step, another one for each step of the call.
+            work: An async function that has the effect.
+            arguments: Its arguments.
+            repeat: Whether to do the step again if its process ended in the middle.
+
+        Returns:
+            What the function returned, in JSON form: a tuple becomes a list.
+
+        Raises:
+            CapabilityError: no journal records this call.
+            CallError: whether the step was done is not known, or it runs already.
+            StoreError: the journal cannot be used; the step was not done.
+            DefinitionError: the value has no JSON form, or the key is empty or too long.
+        """
+        effects = EFFECTS.get()
+        if effects is None:
+            raise CapabilityError("effect", "a journal that records the tool: ToolsetServer(…, journal=True)")
+        return await effects.once(key, work, arguments, repeat=repeat)
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
         """The context for a call's handler in an owned loop, and what its tool was granted."""

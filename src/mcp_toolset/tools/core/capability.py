@@ -19,6 +19,7 @@ CAPABILITIES: Final = {
     "catalog": "search the deferred tools",
     "membership": "see and change which tools are members of the catalog",
     "background": "start work that outlives the call, and await it",
+    "processes": "start processes whose records outlive the program, list, await and cancel them",
     "events": "append events to the record of the session",
 }
 """What each capability allows."""
@@ -56,7 +57,7 @@ def known_session(sessions: Sessions, session: str, context: Any) -> SessionSnap
     """
     found = sessions(session, context)
     if found is None:
-        raise CallError(f"there is no session {session!r} that this tool may know of")
+        raise CallError(f"there is no session {session!r} that this tool can see")
     return found
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError
@@ -135,6 +135,15 @@ class ToolDefinition:
     def described(self, description: str | None) -> Self:
         """A copy with another description."""
         return replace(self, description=description)
+
+
+def task_support(definition: ToolDefinition) -> str:
+    """Whether a tool runs as a task: `optional`, `required`, or empty (`execution.taskSupport`)."""
+    execution: object = definition.extra.get("execution") if definition.extra else None
+    found = (
+        cast("Mapping[str, Any]", execution).get("taskSupport") if isinstance(execution, Mapping) else None
+    )
+    return found if found in ("optional", "required") else ""
 
 
 def _expect(tool: str, wire: Mapping[str, Any], key: str, kind: type, *, required: bool = False) -> None:

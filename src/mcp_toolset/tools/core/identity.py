@@ -22,14 +22,14 @@ class Identity:
     """An authenticated caller. Two identities with the same `key` are the same caller.
 
     Attributes:
-        key: What `context.principal` is: grants, sessions, caches and limits are bound to it.
+        key: The value of `context.principal`, to which grants, sessions, caches and limits are bound.
         client: The id of the program that the credentials were issued to (the claim `client_id` or `azp`).
-        subject: The user that the credentials stand for (the claim `sub`).
+        subject: The user of the credentials (the claim `sub`).
         issuer: Who issued the credentials (the claim `iss`).
         scopes: What the credentials allow (RFC 6749, section 3.3).
         roles: The roles of the user, as the issuer or the configuration names them.
         expires: When the credentials expire, in seconds since the epoch; `None` if they do not.
-        claims: What else the credentials say; may be personal data, so `repr` omits it.
+        claims: The other claims of the credentials; may be personal data, so `repr` omits them.
     """
 
     key: str
@@ -53,18 +53,18 @@ class Identity:
         expires: float | None = None,
         claims: Mapping[str, Any] = _NO_CLAIMS,
     ) -> Self:
-        """The identity that a client, an issuer and a subject make up together."""
+        """The identity of a client, an issuer and a subject together."""
         key = json.dumps([client, issuer, subject])
         return cls(key, client, subject, issuer, frozenset(scopes), frozenset(roles), expires, claims)
 
     @property
     def name(self) -> str:
-        """What a policy and a log call the caller: the subject, else the client, else the key."""
+        """The caller's name in policies and logs: the subject, otherwise the client, otherwise the key."""
         return self.subject or self.client or self.key
 
     @property
     def is_authenticated(self) -> bool:
-        """True: applications on Starlette ask this of `request.user`."""
+        """Always true, for applications on Starlette, which read it from `request.user`."""
         return True
 
     @property

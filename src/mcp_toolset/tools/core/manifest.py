@@ -24,14 +24,14 @@ _WORST: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ToolManifest:
-    """A tool without its schemas: enough to search for it, and to decide who may have it.
+    """A tool without its schemas: its name and summary for search, and its annotations for policies.
 
     Attributes:
         name: The tool's own name.
         summary: What the tool does; search reads it, and a hit shows its first line.
         id: A stable id; by default the name of the source and of the tool.
-        tags: The host's words for selectors and policies; clients do not see them.
-        annotations: Behaviour hints in wire form. Policies judge by them, before the contract is fetched.
+        tags: Tags for selectors and policies; clients do not see them.
+        annotations: Behaviour hints in wire form. Policies use them before the contract is fetched.
     """
 
     name: str
@@ -41,7 +41,7 @@ class ToolManifest:
     annotations: Mapping[str, Any] | None = None
 
     def listed(self) -> ToolDefinition:
-        """The definition that stands for the tool until its contract is there."""
+        """The definition that is used until the contract is fetched."""
         return ToolDefinition(
             self.name, self.summary or None, input_schema=ANY_ARGUMENTS, annotations=self.annotations
         )

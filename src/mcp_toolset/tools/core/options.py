@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
@@ -78,6 +78,8 @@ class ToolOptions(TypedDict, total=False):
         destructive: The behaviour annotation `destructiveHint`.
         idempotent: The behaviour annotation `idempotentHint`.
         open_world: The behaviour annotation `openWorldHint`.
+        task: Whether a client that takes tasks gets one in place of the result (`execution.taskSupport`):
+            `optional`, or `required` if it is refused to other clients of 2026-07-28. See docs/tasks.md.
     """
 
     title: str | None
@@ -92,6 +94,7 @@ class ToolOptions(TypedDict, total=False):
     destructive: bool | None
     idempotent: bool | None
     open_world: bool | None
+    task: Literal["optional", "required"] | None
 
 
 def checked(maker: str, options: ToolOptions) -> ToolOptions:
@@ -105,6 +108,20 @@ def checked(maker: str, options: ToolOptions) -> ToolOptions:
 def annotations_of(options: ToolOptions) -> dict[str, Any] | None:
     """The behaviour annotations in wire form."""
     return {wire: options[key] for key, wire in _HINTS.items() if options.get(key) is not None} or None
+
+
+def execution_of(options: ToolOptions) -> dict[str, Any]:
+    """What a definition says of how the tool runs, in wire form.
+
+    Raises:
+        DefinitionError: `task` is neither `optional` nor `required`.
+    """
+    task = options.get("task")
+    if task is None:
+        return {}
+    if task not in ("optional", "required"):  # pyright: ignore[reportUnnecessaryContains]
+        raise DefinitionError(f"task is 'optional', 'required' or None, not {task!r}")
+    return {"execution": {"taskSupport": task}}
 
 
 class Private(TypedDict):

@@ -29,12 +29,14 @@ class ToolResult:
         halt: Whether the loop should end after this call.
         unstructured: Whether it has no structured content, although its tool's output schema requires some,
             because the client's protocol revision cannot carry it.
+        stopped: Whether its tool was stopped before its end, so that it is not known what the call has done.
     """
 
     wire: Mapping[str, Any]
     ask: AskUser | None = None
     halt: Halt | None = None
     unstructured: bool = False
+    stopped: bool = False
 
     @classmethod
     def of_text(cls, text: str, *, is_error: bool = False) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar, runtime_checkable
 
 import anyio
 import anyio.abc
@@ -64,7 +64,7 @@ class SourceStatus:
         flagged: Tools with hidden text, and what was found.
         remembered: Whether its tools are those that it listed in the last run, or before it was stopped.
         stops: How often it was stopped because nothing used it.
-        about: Its description of itself, in one line.
+        about: The source's own description, in one line.
     """
 
     state: SourceState = "closed"
@@ -131,6 +131,10 @@ class AtHand(Protocol):
     def at_hand(self) -> bool:
         """Whether it is part of this process."""
         ...
+
+
+STDERR_LOGGER: Final = "mcp_toolset.stderr"
+"""The logger of what the processes of servers write to stderr; `.NAME` follows, the name of the server."""
 
 
 @runtime_checkable

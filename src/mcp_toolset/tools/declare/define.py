@@ -13,7 +13,14 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import check_name
-from mcp_toolset.tools.core.options import Private, ToolOptions, annotations_of, checked, private
+from mcp_toolset.tools.core.options import (
+    Private,
+    ToolOptions,
+    annotations_of,
+    checked,
+    execution_of,
+    private,
+)
 from mcp_toolset.tools.declare.handler import Handler, HandlerCall, arguments_reader
 from mcp_toolset.tools.declare.notation import schema_from
 from mcp_toolset.tools.declare.returned import JSON, Returned, returned_as
@@ -55,6 +62,7 @@ def define(
         title=options.get("title"),
         annotations=annotations_of(options),
         meta=options.get("meta"),
+        extra=execution_of(options),
     )
     return _fields(definition, handler, options, returned)
 

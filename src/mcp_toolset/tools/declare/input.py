@@ -19,7 +19,7 @@ from mcp_toolset.tools.binding.binding import Reads, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import DECLARED, check_name, declared_tool
-from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, private
+from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, execution_of, private
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.define import promised
 from mcp_toolset.tools.declare.function import FunctionCall
@@ -80,7 +80,7 @@ class CallRunner(Generic[I, O]):
 class DecodedCall(Generic[I, O]):
     """A call of one `tool_input` tool with its typed input.
 
-    It is matched by its input: `case DecodedCall(WebSearch(query=query)) as call`.
+    Match it by its input: `case DecodedCall(WebSearch(query=query)) as call`.
 
     Attributes:
         metadata: The call as it was sent.
@@ -146,7 +146,7 @@ class DecodedCall(Generic[I, O]):
         return self.tool.complete(self, output)
 
     def handled(self, output: O) -> HandledInput[I, O]:
-        """The call as answered instead of the tool; raises like `complete`."""
+        """The call with an answer that replaces the tool's; raises like `complete`."""
         result = self.tool.complete(self, output).result
         return HandledInput(self.metadata, self.input, output, result)
 
@@ -305,6 +305,7 @@ def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> In
         title=options.get("title"),
         annotations=annotations_of(options),
         meta=options.get("meta"),
+        extra=execution_of(options),
     )
     return InputTool(
         definition,

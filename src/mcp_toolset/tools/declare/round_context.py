@@ -10,7 +10,7 @@ async with BackgroundWork() as work:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mcp_toolset.errors import CapabilityError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -27,6 +27,9 @@ from mcp_toolset.tools.core.capability import (
 )
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.view.view import ToolView
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.core.processes import OwnProcesses
 
 Request = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
 """Answers a request to a client in wire form (`elicitation/create`, `sampling/createMessage`)."""
@@ -48,11 +51,20 @@ class Events(Protocol):
         ...
 
 
+class ProcessesOf(Protocol):
+    """Keeps the processes of callers: `Processes`."""
+
+    def owned_by(self, context: ToolContext) -> OwnProcesses:
+        """The processes of the caller of a call."""
+        ...
+
+
 _ARGUMENTS: Final = {
     "session": "view",
     "catalog": "search",
     "membership": "membership",
     "background": "background",
+    "processes": "processes",
     "events": "events",
     "ask": "request",
     "sample": "request",
@@ -62,7 +74,7 @@ _ARGUMENTS: Final = {
 
 
 class RoundContext(ToolContext):
-    """The context of the calls of an owned loop. Tools may use what it is given."""
+    """The context of calls in a loop of your own. Tools can use the services that you give to it."""
 
     __slots__ = (
         "_call",
@@ -86,13 +98,14 @@ class RoundContext(ToolContext):
         search: Search | None = None,
         membership: Membership | None = None,
         background: Background | None = None,
+        processes: ProcessesOf | None = None,
         events: Events | None = None,
         request: Request | None = None,
         grant: Iterable[str] | None = None,
         model: str | None = None,
         sessions: Sessions | None = None,
     ) -> None:
-        """Give the services of the loop, and say who may use them.
+        """Set the services of the loop, and which tools may use them.
 
         Args:
             session: The loop's session, for a tool that may see it, and its events.
@@ -101,12 +114,14 @@ class RoundContext(ToolContext):
             search: Finds deferred tools (capability `catalog`).
             membership: Which tools are members of the catalog (capability `membership`).
             background: Runs work that continues after a call (capability `background`).
+            processes: Keeps processes, which belong to the principal or else to the session (capability
+                `processes`).
             events: The record of events (capability `events`).
             request: Asks the user or a model (capabilities `ask` and `sample`).
             grant: The capabilities that every tool is granted; by default all that the arguments allow. A
                 tool also has those of `Toolset.granting`.
             model: The model that the loop works with, for handlers that choose by it.
-            sessions: Tells of another session that a tool may know of (capability `sessions`).
+            sessions: Returns another session that a tool may read (capability `sessions`).
 
         Raises:
             DefinitionError: a capability does not exist.
@@ -123,6 +138,7 @@ class RoundContext(ToolContext):
             "catalog": search,
             "membership": membership,
             "background": background,
+            "processes": processes,
             "events": events,
             "ask": request,
             "sample": request,
@@ -146,7 +162,7 @@ class RoundContext(ToolContext):
         return SessionSnapshot(self.session, self.principal, None, tuple(view))
 
     def other_session(self, session: str) -> SessionSnapshot:
-        """Another session that the host lets this tool know of."""
+        """Another session, if the application returns it for this tool."""
         sessions: Sessions = self._granted("sessions")
         return known_session(sessions, session, self)
 
@@ -164,6 +180,12 @@ class RoundContext(ToolContext):
     def background(self) -> Background:
         """Work that continues after the call."""
         return self._granted("background")
+
+    @property
+    def processes(self) -> OwnProcesses:
+        """The processes of the loop's user, or else of its session."""
+        processes: ProcessesOf = self._granted("processes")
+        return processes.owned_by(self)
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
         """Append an event for the application."""

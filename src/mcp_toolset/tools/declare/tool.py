@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, repr=False)
 class Tool(Generic[P, R]):
-    """A definition and its handler, unless the application answers the calls.
+    """A tool: its definition and its handler. Without a handler the application answers its calls.
 
     Calling a `Tool` calls the function it was made from, unchanged. `execute` runs it from JSON
     arguments.
@@ -42,8 +42,8 @@ class Tool(Generic[P, R]):
         handler: The function that `run` calls with the arguments, for a tool defined by a schema.
         calling: How the handler is called.
         run: Runs a call, if the tool has a handler.
-        tags: The application's words for selectors and policies; clients do not see them.
-        metadata: The application's notes about it; clients do not see them.
+        tags: Tags for selectors and policies; clients do not see them.
+        metadata: Data for the application; clients do not see it.
         supplies: The values for its injected parameters.
         declared: What the tool was made from and can be selected by: an input class, a function.
     """
@@ -270,7 +270,7 @@ class Tool(Generic[P, R]):
             handler: Runs the calls instead of the handler that the data names.
 
         Raises:
-            DefinitionError: the data is not a tool; the message says what is wrong with it.
+            DefinitionError: the data is not a tool; the message names the fault.
         """
         from mcp_toolset.tools.declare.define import from_data
 

@@ -18,7 +18,7 @@ MAX_NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class ToolRequirement:
-    """What the model must do, resolved against the available tools before a request is sent."""
+    """Whether the model must call a tool, and which; checked against the available tools before a request."""
 
     kind: Literal["optional", "at_least_one", "specific"] = "optional"
     selector: ToolSelector | None = None

@@ -102,7 +102,7 @@ class ClassMembers(Generic[T]):
         if issubclass(value, BaseModel) and declared_tool(value) is None:
             raise DefinitionError(
                 f"{where} is a model that is no tool: declare {value.__name__} with @tool_input, write "
-                f"{name} = InputTool.of({value.__name__}), or _{name} for what is to be none"
+                f"{name} = InputTool.of({value.__name__}), or _{name} if it is not a tool"
             )
 
     def _own_tools(self, kind: type[T]) -> Iterator[tuple[str, Tool[..., Any]]]:
@@ -137,7 +137,7 @@ def _made(function: Any, where: str) -> Tool[..., Any]:
         return tool(function)
     except DefinitionError as fault:
         raise DefinitionError(
-            f"{where} cannot be a tool: {fault}. A function that is to be none has a name like _helper"
+            f"{where} cannot be a tool: {fault}. If it is not a tool, give it a name like _helper"
         ) from None
 
 

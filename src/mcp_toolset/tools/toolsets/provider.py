@@ -40,20 +40,20 @@ _Listed = TypeVar("_Listed", ToolDefinition, ToolManifest)
 
 
 class ToolProvider(ABC):
-    """A source of tools that are not known when the program is written."""
+    """A source of tools that the program lists at run time, such as a database or an API."""
 
     @abstractmethod
     async def list_definitions(self) -> Iterable[ToolDefinition]:
-        """The present tools."""
+        """The current tools."""
 
     async def resolve(self, name: str) -> ToolDefinition | None:
-        """The present definition of one tool; `None` if it no longer exists. Called before every call."""
+        """The current definition of one tool; `None` if it no longer exists. Called before every call."""
         return next((one for one in await self.list_definitions() if one.name == name), None)
 
     def stable_id(self, definition: ToolDefinition) -> str:
-        """The stable id of a tool, whatever its name becomes; empty for the source's and the tool's name.
+        """The id of a tool, which stays when its name changes; empty: the source's and the tool's name.
 
-        Grants, switches and saved states follow it. Of two tools with one id the second is set aside.
+        Grants and saved states refer to tools by id. The second of two tools with the same id is left out.
         """
         return ""
 
@@ -63,22 +63,22 @@ class ToolProvider(ABC):
 
     @abstractmethod
     async def execute(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run a call; `call.name` is the tool's own name, whatever public name the model used."""
+        """Run a call; `call.name` is the tool's own name, not its public name."""
 
 
 class ManifestProvider(ToolProvider):
-    """A source of so many tools that their schemas are fetched one by one, when a caller wants the tool.
+    """A source of tools whose schemas are fetched one by one, each when a caller resolves the tool.
 
-    Its tools are deferred: a client cannot be listed a tool without its schema.
+    Its tools are deferred, because a list for clients needs every schema.
     """
 
     @abstractmethod
     async def list_manifests(self) -> Iterable[ToolManifest]:
-        """The present tools, without their schemas."""
+        """The current tools, without their schemas."""
 
     @abstractmethod
     async def resolve(self, name: str) -> ToolDefinition | None:
-        """The present definition of one tool: when it is resolved, and before every call.
+        """The current definition of one tool; called when the tool is resolved, and before every call.
 
         `None` if the tool no longer exists.
         """
@@ -101,8 +101,8 @@ class _Offered:
 class DynamicToolset(Toolset):
     """The tools of a provider, listed while the toolset is open.
 
-    If the provider fails, the last tools stay and `status` has the reason. A definition that cannot be
-    used is set aside and named there; the others are used.
+    If the provider fails, the toolset keeps its last tools, and `status` has the reason. A definition that
+    cannot be used is left out and named in `status`.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class DynamicToolset(Toolset):
         Args:
             provider: The source of the tools.
             name: The name of the source: in messages, in search, in `inspect`.
-            refresh: Seconds between two listings; by default only `changed()` asks for another.
+            refresh: Seconds between two listings; by default the tools are listed again after `changed()`.
             timeout: Seconds that a listing, or the definition of one tool, may take.
 
         Raises:
@@ -348,4 +348,4 @@ def _check_output(contract: Contract, name: str, result: ToolResult) -> None:
         return
     if not contract.output.is_valid(structured := result.wire.get("structuredContent")):
         faults = "; ".join(contract.output.problems(structured))
-        raise InvalidOutputError(f"{name} returned a result that breaks its own schema: {faults}")
+        raise InvalidOutputError(f"{name} returned a result that does not fit its output schema: {faults}")

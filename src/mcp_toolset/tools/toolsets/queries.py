@@ -49,7 +49,7 @@ class ToolsetQueries(Generic[C]):
         raise NotImplementedError
 
     def sources(self) -> list[ToolSource]:
-        """Every source in the toolset that must be opened, each once."""
+        """Each source in the toolset that must be opened, once."""
         found = [source for member in self._nested() for source in member.sources()]
         return list({id(source): source for source in found}.values())
 
@@ -68,11 +68,11 @@ class ToolsetQueries(Generic[C]):
         return [found for member in self._nested() for found in member.unbound()]
 
     def known_tools(self) -> KnownTools:
-        """What names are resolved against: every tool, filtered out or not, and the sources of more tools."""
+        """The tools that a name may refer to: every tool, filtered or not, and the sources of more tools."""
         return KnownTools(self.everything, self.sources(), verbs=self.unbound)
 
     def everything(self) -> list[ToolBinding]:
-        """Every tool at every level under its name there, also those that are filtered out."""
+        """Every tool at every level under its name at that level, filtered tools included."""
         found = self.compiled(UNPREPARED)
         return [*found, *(one for member in self._nested() for one in member.everything())]
 
@@ -97,7 +97,7 @@ class ToolsetQueries(Generic[C]):
 
         Args:
             availability: Which tools; by default those that are on.
-            turn: This turn's input, for the functions of `.prepared()`.
+            turn: A value for this request, which the functions of `.prepared()` get.
             deferred: Whether deferred tools are included, for providers with their own search; by default
                 they are left out, because they are found by search, not listed.
 
@@ -133,9 +133,9 @@ class ToolsetQueries(Generic[C]):
             raise not_ready(fault, self.sources()) from None
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> C:
-        """A call with its typed input, its handler and the conversion of its result.
+        """The typed form of a call, with its input, its handler and the conversion of its result.
 
-        Type checkers know the union of what the members decode, and whether a `match` covers it:
+        A type checker knows the types of all calls, and reports a `match` that lacks one:
 
         ```python
         match tools.decode(call):

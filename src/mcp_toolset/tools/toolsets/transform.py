@@ -43,7 +43,7 @@ class ArgumentTransform:
     `|` combines several for the same parameter: `rename("q") | describe("What to look for")`.
 
     Attributes:
-        hidden: Whether the model does not see it.
+        hidden: Whether the parameter is hidden from the model.
         value: The fixed value of a hidden parameter; unset means the tool's own default.
         name: The name that the model sees.
         fallback: The value if the model leaves it out.

@@ -29,10 +29,10 @@ _OWN: Final = frozenset({"_context", "turn"})
 
 
 class Turns:
-    """Inputs of several types for one turn: each function gets the input of the type in its annotation."""
+    """Values of several types for one turn: each function gets the value of its annotated type."""
 
     def __init__(self, *turns: object) -> None:
-        """The inputs, of different types."""
+        """Hold the values, each of another type."""
         self._turns = turns
 
     def of(self, kind: Any) -> object:
@@ -106,9 +106,9 @@ def turn_step(turn_of: TurnOf) -> TurnStep:
 
 
 def turn_from_meta(key: str, kind: Any) -> TurnOf:
-    """The turn that a client sends in the `_meta` of its request, parsed to a type of yours.
+    """A function for `with_turn` that reads the turn from the `_meta` of a client's request.
 
-    Any client can write it, so it does not prove who calls: `context.principal` does.
+    Any client can write this value: to decide who calls, use `context.principal`.
 
     Args:
         key: The key in `_meta`, with a prefix of yours such as `example.com/turn`.

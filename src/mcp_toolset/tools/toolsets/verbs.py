@@ -88,14 +88,14 @@ class ToolsetVerbs(Generic[T]):
         raise NotImplementedError
 
     def carrying(self, rules: Carried) -> T:
-        """The toolset with rules of its own, which apply to its tools wherever it is mounted.
+        """Add rules to the toolset, which apply to its tools wherever the toolset is mounted.
 
-        They are inside the rules of the server or the loop, and names in them are names in this toolset. In a
-        round they decide when its calls run. A tool that a policy among them denies to all is left out.
+        The rules run inside the rules of the server or the loop, and use the names of this toolset. In a
+        round they run when its calls run. A tool that a carried policy denies to every caller is left out.
 
         Raises:
             UnknownNameError: a rule is for a tool that this toolset does not have.
-            DefinitionError: these are no rules, or observers, which belong to a server or a loop.
+            DefinitionError: the value is not `Rules`, or has observers: add these to a server or a loop.
         """
         if not isinstance(rules, Carried):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"carrying(…) takes Rules(…), not {rules!r}")
@@ -104,7 +104,7 @@ class ToolsetVerbs(Generic[T]):
         return self.through(Each(lambda binding: None if rules.denies(binding) else binding.carrying(rules)))
 
     def prefixed(self, prefix: str) -> T:
-        """Every tool as `prefix_name`; hooks and middleware for the former names still apply.
+        """Rename every tool to `prefix_name`; hooks and middleware for the former names still apply.
 
         Raises:
             DefinitionError: the prefix cannot start a tool's name.
@@ -113,7 +113,7 @@ class ToolsetVerbs(Generic[T]):
         return self.through(Each(lambda binding: binding.called(public_name(binding.name, prefix=prefix))))
 
     def renamed(self, names: BySelector[str]) -> T:
-        """Tools under other names: `{"old": "new"}`; the others keep theirs.
+        """Rename tools: `{"old": "new"}`; all other tools keep their names.
 
         Raises:
             UnknownToolError: a toolset of local tools has no such tool.
@@ -134,9 +134,9 @@ class ToolsetVerbs(Generic[T]):
         include: ToolSelector | Iterable[ToolSelector] = (EVERY_TOOL,),
         exclude: ToolSelector | Iterable[ToolSelector] = (),
     ) -> T:
-        """Only some of the tools: by tools, name patterns (`get_*`) and a predicate.
+        """Keep only some of the tools: by tools, name patterns (`get_*`) and a predicate.
 
-        The others cannot be called.
+        All other tools cannot be called.
 
         Raises:
             UnknownToolError: a toolset of local tools has no such tool.
@@ -155,7 +155,7 @@ class ToolsetVerbs(Generic[T]):
         return kept.through(chosen)
 
     def described(self, descriptions: BySelector[str]) -> T:
-        """Other descriptions for some tools: a mapping, or `Descriptions`.
+        """Replace the descriptions of some tools, by a mapping or `Descriptions`.
 
         Raises:
             UnknownToolError: a toolset of local tools has no such tool.
@@ -164,15 +164,15 @@ class ToolsetVerbs(Generic[T]):
         return self.through(NamedStep("described", texts, redescribed))
 
     def with_arguments(self, transforms: BySelector[Mapping[str, ArgumentTransform]]) -> T:
-        """Some parameters of some tools hidden, renamed, defaulted or re-described.
+        """Hide, rename or describe parameters of some tools, or give them defaults.
 
         `{"search": {"key": hide(value="…"), "q": rename("query") | describe("What to look for")}}`.
-        Hooks see the arguments as the model gives them. A mounted tool without such a parameter is left out,
-        because a parameter to hide could show; `set_aside()` and the log say so.
+        Hooks see the arguments as the model sends them. If a mounted tool lacks the parameter, the tool is
+        left out, because a renamed parameter could reveal a hidden one; `set_aside()` and the log name it.
 
         Raises:
             UnknownToolError: a toolset of local tools has no such tool.
-            DefinitionError: a local tool has no such parameter, or it cannot be changed so.
+            DefinitionError: a local tool lacks the parameter, or the parameter cannot be changed in this way.
         """
         known = self._known("with_arguments", transforms)
         return self.through(ArgumentStep({selector: dict(one) for selector, one in known.items()}))
@@ -186,18 +186,18 @@ class ToolsetVerbs(Generic[T]):
             call: `(call[, turn]) -> arguments`, called for each call before its arguments are
                 validated. If it raises, the call does not run.
 
-        `turn` is the one of `view(turn=…)`; over MCP, and without one, that of `with_turn`, for calls only,
-        else `None`. If the parameter is annotated, another type is an error.
+        `turn` is the value of `view(turn=…)`. For calls on a server, and without `view(turn=…)`, it is the
+        value of `with_turn`, otherwise `None`. A turn of another type than annotated is an error.
 
         Raises:
-            DefinitionError: no function was given, or one of them cannot be called so.
+            DefinitionError: no function was given, or a function takes other parameters.
         """
         if define is None and call is None:
             raise DefinitionError("prepared() needs a function of the definition, or call=…")
         return self.through(prepared_step(define, call))
 
     def with_turn(self, turn_of: TurnOf) -> T:
-        """The turn's input for each call of these tools, for `.prepared(call=…)` and providers.
+        """Set the turn of each call of these tools, for `.prepared(call=…)` and providers.
 
         On a server, the function is called for each request: `lambda context: Turn(context.principal)`, or
         `turn_from_meta("example.com/turn", Turn)`. In a loop, the turn of `view(turn=…)` wins over it.
@@ -227,7 +227,7 @@ class ToolsetVerbs(Generic[T]):
         )
 
     def tagged(self, *tags: str, metadata: Mapping[str, Any] | None = None) -> T:
-        """Tags and metadata of the host for these tools, also mounted ones; clients do not see them.
+        """Add tags and metadata to these tools, also to mounted ones; clients do not see them.
 
         `tagged("admin")`, the function, selects the tools that have a tag; a policy reads `binding.tags`.
 
@@ -244,14 +244,14 @@ class ToolsetVerbs(Generic[T]):
         )
 
     def injecting(self, supplies: Supplies) -> T:
-        """Values for the injected parameters of these tools.
+        """Supply values for the injected parameters of these tools.
 
         Args:
             supplies: Values by parameter name or by type, or a function that returns them for the context of
                 one call. Values of an outer toolset or of the call itself win over them.
 
         Raises:
-            DefinitionError: they are neither.
+            DefinitionError: the value is neither a mapping nor a function.
         """
         given: object = supplies
         if not isinstance(given, Mapping) and not callable(given):
@@ -269,7 +269,7 @@ class ToolsetVerbs(Generic[T]):
         return self.through(NamedStep("off", chosen, _switched_off))
 
     def deferred(self, *, code: bool = False) -> T:
-        """Put all tools behind search: they are found by meaning, resolved and granted before a call.
+        """Defer all tools: a model must search for a tool and resolve it before a call.
 
         Args:
             code: Whether models may also run code that calls granted tools; see docs/code-mode.md.

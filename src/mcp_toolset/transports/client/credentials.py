@@ -1,4 +1,4 @@
-"""`Credentials`: what a transport asks for the `Authorization` header of each request to one mounted server.
+"""`Credentials`: gives a transport the `Authorization` header of each request to one mounted server.
 
 It asks for the header, tells when the server does not take it, and then that it takes another one:
 

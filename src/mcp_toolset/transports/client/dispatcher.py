@@ -13,9 +13,10 @@ from typing import Any, cast
 import anyio
 from pydantic_core import from_json
 
+from mcp_toolset.calls.pipeline.decision import watched
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside, reason_or
 from mcp_toolset.concurrency.task_set import TaskScope
-from mcp_toolset.context.spans import client_span, tracing
+from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.codec import (
     notification,
@@ -141,10 +142,10 @@ class ClientDispatcher(Sender, Inbox):
             raise MCPError.from_error_data(CLOSED) from self._fault
         if not self._opened:
             raise RuntimeError("send_raw_request was called before run()")
-        if not tracing():
+        if not watched():
             return await self._asked(method, params, opts or {})
-        with client_span(method, params) as stamped:
-            return await self._asked(method, stamped, opts or {})
+        with SentRequest(method, params) as sent:
+            return sent.answered(await self._asked(method, sent.params, opts or {}))
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         """Send a notification; one that is lost is logged."""

@@ -1,4 +1,4 @@
-"""`HttpClient`: the client's side of streamable HTTP, in which a request that fails on its way fails alone.
+"""`HttpClient`: the client's side of streamable HTTP; a request that fails does not affect others.
 
 Each request is a POST, whose reply is the answer or a stream of events that ends with it. A legacy server
 has a session besides, and may send on a stream that is opened by GET, and again whenever it ends.

@@ -1,4 +1,4 @@
-"""`refusal_of`: the error for a request over HTTP whose reply is no answer by its status."""
+"""`refusal_of`: the error for a request over HTTP whose reply has the status of an error."""
 
 from __future__ import annotations
 

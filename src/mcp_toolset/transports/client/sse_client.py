@@ -1,4 +1,4 @@
-"""`SseClient`: the client's side of HTTP+SSE (2024-11-05): one stream of what comes, a POST for what goes.
+"""`SseClient`: the client's side of HTTP+SSE (2024-11-05): one stream for answers, a POST for each request.
 
 The first event names the address for posts. An answer comes on the stream, whichever post it answers; a post
 that fails on its way is one request that fails.

@@ -6,22 +6,25 @@ import errno
 import socket
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol
+from ipaddress import ip_network
+from typing import Any, Protocol, cast
 
 import anyio
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.incoming import Answers
-from mcp_toolset.errors import ToolsetError
+from mcp_toolset.context.shared import Shared
+from mcp_toolset.errors import DefinitionError, ToolsetError
 from mcp_toolset.security.authentication.authenticator import Authenticator
-from mcp_toolset.transports.health_page import Statuses
 from mcp_toolset.transports.http.arrival import Arrivals, Unambiguous, checked_timeout, reading
 from mcp_toolset.transports.http.authentication import Current, Guard, Told, check_address
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.limits import HttpLimits
+from mcp_toolset.transports.http.monitoring_pages import Monitored
 from mcp_toolset.transports.http.routing import (
     DRAIN,
     AllowedNames,
@@ -40,7 +43,7 @@ class HttpApplication(Protocol):
 
     @property
     def auth(self) -> Authenticator | None:
-        """Who may call; `None` if everybody may."""
+        """Who may call; `None` for every caller."""
         ...
 
     def http_app(self, *args: Any, **options: Any) -> Starlette:
@@ -50,16 +53,18 @@ class HttpApplication(Protocol):
 
 def http_app(
     server: Answers,
+    monitor: Monitored,
     *,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     json_response: bool = False,
     request_timeout: float = REQUEST_TIMEOUT,
     limits: HttpLimits | None = None,
+    trusted_proxies: Sequence[str] = (),
     auth: Current = lambda: None,
     logins: Find = lambda ticket: None,
-    statuses: Statuses = lambda identity: {},
     told: Told | None = None,
+    shared: Shared | None = None,
 ) -> Starlette:
     """A Starlette application that serves both HTTP transports.
 
@@ -68,6 +73,7 @@ def http_app(
 
     Args:
         server: Answers the requests.
+        monitor: Says how the server is doing, for `/health` and `/ready`.
         allowed_hosts: Further `Host` values, such as `tools.example.com` or `tools.example.com:*`.
         allowed_origins: Further `Origin` values, such as `https://app.example.com`; their pages can read
             the answers (CORS).
@@ -75,18 +81,21 @@ def http_app(
         request_timeout: Seconds in which the body of a request has to arrive (408), and its head where
             `run_app` listens; how long the answer takes is not limited here.
         limits: How much is kept for clients: sessions, and answers that they do not read.
-        auth: Gives who may call, at each request; everybody may while it gives `None`.
+        trusted_proxies: IP addresses or networks of proxies; in requests from there the address of the client
+            is the last one in `X-Forwarded-For` that is not a trusted proxy's.
+        auth: Returns who may call, at each request; `None` lets every caller in.
         logins: Finds the logins of callers that wait for a browser.
-        statuses: How the mounted servers are doing, for `/health`.
         told: Is told of callers who are let in, and of requests that are refused for who sends them.
+        shared: What the replicas of the server share.
 
     Raises:
-        DefinitionError: the time is not positive.
+        DefinitionError: the time is not positive, or a trusted proxy is no address and no network.
     """
     limits = limits or HttpLimits()
+    _check_proxies(trusted_proxies)
     unsent = Unsent(limits)
-    endpoint = HttpEndpoint(server, limits, streams=not json_response)
-    events = EventDoor(server, limits, unsent)
+    endpoint = HttpEndpoint(server, limits, streams=not json_response, shared=shared)
+    events = EventDoor(server, limits, unsent, shared)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -99,7 +108,7 @@ def http_app(
         events,
         names=NameCheck(AllowedNames.with_loopback(allowed_hosts, allowed_origins)),
         pages=LoginPages(logins),
-        statuses=statuses,
+        monitor=monitor,
         guard=Guard(auth, told),
         limits=limits,
         unsent=unsent,
@@ -120,8 +129,19 @@ def http_app(
         )
     # The one that is added last sees requests first.
     app.add_middleware(Unambiguous)
+    if trusted_proxies:
+        app.add_middleware(cast("Any", ProxyHeadersMiddleware), trusted_hosts=list(trusted_proxies))
     app.state.draining, app.state.request_timeout = draining, request_timeout
     return app
+
+
+def _check_proxies(proxies: Sequence[str]) -> None:
+    for proxy in proxies:
+        try:
+            ip_network(proxy)
+        except ValueError as fault:
+            told = f"trusted_proxies: {proxy!r} is no IP address and no network ({fault})"
+            raise DefinitionError(f"{told}; write an address, or a network such as 10.0.0.0/8") from None
 
 
 async def serve_http(
@@ -138,7 +158,7 @@ async def serve_http(
 
     Raises:
         ToolsetError: the address cannot be used, with the reason and the mend; or other machines reach it,
-            and everybody may call, without `insecure`.
+            and every program may call, without `insecure`.
     """
     check_address(host, authenticated=server.auth is not None, insecure=insecure)
     with bound_socket(host, port) as listening:
@@ -149,7 +169,7 @@ async def serve_http(
 
 
 async def run_app(app: Starlette, listening: socket.socket) -> None:
-    """Run an application on a socket until cancelled; then let it drain, and return.
+    """Run an application on a socket until cancelled; then let requests in flight end, and return.
 
     Raises:
         ToolsetError: the application could not be started.
@@ -220,4 +240,5 @@ def _bind_message(host: str, port: int, fault: OSError) -> str:
         return f"port {port} on {host} is in use; stop what uses it or choose another with --port"
     if fault.errno == errno.EACCES:
         return f"port {port} on {host} needs more rights than this process has; choose one above 1023"
-    return f"cannot listen on {host}:{port}: {fault.strerror or fault}"
+    mend = "give an address of this machine with --host"
+    return f"cannot listen on {host}:{port}: {fault.strerror or fault}; {mend}"

@@ -67,7 +67,7 @@ class Guard:
         return self._current() is not None
 
     def admits(self, scope: Scope, head: Head) -> bool:
-        """Whether a request may pass at once: everybody may call, or its token is remembered; no streams.
+        """Whether a request may pass at once: every caller may call, or its token is remembered; no streams.
 
         What is in doubt is not admitted, and has to `take` the long way.
         """
@@ -160,12 +160,12 @@ def check_address(host: str, *, authenticated: bool, insecure: bool) -> None:
     """Check that only known callers can reach a server from other machines.
 
     Raises:
-        ToolsetError: everybody could.
+        ToolsetError: every program that reaches the address could call.
     """
     if not (authenticated or insecure or is_loopback(host)):
         raise ToolsetError(
-            f"not listening on {host or 'all addresses'}: without authentication everybody who reaches it "
-            "could call every tool; say who may call (`auth=…`, `auth` in the section `toolset` of the "
+            f"not listening on {host or 'all addresses'}: without authentication every program that reaches "
+            "it could call every tool; say who may call (`auth=…`, `auth` in the section `toolset` of the "
             "configuration, --auth-token-env, or --issuer with --audience), listen on 127.0.0.1, or allow it "
             "with --insecure (`insecure=True`)"
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 from starlette.requests import Request
@@ -11,6 +12,8 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.principal import principal_of
+from mcp_toolset.context.shared import Shared
+from mcp_toolset.errors import StoreError
 from mcp_toolset.protocol.inbound import Kind
 from mcp_toolset.protocol.json_rpc import (
     INTERNAL_ERROR,
@@ -22,12 +25,15 @@ from mcp_toolset.protocol.json_rpc import (
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.http.headers import LAST_EVENT, Head, Unread, is_wide, read_body
 from mcp_toolset.transports.http.kept_events import KeptEvents, place_of
-from mcp_toolset.transports.http.legacy_session import LegacySession
 from mcp_toolset.transports.http.limits import HttpLimits, peer_of
 from mcp_toolset.transports.http.modern import ModernPosts
 from mcp_toolset.transports.http.post import kind_of_posted
 from mcp_toolset.transports.http.replies import JSON, Headers, refuse, reply
-from mcp_toolset.transports.http.session_table import SessionTable
+from mcp_toolset.transports.http.sessions.legacy_session import Home, LegacySession
+from mcp_toolset.transports.http.sessions.session_table import SessionTable
+
+if TYPE_CHECKING:
+    from mcp_toolset.transports.http.sessions.shared_sessions import SharedSessions
 
 _NOT_UTF_8: Final = (
     "Parse error: the body is not in UTF-8 (it looks like UTF-16 or UTF-32); send JSON in UTF-8"
@@ -42,13 +48,28 @@ class HttpEndpoint:
         sessions: The legacy sessions that are open.
     """
 
-    def __init__(self, answers: Answers, limits: HttpLimits, *, streams: bool = True) -> None:
-        """Serve `answers`; `streams` says that answers may become event streams."""
+    def __init__(
+        self, answers: Answers, limits: HttpLimits, *, streams: bool = True, shared: Shared | None = None
+    ) -> None:
+        """Serve requests.
+
+        Args:
+            answers: The server.
+            limits: How much is kept for clients.
+            streams: Whether answers may become event streams.
+            shared: What the replicas of the server share; `None` without replicas.
+        """
         self.sessions: SessionTable[LegacySession] = SessionTable(limits)
         self._answers = answers
         self._streams = streams
         self._modern = ModernPosts(answers, streams=streams)
         self._kept = KeptEvents(limits)
+        self._shared: SharedSessions | None = None
+        if shared is not None:
+            # Few servers have replicas.
+            from mcp_toolset.transports.http.sessions.shared_sessions import SharedSessions
+
+            self._shared = SharedSessions(shared, answers, self.sessions)
 
     def end_streams(self) -> None:
         """End every stream that no call has an end for."""
@@ -88,7 +109,12 @@ class HttpEndpoint:
     async def _legacy(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
         name, session = head.session, None
         if name is not None:
-            session = self.sessions.find(name, principal_of(scope))
+            owner = principal_of(scope)
+            if self._shared is not None and name not in self.sessions:
+                refused = await self._adopted(self._shared, name, owner, Request(scope, receive))
+                if refused is not None:
+                    return await refuse(send, 503, INTERNAL_ERROR, refused)
+            session = self.sessions.find(name, owner)
             if session is None:
                 return await refuse(send, 404, INVALID_REQUEST, "Session not found")
         match scope["method"]:
@@ -133,7 +159,7 @@ class HttpEndpoint:
                 ServerMachine("legacy").receive_request(message["method"], message.get("params"))
             except MCPError as no:
                 return await refuse(send, 200, no.code, no.message, number=message["id"], data=no.data)
-            opened = self._opened(scope)
+            opened = self._opened(Request(scope, receive), message["params"])
             if isinstance(opened, str):
                 return await refuse(send, 503, INTERNAL_ERROR, opened)
             session = opened
@@ -148,9 +174,13 @@ class HttpEndpoint:
         try:
             if kind == "answer":
                 session.questions.answered(message)
+                if self._shared is not None:
+                    await self._shared.answered(session, message)
             await reply(send, 202, kind=JSON, headers=session.headers)
             if kind == "notification":
                 await session.notified(message, http)
+                if self._shared is not None:
+                    await self._shared.notified(session, message)
         finally:
             self.sessions.release(session)
 
@@ -165,17 +195,46 @@ class HttpEndpoint:
             return 415, "Unsupported Media Type: Content-Type must be application/json"
         return None
 
-    def _opened(self, scope: Scope) -> LegacySession | str:
+    def _opened(self, http: Request, params: Mapping[str, Any]) -> LegacySession | str:
         """A new session, or why there is none."""
-        peer = peer_of(scope.get("client"))
+        owner = principal_of(http.scope)
+        if self._shared is None:
+            return self._added(uuid.uuid4().hex, owner, http)
+        said = self._shared.begun(params, owner)
+        session = self._added(said.name, owner, http, self._shared.home(said, http))
+        if isinstance(session, LegacySession):
+            self._shared.keep(session)
+        return session
+
+    def _added(
+        self, name: str, owner: str | None, http: Request, home: Home | None = None
+    ) -> LegacySession | str:
+        peer = peer_of(http.scope.get("client"))
         refused = self.sessions.admit(peer)
         if refused is not None:
             return refused
         session = LegacySession(
-            uuid.uuid4().hex, principal_of(scope), peer, self._answers, self._kept, streams=self._streams
+            name, owner, peer, self._answers, self._kept, streams=self._streams, home=home
         )
         self.sessions.add(session)
         return session
+
+    async def _adopted(
+        self, shared: SharedSessions, name: str, owner: str | None, http: Request
+    ) -> str | None:
+        """Go on with a session of another replica, if its id says so; why not, if it cannot be had now."""
+        try:
+            said = await shared.opened(name, owner)
+        except StoreError as fault:
+            return str(fault)
+        # Another request of the client may have been quicker.
+        if said is None or name in self.sessions:
+            return None
+        session = self._added(name, owner, http, shared.home(said, http))
+        if isinstance(session, str):
+            return session
+        await shared.adopt(session, said, http)
+        return None
 
     async def _get(self, head: Head, session: LegacySession | None, receive: Receive, send: Send) -> None:
         if not head.accepts[1]:
@@ -189,6 +248,9 @@ class HttpEndpoint:
             return await refuse(send, 409, INVALID_REQUEST, text, headers=session.headers)
         self.sessions.use(session)
         try:
+            if self._shared is not None and place is not None and not session.has(place):
+                if await self._shared.follow(session, place, send, session.headers):
+                    return
             await session.follow(place, receive, send)
         finally:
             self.sessions.release(session)
@@ -197,6 +259,8 @@ class HttpEndpoint:
         if session is None:
             return await _without_session(send)
         self.sessions.end(session)
+        if self._shared is not None:
+            await self._shared.end(session)
         await reply(send, 200, kind=JSON, headers=session.headers)
 
 

@@ -1,4 +1,4 @@
-"""`KeptEvents`: what was said in legacy sessions over HTTP, for clients that come back for it.
+"""`KeptEvents`: the events of legacy sessions over HTTP, for clients that reconnect.
 
 A call whose answer is a stream of events is resumable (2025-11-25): each event has an id and is kept, so
 that a client whose connection broke, or was closed early by the server, gets the rest by a `GET` with
@@ -29,7 +29,10 @@ KEPT_FOR: Final = 120.0
 """Seconds that an event is kept."""
 
 STANDING: Final = 0
-"""The first part of the ids of events that belong to no call."""
+"""The first part of the ids of events that belong to no call, without replicas."""
+
+SPAN: Final = 1_000_000_000
+"""Names of streams that one replica has; the first of them is that of its standing streams."""
 
 RETRY: Final = 1000
 """Milliseconds after which a client is asked to come back."""
@@ -114,16 +117,23 @@ class SessionEvents:
         kept: What is kept, the oldest first.
         logs: The calls of which something can be had, by the first part of their events' ids.
         ended: Whether the session has ended, so that its client cannot come back.
+        first: The first part of the ids of events that belong to no call.
     """
 
-    def __init__(self, kept: KeptEvents) -> None:
-        """Start without any; `kept` has the budget."""
+    def __init__(self, kept: KeptEvents, first: int = STANDING) -> None:
+        """Start without any.
+
+        Args:
+            kept: Has the budget.
+            first: The first part of the ids of events that belong to no call; those of calls are greater.
+        """
+        self.first = first
         self.size = 0
         self.kept: OrderedDict[int, None] = OrderedDict()
         self.logs: dict[int, EventLog] = {}
         self.ended = False
         self._all = kept
-        self._names = itertools.count(1)
+        self._names = itertools.count(first + 1)
 
     def log(self, request_id: RequestId) -> EventLog:
         """Begin the log of a call."""
@@ -131,7 +141,7 @@ class SessionEvents:
 
     def standing(self, *, numbered: bool) -> EventLog:
         """Begin the log of what belongs to no call; events are `numbered` for clients that can come back."""
-        return self._begun(EventLog(self, self._all, STANDING, numbered=numbered))
+        return self._begun(EventLog(self, self._all, self.first, numbered=numbered))
 
     def _begun(self, log: EventLog) -> EventLog:
         self.logs[log.name] = log

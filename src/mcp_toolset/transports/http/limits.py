@@ -22,12 +22,12 @@ class HttpLimits:
     """The limits of one application; each is a positive number.
 
     Attributes:
-        sessions: Legacy sessions that may be open; for a further one the oldest idle one is ended.
+        sessions: Legacy sessions that may be open; a further session ends the oldest idle session.
         sessions_per_peer: The same for one address.
-        unread: Bytes of answers that may wait to be sent; an answer beyond that is dropped.
+        unread: Bytes of answers that clients have not read; an answer beyond the limit is dropped.
         unread_per_peer: The same for one address.
         header_lines: Header lines of one request.
-        kept: Bytes of events that are kept for legacy clients that may come back for them.
+        kept: Bytes of events that are kept so that legacy clients can resume a broken stream.
         kept_per_session: The same for one session.
     """
 

@@ -123,7 +123,7 @@ class PostedRequest(OneWayContext):
 
     def _failed(self) -> None:
         fault = None if self._beside is None else self._beside.fault
-        _log.warning("nothing more reaches the client of a request", exc_info=fault)
+        _log.warning("the stream of a request failed; its client gets nothing more", exc_info=fault)
 
     async def watch(self) -> None:
         """What is to be done for a request that takes its time."""

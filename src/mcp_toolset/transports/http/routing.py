@@ -10,25 +10,25 @@ import asyncio
 import logging
 import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final, Self
 from urllib.parse import quote
 
 import anyio
-from starlette.routing import Match, Mount, Route, Router
+from starlette.routing import BaseRoute, Match, Mount, Route, Router
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import CallerError
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.health_page import HEALTH_PATH, HealthPage, Statuses
 from mcp_toolset.transports.http.arrival import Arrivals, ArrivingRequest
 from mcp_toolset.transports.http.authentication import METADATA_PATH, Guard
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.headers import Head
 from mcp_toolset.transports.http.limits import HttpLimits, peer_of
+from mcp_toolset.transports.http.monitoring_pages import Monitored, MonitoringPages, path_in
 from mcp_toolset.transports.http.replies import reply
 from mcp_toolset.transports.http.send_buffers import BoundedSend, Unsent
 from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
@@ -176,7 +176,7 @@ class Doors(Router):
         names: NameCheck,
         guard: Guard,
         pages: LoginPages,
-        statuses: Statuses,
+        monitor: Monitored,
         limits: HttpLimits,
         unsent: Unsent,
         arrivals: Arrivals,
@@ -191,7 +191,7 @@ class Doors(Router):
             names: The `Host` and `Origin` that requests may have.
             guard: Checks who sends them.
             pages: Takes what browsers ask for that log in.
-            statuses: What `/health` tells, unless a program has added such a path.
+            monitor: What `/health` and `/ready` tell, unless a program has added such a path.
             limits: How many headers they may have.
             unsent: Counts what clients have not taken.
             arrivals: Watches over bodies that are still to arrive.
@@ -212,7 +212,7 @@ class Doors(Router):
         self._guard = guard
         self._pages = pages
         self._own = tuple(self.routes)
-        self.default = HealthPage(statuses, self.not_found)
+        self.default = self._monitoring = MonitoringPages(monitor, self.not_found)
         self._lines = limits.header_lines
         self._unsent = unsent
         self._arrivals = arrivals
@@ -228,12 +228,19 @@ class Doors(Router):
         head = Head(headers)
         refused = self._names.refusal(head.fields)
         if refused is not None:
-            return await reply(send, refused[0], refused[1].encode())
+            path = path_in(scope)
+            if not self._is_monitoring(path, scope) or b"origin" in head.fields:
+                return await reply(send, refused[0], refused[1].encode())
+            if self._monitoring.is_probe(path, head):
+                return await self._monitoring.tell_anyone(scope, send)
+            # A token shows that no web page has sent it by a name of its own.
+            if not self._guard.is_on:
+                return await reply(send, refused[0], refused[1].encode())
         await self._drained(scope, head, receive, send)
 
     async def _drained(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         """Serve a request where a stop can end it, or its own lateness, and complete a response."""
-        path = _path_in(scope)
+        path = path_in(scope)
         # What goes on the stream of HTTP+SSE is counted there.
         bounded = BoundedSend(self._unsent, peer_of(scope.get("client")), send, counts=path != SSE_PATH)
         request = ArrivingRequest(scope["method"], receive, bounded, self._arrivals)
@@ -271,22 +278,24 @@ class Doors(Router):
         if path.startswith(METADATA_PATH) and await self._guard.tell(path, scope, head, send):
             return
         take = partial(super().__call__, scope, receive, send)
-        if self._is_own(path, scope):
-            await self._guard.take(request, scope, head, take)
-        else:
+        if not self._is_own(path, scope):
             await take()
+        elif self._monitoring.is_probe(path, head):
+            await self._monitoring.tell_anyone(scope, send)
+        else:
+            await self._guard.take(request, scope, head, take)
 
     def _is_own(self, path: str, scope: Scope) -> bool:
         """Whether a path is one of this package's, not one of what a program adds."""
-        routes = self.routes if path == HEALTH_PATH else self._own
-        found = any(route.matches(scope)[0] is not Match.NONE for route in routes)
-        return found != (path == HEALTH_PATH)
+        return self._is_monitoring(path, scope) or _matches(self._own, scope)
+
+    def _is_monitoring(self, path: str, scope: Scope) -> bool:
+        """Whether a path is that of a page for monitoring, and the program has none there."""
+        return path in self._monitoring.paths and not _matches(self.routes, scope)
 
 
-def _path_in(scope: Scope) -> str:
-    """The path of a request within the application, wherever that is mounted."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
+def _matches(routes: Iterable[BaseRoute], scope: Scope) -> bool:
+    return any(route.matches(scope)[0] is not Match.NONE for route in routes)
 
 
 def _without_slash(scope: Scope) -> bytes:

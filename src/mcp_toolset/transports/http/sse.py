@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
@@ -18,6 +19,8 @@ from starlette.types import Receive, Scope, Send
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.principal import principal_of
+from mcp_toolset.context.shared import OtherReplicas, Shared
+from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
 from mcp_toolset.transports.http.headers import Head, Unread, read_body
@@ -25,12 +28,16 @@ from mcp_toolset.transports.http.limits import HttpLimits, peer_of
 from mcp_toolset.transports.http.post import kind_of_posted
 from mcp_toolset.transports.http.replies import STREAM, reply
 from mcp_toolset.transports.http.send_buffers import Unsent
-from mcp_toolset.transports.http.session_table import SessionTable, shortened
+from mcp_toolset.transports.http.sessions.session_table import SessionTable, shortened
 from mcp_toolset.transports.serving import serve_connection
 
 SSE_PATH: Final = "/sse"
 MESSAGES_PATH: Final = "/messages/"
 
+WITHIN: Final = 10.0
+"""Seconds that another replica has to take a message."""
+
+_POSTED: Final = "sse.posted"
 _log = logging.getLogger("mcp_toolset.http")
 
 
@@ -43,6 +50,7 @@ class _Client:
     peer: str
     stream: EventStream
     dispatcher: EventDispatcher
+    http: Request
     users: int = 0
     is_busy: bool = True
 
@@ -60,11 +68,23 @@ class EventDoor:
         sessions: The streams that are open. Each is in use, so none is ended for a new one.
     """
 
-    def __init__(self, answers: Answers, limits: HttpLimits, unsent: Unsent) -> None:
-        """Serve `answers`; `limits` says how many streams there may be, `unsent` counts unread bytes."""
+    def __init__(
+        self, answers: Answers, limits: HttpLimits, unsent: Unsent, shared: Shared | None = None
+    ) -> None:
+        """Serve clients.
+
+        Args:
+            answers: The server.
+            limits: How many streams there may be.
+            unsent: Counts unread bytes.
+            shared: What the replicas of the server share; `None` without replicas.
+        """
         self.sessions: SessionTable[_Client] = SessionTable(limits)
         self._answers = answers
         self._unsent = unsent
+        self._replicas = None if shared is None else shared.replicas
+        if shared is not None:
+            shared.replicas.serve(_POSTED, self._take_posted)
 
     def end_streams(self) -> None:
         """End every stream, and its connection."""
@@ -89,13 +109,14 @@ class EventDoor:
             return await reply(send, 503, refused.encode())
         name, stream = uuid.uuid4().hex, EventStream(send, self._unsent, peer)
         dispatcher = EventDispatcher(stream)
-        client = _Client(name, owner, peer, stream, dispatcher)
+        client = _Client(name, owner, peer, stream, dispatcher, Request(scope, receive))
         self.sessions.add(client)
         self.sessions.use(client)
         path = quote(scope.get("root_path", "").rstrip("/") + MESSAGES_PATH)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM})
-            stream.write(f"event: endpoint\r\ndata: {path}?session_id={name}\r\n\r\n".encode())
+            at = "" if self._replicas is None else f"&replica={self._replicas.own}"
+            stream.write(f"event: endpoint\r\ndata: {path}?session_id={name}{at}\r\n\r\n".encode())
             async with anyio.create_task_group() as group:
                 group.start_soon(stream.run)
                 group.start_soon(_end_when_left, receive, stream)
@@ -117,10 +138,14 @@ class EventDoor:
             return await reply(send, 413, b"Request body too large")
         if not head.begins_as_json:
             return await reply(send, 400, b"Invalid Content-Type header")
-        client = self._addressed(scope)
+        given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+        message = _message(body)
+        replica = given.get("replica", [""])[-1]
+        if message is not None and self._replicas is not None and replica not in ("", self._replicas.own):
+            return await reply(send, *await self._passed_on(self._replicas, replica, given, message, scope))
+        client = self._addressed(given, principal_of(scope))
         if isinstance(client, tuple):
             return await reply(send, *client)
-        message = _message(body)
         if message is None:
             return await reply(send, 400, b"Could not parse message")
         await client.stream.few()
@@ -131,9 +156,36 @@ class EventDoor:
         client.dispatcher.take(message, Request({**scope, "root_path": root}, receive))
         await reply(send, 202, b"Accepted")
 
-    def _addressed(self, scope: Scope) -> _Client | tuple[int, bytes]:
+    async def _passed_on(
+        self,
+        replicas: OtherReplicas,
+        replica: str,
+        given: Mapping[str, list[str]],
+        message: dict[str, Any],
+        scope: Scope,
+    ) -> tuple[int, bytes]:
+        """Have the replica that holds the stream take a message; the status and the text of the answer."""
+        asked = {"query": given, "owner": principal_of(scope), "message": message}
+        try:
+            told = await replicas.ask(replica, _POSTED, asked, within=WITHIN)
+        except (CallError, StoreError) as fault:
+            _log.warning("a message for another replica was refused: %s", fault)
+            return 404, b"Could not find session"
+        return told["status"], told["text"].encode()
+
+    async def _take_posted(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Take a message that another replica got."""
+        client = self._addressed(params["query"], params["owner"])
+        if isinstance(client, tuple):
+            return {"status": client[0], "text": client[1].decode()}
+        await client.stream.few()
+        if client.stream.is_cut():
+            return {"status": 404, "text": "Could not find session"}
+        client.dispatcher.take(dict(params["message"]), client.http)
+        return {"status": 202, "text": "Accepted"}
+
+    def _addressed(self, given: Mapping[str, list[str]], owner: str | None) -> _Client | tuple[int, bytes]:
         """The client that a message is from, by the session id in the query; or how it is refused."""
-        given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         named = given.get("session_id")
         if named is None:
             return 400, b"session_id is required"
@@ -142,7 +194,7 @@ class EventDoor:
         except ValueError:
             _log.warning("refused a message of session %s, which is no id", in_log(shortened(named[-1])))
             return 400, b"Invalid session ID"
-        client = self.sessions.find(name, principal_of(scope))
+        client = self.sessions.find(name, owner)
         if client is None:
             _log.warning("refused a message of session %s, which is not open for its sender", shortened(name))
         return client or (404, b"Could not find session")

@@ -36,7 +36,7 @@ from mcp_toolset.upstream.callers.logins import CallerLogins, CallerTokens
 from mcp_toolset.upstream.callers.reach import Reach
 from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.dormancy import DEFAULT, StartOptions
-from mcp_toolset.upstream.lists.client_lists import PATIENCE
+from mcp_toolset.upstream.lists import client_lists
 from mcp_toolset.upstream.resilience import Settings
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Link
@@ -174,7 +174,7 @@ class CallerConnections(UpstreamConnection):
 
     def _begun(self, key: str, link: Link) -> _Caller:
         if self.start is None:
-            raise UpstreamUnavailableError(self.link.name, "the server is closed")
+            raise UpstreamUnavailableError(self.link.name, "the server is closed", sent=False)
         connection = UpstreamConnection(link, pins=self._fresh_pins(), **self._given)
         connection.tools.similar = self.snapshot
         self._settled(connection)
@@ -293,9 +293,10 @@ class CallerConnections(UpstreamConnection):
         waits = not connection.tools.known and connection._state.now in ("closed", "starting")
         return waits or UpstreamConnection.unknown_to(connection, context)
 
-    async def known_to(self, context: ToolContext, within: float = PATIENCE) -> None:
+    async def known_to(self, context: ToolContext, within: float | None = None) -> None:
         """Wait, for a little while at most, until that is known."""
-        await UpstreamConnection.known_to(await self.arrived(context, within), context)
+        patience = client_lists.PATIENCE if within is None else within
+        await UpstreamConnection.known_to(await self.arrived(context, patience), context)
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         """The tools that the server lists to other callers than this one."""

@@ -1,4 +1,4 @@
-"""`CallerLists`: what each caller was listed last by one server, and the tools of all callers as one list."""
+"""`CallerLists`: the last lists of one server for each caller, and the tools of all callers as one list."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.callers.caller_calls import CallerCalls
 from mcp_toolset.upstream.connection import UpstreamConnection
-from mcp_toolset.upstream.lists.client_lists import PATIENCE
+from mcp_toolset.upstream.lists import client_lists
 from mcp_toolset.upstream.lists.client_offers import ClientOffers
 
 
@@ -95,7 +95,7 @@ class CallerOffers(Offers):
     async def look(self, kind: Kind, context: ToolContext) -> None:
         """Have the list of a caller be what it is now."""
         try:
-            connection = await self._connections.arrived(context, PATIENCE)
+            connection = await self._connections.arrived(context, client_lists.PATIENCE)
             await _offered(connection)
             if connection.offers.declares(kind.capability):
                 await connection.offers.listed(kind)
@@ -183,7 +183,7 @@ async def _offered(connection: UpstreamConnection) -> None:
     stop = connection.on_change(look)
     look()
     try:
-        with anyio.move_on_after(PATIENCE):
+        with anyio.move_on_after(client_lists.PATIENCE):
             await known.wait()
     finally:
         stop()

@@ -1,4 +1,4 @@
-"""`Exchange`: each caller reaches a mounted server with a token that its own token is exchanged for."""
+"""`Exchange`: exchanges the token of each caller for a token of a mounted server."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class NoToken:
 
     async def header(self, caller: Identity | None) -> str | None:
         """See `TokenSource`."""
-        raise UpstreamUnavailableError(self.name, _NO_CALLER)
+        raise UpstreamUnavailableError(self.name, _NO_CALLER, sent=False)
 
     async def challenged(
         self, status: int, challenge: str, used: str | None, caller: Identity | None

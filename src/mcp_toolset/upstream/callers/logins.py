@@ -1,4 +1,4 @@
-"""`CallerLogins`: each caller reaches a mounted server with tokens of its own, which it gets by logging in.
+"""`CallerLogins`: the tokens with which each caller reaches a mounted server, after a login of the caller.
 
 A login goes on in a task: `Login` is its page, which waits for a browser. The ticket in the address of that
 page and the `state` of the authorization request are random, used once, and end with the login.
@@ -265,7 +265,7 @@ class CallerLogins:
             raise CallError(by_hand)
         answer = await context.open_page(told, login.url, name=_name(link))
         if not answer.accepted:
-            raise CallError(f"{link.name}: the login was declined, so nothing was called")
+            raise CallError(f"{link.name}: the login was declined, so the call did not run")
         with anyio.move_on_after(WAIT):
             await login.done.wait()
         if login.fault or not login.done.is_set():

@@ -110,7 +110,7 @@ def _check(name: str, source: str) -> None:
     kind, _, read = source.partition(".")
     if kind == "header" and _NAME.fullmatch(read.lower()):
         if read.lower() in _CREDENTIALS:
-            raise DefinitionError(f"{place} is to have a credential of the caller{_PASS_THROUGH}")
+            raise DefinitionError(f"{place} would send a credential of the caller{_PASS_THROUGH}")
     elif source not in _FACTS:
         known = ", ".join([*_FACTS, "header.NAME"])
         raise DefinitionError(f"{place} is from {source!r}, which is none of {known}")

@@ -1,4 +1,4 @@
-"""`shared`: the tools that several callers are listed by one server, as one list for names and rules.
+"""`shared`: the lists of one server for several callers, joined to one list for names and rules.
 
 A server may describe the same tool to each caller otherwise, with the names of that caller's projects for
 instance. The shared definition of such a tool has what all definitions have in common, and no more.

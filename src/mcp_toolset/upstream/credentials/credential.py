@@ -1,4 +1,4 @@
-"""`Credential`: the tokens for one mounted server, and what it takes to renew them."""
+"""`Credential`: the tokens for one mounted server, and the data to renew them."""
 
 from __future__ import annotations
 

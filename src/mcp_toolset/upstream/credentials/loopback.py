@@ -1,4 +1,4 @@
-"""`loopback_page`: a login page's way back to this machine (RFC 8252, section 7.3).
+"""`loopback_page`: the page on this machine to which a login returns (RFC 8252, section 7.3).
 
 A listener on a free port of 127.0.0.1 waits for the browser that comes back from the authorization server. It
 keeps that browser waiting until the tokens are there, and then shows one sentence.

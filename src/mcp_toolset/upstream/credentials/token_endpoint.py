@@ -64,7 +64,7 @@ class AuthorizationHttp:
 
         url = request.url
         if url.scheme != "https" and url.host not in _LOOPBACK and url.host != self._host:
-            raise self.fault(f"{in_log(url.host)} is to be asked for a login without https; nothing was sent")
+            raise self.fault(f"{in_log(url.host)} would be asked for a login without https; nothing was sent")
         try:
             with anyio.fail_after(PATIENCE):
                 answer = await self._client.send(request, stream=True)
@@ -164,7 +164,7 @@ class AuthorizationHttp:
 
     def fault(self, reason: str) -> UpstreamUnavailableError:
         """The error that no credentials could be got."""
-        return UpstreamUnavailableError(self._name, f"no credentials for it: {reason}")
+        return UpstreamUnavailableError(self._name, f"no credentials for it: {reason}", sent=False)
 
 
 def table_in(body: bytes) -> Mapping[str, Any]:

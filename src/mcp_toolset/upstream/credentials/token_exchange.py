@@ -142,7 +142,7 @@ class ExchangedToken:
 
     def _fault(self, reason: str) -> UpstreamUnavailableError:
         reason = reason.replace(self._token, "…")
-        return UpstreamUnavailableError(self._name, f"no token for this caller: {reason}")
+        return UpstreamUnavailableError(self._name, f"no token for this caller: {reason}", sent=False)
 
 
 def _is_of_another(token: str, caller: Identity) -> bool:

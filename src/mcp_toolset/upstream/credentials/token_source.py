@@ -170,7 +170,7 @@ class StoredTokens:
         said = " ".join(filter(None, (f"HTTP {met.status}", met.member("error"))))
         if not isinstance(self._auth, OAuth):
             why = f"it refuses the token that its authorization server has just given ({in_log(said)})"
-            return UpstreamUnavailableError(self._name, why)
+            return UpstreamUnavailableError(self._name, why, sent=False)
         told = f"a login was granted, and the server refuses its token: {in_log(said)}"
         why = f"{NEEDS_LOGIN}{self._how} ({told})"
         return LoginRequiredError(self._name, why, for_more=met.status == 403)
@@ -250,7 +250,8 @@ class StoredTokens:
             try:
                 yield
             except SecretError as fault:
-                raise UpstreamUnavailableError(self._name, f"no credentials for it: {fault}") from None
+                why = f"no credentials for it: {fault}"
+                raise UpstreamUnavailableError(self._name, why, sent=False) from None
 
     async def _kept(self) -> Credential | None:
         record = await self._store.load(self.key)

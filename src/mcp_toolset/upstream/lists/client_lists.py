@@ -1,4 +1,4 @@
-"""`ClientLists`: what a server lists to some clients that it does not list to all (docs/sessions.md).
+"""`ClientLists`: tools that a server lists only to some clients (docs/sessions.md).
 
 A server may list tools only to clients that can be asked for something, and an older server's list may
 follow what a session did. So lists are kept per era and capability set, until a session says that one of

@@ -153,7 +153,8 @@ class UpstreamOffers:
         declared: Any = self._declared.get(capability)
         if not isinstance(declared, Mapping) or not feature:
             return isinstance(declared, Mapping)
-        return cast("Mapping[str, Any]", declared).get(feature) is True
+        found = cast("Mapping[str, Any]", declared).get(feature)
+        return found is True or isinstance(found, Mapping)
 
     async def take(self, declared: Mapping[str, Any], *, modern: bool) -> None:
         """Take the lists of a new connection.

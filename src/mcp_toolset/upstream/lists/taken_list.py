@@ -1,4 +1,4 @@
-"""`ListTaker`: takes one list of a server (tools, resources, templates, prompts), as a session is given it.
+"""`ListTaker`: reads one list of a server (tools, resources, templates, prompts) over one session.
 
 `ClientLists` takes the lists of clients with it, and compares them with what everybody is listed.
 """

@@ -148,12 +148,12 @@ class UpstreamTools:
         aside = dict(self.snapshot.set_aside).get(name, "")
         if live is None and not aside:
             raise CallError(
-                f"{self._link.name}: {name} was known from the last run, and is gone: "
-                "the server lists it no more"
+                f"{self._link.name}: {name} is gone: the server listed it in the last run, "
+                "and does not list it now"
             )
         found = aside if live is None else in_one_line(canonical(definition), canonical(live.definition))
         raise CallError(
-            f"{self._link.name}: {name} is not what it was in the last run, so nothing was called: "
+            f"{self._link.name}: {name} has changed since the last run, so the call did not run: "
             f"{self._link.scrubbed(found)}{'' if aside else _READ_AGAIN}"
         )
 
@@ -169,7 +169,7 @@ class UpstreamTools:
         changed = [name for name in self._superseded if name in live]
         if changed:
             names = ", ".join(map(visible, changed[:_SHOWN])) + (" …" if len(changed) > _SHOWN else "")
-            self._log.warning("%d tools are not what they were in the last run: %s", len(changed), names)
+            self._log.warning("%d tools have changed since the last run: %s", len(changed), names)
 
     @property
     def meta(self) -> Mapping[str, Any]:

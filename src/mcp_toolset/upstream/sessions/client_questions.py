@@ -1,4 +1,4 @@
-"""`Questions`: requests of an upstream to clients: checks what was declared, and finds the client of each.
+"""`Questions`: requests of an upstream to clients: checks the capability, and finds the client of each.
 
 A server may ask only for what the client declared (basic/lifecycle, "Capability negotiation";
 2026-07-28: error -32021), and only the client whose call caused it. What cannot be brought to

@@ -1,4 +1,4 @@
-"""`CallsInFlight`: attributes an upstream's messages to the calls in flight that caused them.
+"""`CallsInFlight`: finds the call in flight to which a message of an upstream belongs.
 
 Progress has the token of its call. Over streamable HTTP every other message comes on the stream of its
 call, in whose context it is read. Over stdio and SSE nothing says which call it belongs to; there it can be

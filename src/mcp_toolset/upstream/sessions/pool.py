@@ -134,7 +134,7 @@ class SessionPool:
             UpstreamUnavailableError: the upstream is closed.
         """
         if self._group is None:
-            raise UpstreamUnavailableError(self._link.name, "the server is closed")
+            raise UpstreamUnavailableError(self._link.name, "the server is closed", sent=False)
         self._context.run(self._group.start_soon, function, *arguments)
 
     @property
@@ -200,7 +200,9 @@ class SessionPool:
                 return await self._taken(key, caller)
         except TimeoutError:
             raise UpstreamTimeoutError(
-                self._link.name, f"all its sessions stayed in use for {within:g} s; nothing was sent"
+                self._link.name,
+                f"all its sessions stayed in use for {within:g} s; nothing was sent",
+                sent=False,
             ) from None
 
     def give_back(self, pooled: PooledSession) -> None:

@@ -93,7 +93,9 @@ class PooledSession:
             raise OtherEraError(self.fault)
         if self.fault:
             raise UpstreamUnavailableError(
-                self.session.link.name, f"no session for this client could be opened: {self.fault}"
+                self.session.link.name,
+                f"no session for this client could be opened: {self.fault}",
+                sent=False,
             )
         return self.session
 
@@ -112,7 +114,7 @@ class PooledSession:
         try:
             await listing.walk(self.session.request, within)
         except TimeoutError:
-            raise UpstreamTimeoutError(name, "it listed no tools in time") from None
+            raise UpstreamTimeoutError(name, "it listed no tools in time", sent=False) from None
         except NotAListError as fault:
             raise UpstreamProtocolError(name, INVALID_REQUEST, str(fault)) from None
         self.listed = frozenset(listing.names())

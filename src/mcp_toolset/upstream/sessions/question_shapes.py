@@ -1,4 +1,4 @@
-"""What a server asks its clients, in its wire forms: whether it is declared and well formed, and who answers.
+"""The wire forms of questions to clients: whether one is declared and well formed, and who answers.
 
 A server of a legacy revision sends such a request within a call, one of 2026-07-28 has it in a result
 (`input_required`), which `Exchange` passes on to a modern client and plays out for a legacy one
@@ -19,6 +19,7 @@ import anyio
 from mcp_toolset.context.client import CARRIED_EXTENSIONS
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, UpstreamProtocolError
+from mcp_toolset.protocol.errors import required
 from mcp_toolset.protocol.json_rpc import MISSING_REQUIRED_CLIENT_CAPABILITY, MCPError
 from mcp_toolset.protocol.shapes import (
     ID,
@@ -182,12 +183,6 @@ def pages_of(data: object) -> list[Mapping[str, Any]]:
     listed = mapping_of(data).get("elicitations")
     entries = cast("list[object]", listed) if isinstance(listed, list) else []
     return [page for page in map(mapping_of, entries) if page]
-
-
-def required(capability: str) -> dict[str, Any]:
-    """The data of error -32021: the capability that is missing, in the form of a declaration."""
-    name, _, part = capability.partition(".")
-    return {"requiredCapabilities": {name: {part: {}} if part else {}}}
 
 
 def for_modern(method: str, params: Mapping[str, Any]) -> dict[str, Any]:

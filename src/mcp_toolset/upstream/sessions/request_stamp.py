@@ -1,4 +1,4 @@
-"""What a session puts on requests (`RequestStamp`: `_meta` and headers), and the log level that it sets."""
+"""`RequestStamp`: the `_meta` and headers that a session adds to requests, and the log level that it sets."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ from mcp_toolset.upstream.sessions.handshake import CLIENT_INFO
 from mcp_toolset.upstream.target import Link
 
 _NO_HEADERS: Final[Mapping[tuple[str, ...], str]] = {}
+
+OWN_EXTENSIONS: Final = "mcp-toolset/extensions"
+"""In the `_meta` of a request before it is sent: `OwnExtensions`. A value of a client's is left out."""
+
+
+class OwnExtensions(dict[str, Any]):
+    """The extensions that the bridge itself takes, by name, whether the caller has declared them or not."""
+
 
 HEARD_BY_DEFAULT: Final = "info"
 """What a modern upstream sends to a legacy client that has set no level: there the server decides."""
@@ -78,9 +86,13 @@ class RequestStamp:
             token: What its progress comes with.
         """
         meta = forwarded_meta(context.meta) if context is not None else {}
+        if "_meta" in params:
+            meta |= params["_meta"]
         if self._modern:
             asked = self._shown if context is None else _asked(context)
             meta.update(modern_envelope(self._version, CLIENT_INFO, asked))
+            if OWN_EXTENSIONS in meta:
+                _declare(meta, meta.pop(OWN_EXTENSIONS))
         if token is not None:
             meta["progressToken"] = token
         if meta:
@@ -153,3 +165,10 @@ class LogThreshold:
             await request("logging/setLevel", {"level": level})
         except UpstreamProtocolError:
             return
+
+
+def _declare(meta: dict[str, Any], own: object) -> None:
+    if isinstance(own, OwnExtensions):
+        declared = meta[CLIENT_CAPABILITIES_META_KEY]
+        extensions = {**declared.get("extensions", {}), **own}
+        meta[CLIENT_CAPABILITIES_META_KEY] = {**declared, "extensions": extensions}

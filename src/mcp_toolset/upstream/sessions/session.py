@@ -10,11 +10,13 @@ from typing import Any, Final
 
 import anyio
 
+from mcp_toolset.calls.pipeline.observation import CURRENT
 from mcp_toolset.concurrency.cancel_reason import given_up
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.config import Era, ProtocolRule
 from mcp_toolset.context.client import ServedClient
+from mcp_toolset.context.spans import note_sent
 from mcp_toolset.errors import (
     UpstreamError,
     UpstreamProtocolError,
@@ -25,6 +27,7 @@ from mcp_toolset.protocol.dispatch import NOT_AWAITED, CallOptions, Dispatcher, 
 from mcp_toolset.protocol.errors import (
     ENDED,
     LOST,
+    UNREACHED,
     lost_by,
     says_broke_off,
     says_ended,
@@ -141,7 +144,7 @@ class UpstreamSession:
             closed.set()
 
     def _not_sent(self) -> None:
-        _log.error("notifications to clients are not sent on any more")
+        _log.error("forwarding notifications to clients has stopped")
 
     async def begin(self, dispatcher: Dispatcher, era: str | None, protocol: ProtocolRule = "auto") -> Era:
         """Settle the revision; returns the era, to be remembered.
@@ -194,13 +197,16 @@ class UpstreamSession:
             UpstreamProtocolError: it answered with a protocol error.
         """
         if self.health.fault:
-            raise UpstreamUnavailableError(self.link.name, f"{self.health.fault}; the call did not run")
+            raise UpstreamUnavailableError(
+                self.link.name, f"{self.health.fault}; the call did not run", sent=False
+            )
         dispatcher, closed = self.dispatcher, self.closed
         opts, token = self._options(call)
         level = self._threshold.wanted_by(call.context) if self._threshold.applies else None
         # A request that asks no client is timed where it is sent; the time of others may stand still.
         is_plain = self._keeps_time and dispatcher is not None and level is None and slots.value > 0
-        call.answered = False
+        call.answered = sent = False
+        answer: dict[str, Any] | None = None
         began = time.monotonic()
         why = given_up.set(call.reason)
         try:
@@ -211,11 +217,10 @@ class UpstreamSession:
                 else:
                     await slots.acquire()
                 try:
-                    if dispatcher is None:
-                        dispatcher, closed = await self._woken(), self.closed
-                    if level is not None:
-                        await self._threshold.lower(level, self.request)
+                    if dispatcher is None or level is not None:
+                        dispatcher, closed = await self._prepared(level), self.closed
                     self._stamp.put(method, params, call.context, opts, tool, token)
+                    sent = True
                     answer = await dispatcher.send_raw_request(method, params, opts)
                 finally:
                     slots.release()
@@ -224,7 +229,7 @@ class UpstreamSession:
         except (TimeoutError, RequestTimedOut):
             self.health.missed(seconds)
             raise UpstreamTimeoutError(
-                self.link.name, f"no answer within {seconds:g} s; it was told to cancel"
+                self.link.name, f"no answer within {seconds:g} s; it was told to cancel", sent=sent
             ) from None
         except MCPError as fault:
             told = self._translated(fault, dispatcher, closed)
@@ -235,6 +240,8 @@ class UpstreamSession:
             raise
         finally:
             given_up.reset(why)
+            if (seen := CURRENT.get()) is not None and seen.times:
+                note_sent(seen, self.link.name, method, params, answer, time.monotonic() - began)
             if token is not None:
                 self.calls.give_back(token)
             call.answered = True
@@ -252,6 +259,17 @@ class UpstreamSession:
         token = self.calls.token(call)
         return {"request_id": token}, token
 
+    async def _prepared(self, level: str | None) -> Dispatcher:
+        """What sends, once the session is open, and the server logs from a level on.
+
+        Raises:
+            UpstreamUnavailableError: the session is not open.
+        """
+        dispatcher = await self._woken()
+        if level is not None:
+            await self._threshold.lower(level, self.request)
+        return dispatcher
+
     async def _woken(self) -> Dispatcher:
         """What sends, once a session that rests is open again.
 
@@ -261,7 +279,7 @@ class UpstreamSession:
         if self.dispatcher is None and self.awake is not None:
             await self.awake()
         if self.dispatcher is None:
-            raise UpstreamUnavailableError(self.link.name, ENDED)
+            raise UpstreamUnavailableError(self.link.name, ENDED, sent=False)
         return self.dispatcher
 
     async def request(
@@ -324,13 +342,14 @@ class UpstreamSession:
             return UpstreamUnavailableError(self.link.name, reason)
         if self.link.facts.breaks_requests and says_broke_off(fault):
             self.on_broken_off()
+            told = lost_by(fault)
             return UpstreamUnavailableError(
-                self.link.name, f"{lost_by(fault)} ({self.link.scrubbed(fault.message)})"
+                self.link.name, f"{told} ({self.link.scrubbed(fault.message)})", sent=told != UNREACHED
             )
         self.health.heard()
         message = self.link.scrubbed(told_briefly(fault.message))
         if missing := missing_extensions(fault.code, fault.data):
-            message += f"; it runs only with {missing}, which this bridge does not carry"
+            message += f"; it runs only with {missing}, which was not declared to it"
         return UpstreamProtocolError(self.link.name, fault.code, message, self.link.cleaned(fault.data))
 
 

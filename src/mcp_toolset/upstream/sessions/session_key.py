@@ -1,4 +1,4 @@
-"""`key_for`: which session with an upstream a request takes; a pure rule, told in docs/sessions.md.
+"""`key_for`: chooses the session with an upstream for a request; a pure function (docs/sessions.md).
 
     client = ClientFacts("legacy", {"elicitation": {}}, client="c1")
     key_for(client, UpstreamFacts(legacy=True, modern=False), SessionOptions())
@@ -69,6 +69,10 @@ class UpstreamFacts:
         return (self.legacy if era == "legacy" else self.modern) is False
 
 
+TASK_WAIT: Final = 3600.0
+"""Seconds that a client which takes no tasks waits for the end of one, unless told otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
     """What the host says about a mount.
@@ -78,12 +82,14 @@ class SessionOptions:
         sessions: How far clients share sessions.
         eras: The era that single tools need, by the server's own names for them.
         shows: Whether the session that lists declares more than clients can do, so that it takes no calls.
+        task_wait: Seconds that a client which takes no tasks waits for one; 0 if it does not wait.
     """
 
     protocol: ProtocolRule = "auto"
     sessions: SessionRule = "auto"
     eras: Mapping[str, Era] = field(default_factory=dict[str, Era])
     shows: bool = False
+    task_wait: float = TASK_WAIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ newest: each tool is compared by its fingerprint, and those that differ are read
 from __future__ import annotations
 
 import logging
-import os
-import stat
+import re
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final
 from mcp_toolset.catalog.search.stored.base import IndexBase, Told
 from mcp_toolset.catalog.search.stored.index_file import Parts, copied, made_by, written
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
+from mcp_toolset.concurrency.private_files import require_private
 from mcp_toolset.errors import InvalidStateError
 
 MOST_FILES: Final = 16
@@ -30,6 +30,7 @@ LOCK_PATIENCE: Final = 5.0
 """Seconds that a save waits for another process; after that it is skipped."""
 
 _ENDING: Final = ".index"
+_NAME: Final = re.compile(r"[0-9a-f]+-[0-9a-f]+-[0-9a-f]+\.index")
 _log = logging.getLogger("mcp_toolset.catalog")
 
 
@@ -58,8 +59,28 @@ class KeptIndexes:
                 return base
         return None
 
-    def save(self, servers: Iterable[str], entries: Iterable[Told], parts: Parts, *, words: bool) -> None:
-        """Write an index of some tools, atomically, and remove old ones; see `find`."""
+    def editions(self) -> list[str]:
+        """What the names of all files begin with that can be read by this version."""
+        return [_key((), words=words).partition("-")[0] for words in (True, False)]
+
+    def holds(self, name: str) -> bool:
+        """Whether there is a file of this name."""
+        return _NAME.fullmatch(name) is not None and (self.folder / name).exists()
+
+    def take(self, name: str, content: bytes) -> None:
+        """Write a file that another process has made; `save` removes old ones."""
+        if _NAME.fullmatch(name) is None:
+            return
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(self.folder / name, content, durable=False)
+        except OSError as fault:
+            _log.warning("%s: the index of another replica cannot be kept: %s", self.folder, fault.strerror)
+
+    def save(
+        self, servers: Iterable[str], entries: Iterable[Told], parts: Parts, *, words: bool
+    ) -> Path | None:
+        """Write an index of some tools, atomically, and remove old ones; see `find`. Returns the file."""
         key, content = _key(servers, words=words), written(parts)
         prints = {entry.public_name: entry.fingerprint() for entry in entries}
         try:
@@ -72,10 +93,12 @@ class KeptIndexes:
                 for old in {*others[MOST_FILES - 1 :], *editions[EDITIONS - 1 :]}:
                     old.unlink(missing_ok=True)
             _log.debug("kept the index of %d tools: %s", len(prints), path)
+            return path
         except TimeoutError:
             _log.debug("%s: another process holds the lock; the index is not kept this time", self.folder)
         except OSError as fault:
             _log.warning("%s: the index of the search cannot be kept: %s", self.folder, fault.strerror)
+        return None
 
     def _files(self, pattern: str) -> list[Path]:
         """The files of some names, newest first."""
@@ -89,7 +112,7 @@ class KeptIndexes:
 
     def _read(self, path: Path) -> IndexBase | None:
         try:
-            return IndexBase(copied(path, _check))
+            return IndexBase(copied(path, require_private))
         except FileNotFoundError:
             return None
         except InvalidStateError as fault:
@@ -106,12 +129,3 @@ def _key(servers: Iterable[str], *, words: bool) -> str:
 
 def _digest(prints: Mapping[str, bytes]) -> str:
     return blake2b(b"".join(prints[name] for name in sorted(prints)), digest_size=16).hexdigest()
-
-
-def _check(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise InvalidStateError("it is not a regular file")
-    if os.name != "posix":
-        return
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise InvalidStateError("another user owns it or may write to it; remove it, or chmod it to 600")

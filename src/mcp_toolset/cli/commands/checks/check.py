@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.display.tables import Column
-from mcp_toolset.cli.options import examples, json_option
+from mcp_toolset.cli.options import complete_word, examples, json_option
 from mcp_toolset.cli.target import ConfigFile, parse_target
-from mcp_toolset.errors import ToolsetError
+from mcp_toolset.errors import ConfigError, ToolsetError
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.display.output import Output
     from mcp_toolset.config.models import HubConfig, ServerConfig
+    from mcp_toolset.hub.mistakes import Mistakes
 
 __all__ = ["check_command"]
 
@@ -31,17 +33,17 @@ _COLUMNS: Final = (Column("server"), Column("state", state=True), Column("note",
         "mcp-toolset check --schema > mcp-toolset.schema.json",
     ),
 )
-@click.argument("file", required=False)
+@click.argument("file", required=False, shell_complete=complete_word)
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too, as a build should.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of configuration files, for editors.")
 @json_option
 @click.pass_context
 def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bool, as_json: bool) -> int:
-    """Say what is wrong in the configuration FILE, and how to mend it. No server is started.
+    """Check the configuration FILE for all its mistakes, and say how to correct them. No server is started.
 
     The exit code is 1 if the file or a server's entry cannot be used.
     """
-    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.cli.display.output import answering, complain
 
     if schema:
         from mcp_toolset.config.reference.published import published_schema
@@ -51,10 +53,18 @@ def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bo
         return 0
     if file is None:
         raise click.UsageError("FILE is missing; name a configuration file such as mcp.json", ctx)
-    checked = _Checked.read(file)
+    try:
+        checked = _Checked.read(file)
+    except ConfigError as whole:
+        with answering(as_json=as_json) as output:
+            if as_json:
+                output.json({"servers": [], "errors": [str(whole)], "warnings": [], "problems": []})
+        raise
+    for fault in checked.mistakes.sections:
+        complain(fault)
     with answering(as_json=as_json) as output:
         checked.show(output)
-    return int(bool(checked.faults) or (strict and bool(checked.warnings)))
+    return int(checked.errors > 0 or (strict and bool(checked.warnings)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +72,11 @@ class _Checked:
     """What was found in a file.
 
     Attributes:
-        config: The file.
-        faults: Why servers cannot be used, by name.
-        missing: The programs of servers that are not on this machine, by the server's name.
+        mistakes: The file, and the mistakes in it.
+        missing: Why the programs of servers cannot be started on this machine, by the server's name.
     """
 
-    config: HubConfig
-    faults: dict[str, str]
+    mistakes: Mistakes
     missing: dict[str, str]
 
     @classmethod
@@ -76,23 +84,28 @@ class _Checked:
         """Read a file.
 
         Raises:
-            ToolsetError: it is no configuration file, or as a whole cannot be used.
+            ToolsetError: it is no configuration file, or names no servers.
         """
         from mcp_toolset.cli.examination import start_fault
-        from mcp_toolset.config import load_config
+        from mcp_toolset.hub.mistakes import mistakes_in
 
         target = parse_target(file)
         if not isinstance(target, ConfigFile):
             raise ToolsetError(f"{file}: check reads configuration files; use `mcp-toolset list {file}`")
-        config = load_config(target.path)
-        if config.auth is not None:
-            config.auth.rules()
-        found = {server.name: start_fault(server) for server in config.servers}
-        return cls(
-            config,
-            {server.name: server.fault for server in config.misconfigured},
-            {name: why for name, why in found.items() if why},
-        )
+        mistakes = mistakes_in(target.path)
+        found = {server.name: start_fault(server) for server in mistakes.config.servers}
+        return cls(mistakes, {name: why for name, why in found.items() if why})
+
+    @property
+    def config(self) -> HubConfig:
+        """The file."""
+        return self.mistakes.config
+
+    @property
+    def errors(self) -> int:
+        """The number of mistakes."""
+        further = sum(map(len, self.mistakes.further.values()))
+        return len(self.mistakes.sections) + sum(bool(one.fault) for one in self.config.servers) + further
 
     @property
     def warnings(self) -> list[str]:
@@ -114,6 +127,8 @@ class _Checked:
         for server in self.config.servers:
             note = server.fault or self.missing.get(server.name, "")
             yield server.name, self._state(server), note
+            for more in self.mistakes.further.get(server.name, ()):
+                yield "", "", more
 
     def _state(self, server: ServerConfig) -> str:
         if server.disabled:
@@ -122,10 +137,23 @@ class _Checked:
 
     def _summary(self) -> str:
         counts = counted(len(self.config.servers), "server")
-        if not self.faults and not self.warnings:
+        if not self.errors and not self.warnings:
             return f"{counts}, and nothing is wrong in {self.config.path.name}"
-        return f"{counts}, {counted(len(self.faults), 'error')}, {counted(len(self.warnings), 'warning')}"
+        return f"{counts}, {counted(self.errors, 'error')}, {counted(len(self.warnings), 'warning')}"
 
     def _as_json(self) -> dict[str, Any]:
-        servers = [dict(zip(("name", "state", "note"), row, strict=True)) for row in self._rows()]
-        return {"servers": servers, "warnings": self.warnings}
+        servers = [
+            {
+                "name": server.name,
+                "state": self._state(server),
+                "note": server.fault or self.missing.get(server.name, ""),
+                "further": self.mistakes.further.get(server.name, []),
+            }
+            for server in self.config.servers
+        ]
+        return {
+            "servers": servers,
+            "errors": list(self.mistakes.sections),
+            "warnings": self.warnings,
+            "problems": [asdict(problem) for problem in self.mistakes.problems],
+        }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from mcp_toolset.cli.display.tables import Column
 from mcp_toolset.cli.options import examples, json_option
+from mcp_toolset.cli.target import ConfigFile, parse_target
+from mcp_toolset.errors import ToolsetError
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
@@ -18,27 +21,32 @@ __all__ = ["doctor_command"]
 _COLUMNS: Final = (Column("examined"), Column("state", state=True), Column("note", prose=True))
 
 
-@click.command("doctor", epilog=examples("mcp-toolset doctor", "mcp-toolset doctor --json"))
+@click.command(
+    "doctor",
+    epilog=examples("mcp-toolset doctor", "mcp-toolset doctor mcp.json", "mcp-toolset doctor --json"),
+)
+@click.argument("file", required=False)
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
     default=8000,
     show_default=True,
-    help="The port that you want to serve at.",
+    help="The port at which you want to serve.",
 )
 @json_option
-def doctor_command(port: int, as_json: bool) -> int:
-    """Say what is wrong on this machine, and how to mend it.
+def doctor_command(file: str | None, port: int, as_json: bool) -> int:
+    """Check this machine for faults, and say what to do; with FILE, that configuration too.
 
-    It looks at the program, PATH, the clients and whether they can start their servers, folders, the keyring,
-    the port. Nothing is changed, and no server is started. The exit code is 1 if there is an error.
+    It checks the installed program, PATH, whether clients can start their servers, folders, the keyring and
+    the port. It changes nothing and starts no server. The exit code is 1 if there is an error.
     """
     from mcp_toolset.cli.display.output import answering, working
     from mcp_toolset.cli.examination import Examined, examine
 
+    examined = Examined.here(port, None if file is None else _configuration(file))
     with answering(as_json=as_json) as output:
         with working("examining this machine"):
-            findings = list(examine(Examined.here(port)))
+            findings = list(examine(examined))
         errors = sum(1 for one in findings if one.state == "error")
         if as_json:
             output.json([_as_json(one) for one in findings])
@@ -48,6 +56,13 @@ def doctor_command(port: int, as_json: bool) -> int:
             found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
             output.say(found if errors or warnings else "nothing is wrong")
     return int(errors > 0)
+
+
+def _configuration(file: str) -> Path:
+    target = parse_target(file)
+    if not isinstance(target, ConfigFile):
+        raise ToolsetError(f"{file}: doctor reads configuration files; use `mcp-toolset list {file}`")
+    return Path(target.path)
 
 
 def _as_json(finding: Finding) -> dict[str, str]:

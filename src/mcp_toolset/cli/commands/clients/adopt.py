@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -30,7 +28,7 @@ def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes
     from mcp_toolset.cli.installers.adoption import adopt, plan_adoption
     from mcp_toolset.cli.installers.replacing import held
 
-    machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
+    machine = Machine.here()
     with (
         nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]),
         answering(as_json=as_json) as output,
@@ -51,17 +49,19 @@ def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes
 
 def _agreed(as_json: bool) -> bool:
     if as_json or not sys.stdin.isatty():
-        raise click.UsageError("nobody can be asked here; add --yes to make the change, or --dry-run")
+        raise click.UsageError("no person can be asked here; add --yes to make the change, or --dry-run")
     return click.confirm("Make this change?", err=True)
 
 
 def _show(plan: Adoption, output: Output) -> None:
+    from mcp_toolset.cli.display.output import one_line
+
     output.text(plan.diff.rstrip("\n"))
     output.say(f"{counted(len(plan.names), 'server')} → {plan.hub}, behind search:")
     for name, own in plan.names.items():
-        output.say(f"  {name}" if name == own else f"  {name} as {own}, as the name is taken")
+        output.say("  " + one_line(name if name == own else f"{name} as {own}, as the name is taken"))
     for name, reason in plan.left.items():
-        output.say(f"  {name} stays: {reason}")
+        output.say("  " + one_line(f"{name.strip() or '(no name)'} stays: {reason}"))
 
 
 def _as_json(plan: Adoption, applied: bool) -> dict[str, object]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import shutil
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -38,12 +36,13 @@ _COLUMNS: Final = (
 def discover_command(tokens: bool, timeout: float | None, as_json: bool) -> None:
     """List the servers that the clients on this machine have, and which of them several clients have.
 
-    The files of the user and of the project in this folder are read. Without --tokens nothing is started.
+    It reads the files of the user, and those of the project in this folder. Without --tokens it starts no
+    server.
     """
     from mcp_toolset.cli.display.output import answering, complain
     from mcp_toolset.cli.installers.discovery import discovered
 
-    machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
+    machine = Machine.here()
     found = discovered(machine)
     for fault in found.faults:
         complain(fault)
@@ -67,7 +66,9 @@ def _counted(found: Discovery, timeout: float | None) -> dict[str, int]:
     from mcp_toolset.cli.costs import tokens_of_servers
 
     distinct = found.distinct()
-    costs = tokens_of_servers({name: dict(one.entry or {}) for name, one in distinct.items()}, timeout)
+    # A configuration has no server without a name.
+    entries = {name: dict(one.entry or {}) for name, one in distinct.items() if name.strip()}
+    costs = tokens_of_servers(entries, timeout)
     return {distinct[name].key or "": cost for name, cost in costs.items()}
 
 
@@ -81,8 +82,20 @@ def _facts(server: FoundServer, found: Discovery, costs: Mapping[str, int]) -> d
         "tokens_estimate": costs.get(server.key or "-"),
         "adopted": server.behind,
         "note": server.note,
+        "fault": _fault(server),
         "also_in": found.also_in(server) if server.key else [],
     }
+
+
+def _fault(server: FoundServer) -> str:
+    """That the program is missing; empty if it is there, or not started by this entry as it is written."""
+    entry = server.entry or {}
+    command, env = entry.get("command"), entry.get("env")
+    if server.note or server.behind or not isinstance(command, str) or "${" in command:
+        return ""
+    path = cast("dict[str, object]", env).get("PATH") if isinstance(env, dict) else None
+    found = shutil.which(command, path=None if path is None else str(path))
+    return "" if found else "command not found; see mcp-toolset doctor"
 
 
 def _start(server: FoundServer) -> str:
@@ -122,6 +135,6 @@ def _show(rows: list[dict[str, Any]], found: Discovery, output: Output) -> None:
 
 
 def _note(row: Mapping[str, Any]) -> str:
-    parts = [row["note"], "behind mcp-toolset" if row["adopted"] else ""]
+    parts = [row["note"], row["fault"], "behind mcp-toolset" if row["adopted"] else ""]
     parts += [f"also in {', '.join(row['also_in'])}"] if row["also_in"] else []
     return "; ".join(filter(None, parts))

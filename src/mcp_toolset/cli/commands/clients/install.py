@@ -15,9 +15,12 @@ import click
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.options import (
     TargetCommand,
+    complete_word,
+    dry_run_option,
     examples,
     has_target,
     json_option,
+    scope_option,
     serving_arguments,
     serving_options,
     target_and_words,
@@ -34,13 +37,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def _common(function: _Function) -> _Function:
     for option in (
-        click.option("--dry-run", is_flag=True, help="Show the difference and change nothing."),
+        dry_run_option,
         click.option("--force", is_flag=True, help="Replace or remove another server of that name."),
-        click.option(
-            "--scope",
-            type=click.Choice(["project", "user"]),
-            help="Whose file; the client's default if not given.",
-        ),
+        scope_option,
         click.option("--name", help="The server's name in the client; made from the target if not given."),
         json_option,
     ):
@@ -58,15 +57,17 @@ def _common(function: _Function) -> _Function:
         "mcp-toolset install claude-desktop --adopt",
     ),
 )
-@click.argument("client", type=click.Choice(list(CLIENTS)))
-@click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
+@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
+@click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…", shell_complete=complete_word)
 @click.option(
     "--adopt",
     is_flag=True,
     help="Without TARGET: move the servers that CLIENT has behind this one entry; see restore.",
 )
 @click.option("--yes", is_flag=True, help="With --adopt: make the change without asking.")
-@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable for the server.")
+@click.option(
+    "--env", "variables", multiple=True, metavar="KEY=VALUE", help="An environment variable for the server."
+)
 @_common
 @serving_options
 @click.pass_context
@@ -84,10 +85,13 @@ def install_command(
     as_json: bool,
     **serving: Any,
 ) -> int:
-    """Have CLIENT start `mcp-toolset serve TARGET`. Keeps a backup of the file that it changes.
+    """Have CLIENT start `mcp-toolset serve TARGET`. A backup of the changed file is kept.
 
-    The options of serve are written into the entry. A project's file gets paths from its own folder. With
-    --adopt the servers that CLIENT has already move into a file that mcp-toolset serves, behind search.
+    The options of serve go into the entry. Paths in a project's file are relative to its folder. With
+    --adopt the present servers of CLIENT move into a file that mcp-toolset serves behind search.
+
+    CLIENT is claude-desktop, claude-code, cursor, vscode, vscode-insiders, windsurf, zed, gemini, codex,
+    goose or lmstudio.
     """
     if adopt:
         from mcp_toolset.cli.commands.clients.adopt import adopt_servers
@@ -125,8 +129,8 @@ def install_command(
     options_metavar="[OPTIONS]",
     epilog=examples("mcp-toolset uninstall cursor mcp.json"),
 )
-@click.argument("client", type=click.Choice(list(CLIENTS)))
-@click.argument("words", nargs=-1, metavar="[NAME | TARGET | -- COMMAND…]")
+@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
+@click.argument("words", nargs=-1, metavar="[NAME | TARGET | -- COMMAND…]", shell_complete=complete_word)
 @_common
 @click.pass_context
 def uninstall_command(
@@ -139,7 +143,12 @@ def uninstall_command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Take a server out of CLIENT's configuration again, by its name or by the target it was made from."""
+    """Remove a server from CLIENT's configuration, by its name or by its target.
+
+    The clients are those of install.
+    """
+    if not name and not has_target(ctx, words):
+        raise click.UsageError("NAME is missing; give the server's name in the client, or its target", ctx)
     target, command, _ = target_and_words(ctx, words or ([name] if name else words))
 
     from mcp_toolset.cli.installers.install import plan_uninstall
@@ -172,7 +181,7 @@ def _carry_out(
     from mcp_toolset.cli.installers.install import apply
     from mcp_toolset.cli.installers.replacing import held
 
-    machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
+    machine = Machine.here()
     with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):
         plan = make()
         backup = None if dry_run else apply(plan)

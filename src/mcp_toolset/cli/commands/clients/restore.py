@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from contextlib import nullcontext
-from pathlib import Path
 
 import click
 
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Scope, locate
-from mcp_toolset.cli.options import examples, json_option
+from mcp_toolset.cli.options import dry_run_option, examples, json_option, scope_option
 
 __all__ = ["restore_command"]
 
@@ -18,22 +15,21 @@ __all__ = ["restore_command"]
 @click.command(
     "restore", epilog=examples("mcp-toolset restore cursor --dry-run", "mcp-toolset restore cursor")
 )
-@click.argument("client", type=click.Choice(list(CLIENTS)))
-@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
-@click.option(
-    "--scope", type=click.Choice(["project", "user"]), help="Whose file; the client's default if not given."
-)
+@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
+@dry_run_option
+@scope_option
 @json_option
 def restore_command(client: ClientName, dry_run: bool, scope: Scope | None, as_json: bool) -> None:
-    """Bring the servers of CLIENT back that `install --adopt` has moved.
+    """Put the servers back that `install CLIENT --adopt` has moved.
 
-    The file is as it was, byte for byte, unless it was changed since: then the servers are put back into it.
+    CLIENT's file becomes what it was before, byte for byte. If the file was changed since then, the servers
+    are put back into it and the changes stay. The clients are those of install.
     """
     from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.installers.adoption import plan_restoration, restore
     from mcp_toolset.cli.installers.replacing import held
 
-    machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
+    machine = Machine.here()
     with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):
         plan = plan_restoration(client, machine, scope)
         stay = [] if dry_run else restore(plan, machine)

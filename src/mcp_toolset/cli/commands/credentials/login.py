@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mcp_toolset._records import replace
-from mcp_toolset.cli.options import examples, json_option, verbose_option
+from mcp_toolset.cli.options import complete_word, examples, json_option, verbose_option
 from mcp_toolset.errors import TargetError
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["login_command", "logout_command"]
 
-FILES: Final = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
-"""Where a server is looked for without `--config`, in this folder."""
-
 _FOR_NOBODY: Final = (
     "each caller has a login of its own; this one is for requests without a caller, as on stdio"
 )
@@ -37,6 +34,7 @@ _config_option = click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
+    shell_complete=complete_word,
     help="The configuration that names SERVER; by default mcp.json, or an editor's file, in this folder.",
 )
 _as_option = click.option(
@@ -58,19 +56,23 @@ _as_option = click.option(
         "mcp-toolset login --list",
     ),
 )
-@click.argument("server", required=False, metavar="SERVER|URL")
+@click.argument("server", required=False, metavar="SERVER|URL", shell_complete=complete_word)
 @_config_option
 @_as_option
-@click.option("--no-browser", is_flag=True, help="Print the page's address, and take what the browser shows.")
-@click.option("--scope", multiple=True, metavar="SCOPE", help="A further scope to ask for.")
-@click.option("--list", "listed", is_flag=True, help="List the servers that tokens are kept for.")
+@click.option(
+    "--no-browser",
+    is_flag=True,
+    help="Print the address of the page, and ask for the address that the browser ends at.",
+)
+@click.option("--scope", multiple=True, metavar="SCOPE", help="A further scope to request.")
+@click.option("--list", "listed", is_flag=True, help="List the servers with stored tokens.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for the person.",
+    help="Seconds to wait for the login in the browser.",
 )
 @json_option
 @verbose_option
@@ -87,9 +89,10 @@ def login_command(
     as_json: bool,
     verbose: int,
 ) -> None:
-    """Log in to a server that wants OAuth, in a browser. The tokens are kept, encrypted, for all programs.
+    """Log in to a server that wants OAuth, in a browser.
 
-    A bridge that is running takes them up by itself.
+    The tokens are stored encrypted, for all programs of this user. A running bridge uses the new
+    tokens without a restart.
     """
     if listed == (server is not None):
         raise click.UsageError("give a SERVER or a URL, or --list", ctx)
@@ -131,11 +134,11 @@ def login_command(
         "mcp-toolset logout notes --as alice",
     ),
 )
-@click.argument("server", metavar="SERVER|URL")
+@click.argument("server", metavar="SERVER|URL", shell_complete=complete_word)
 @_config_option
 @_as_option
 def logout_command(server: str, config: Path | None, caller: str | None) -> None:
-    """Remove the tokens for a server, and have its authorization server revoke them."""
+    """Delete the tokens for a server, and ask its authorization server to revoke them."""
     from mcp_toolset.cli.display.output import answering, note
     from mcp_toolset.cli.mount import run
 
@@ -159,6 +162,7 @@ def _account(server: str, config: Path | None, caller: str | None) -> tuple[Acco
     from mcp_toolset.cli.login_record import LoginRecord
     from mcp_toolset.cli.target import default_name
     from mcp_toolset.config import load_config
+    from mcp_toolset.config.keys import USUAL_FILES
     from mcp_toolset.config.server_auth import OAuth
     from mcp_toolset.upstream.credentials.account import Account
 
@@ -170,7 +174,7 @@ def _account(server: str, config: Path | None, caller: str | None) -> tuple[Acco
                 f"--as {caller}: callers have logins where a configuration says `per_user`; give its SERVER"
             )
         return Account(default_name(server), server, OAuth()), LoginRecord(None, server)
-    file = config or next((path for path in map(Path, FILES) if path.is_file()), None)
+    file = config or next((path for path in map(Path, USUAL_FILES) if path.is_file()), None)
     if file is None:
         raise TargetError(f"{server}: no configuration in this folder names it; give --config FILE, or a URL")
     hub = load_config(file)
@@ -194,12 +198,12 @@ def _configured(hub: HubConfig, name: str, file: Path, caller: str | None) -> Ac
         raise TargetError(server.fault)
     if server.url is None:
         raise TargetError(
-            f"{file}: {name!r} is a program, which wants no login; write secrets into its `env`"
+            f"{file}: {name!r} is a program, which needs no login; write secrets into its `env`"
         )
     if server.auth is None:
         raise TargetError(f'{file}: {name!r} has no `auth`; add "auth": "oauth" to its entry')
     if not isinstance(server.auth, OAuth):
-        raise TargetError(f"{file}: {name!r} needs no login: its entry has all that gets its tokens")
+        raise TargetError(f"{file}: {name!r} needs no login: its entry has the credentials already")
     account = Account(name, server.url, server.auth, server.headers)
     if caller is None:
         return account
@@ -227,7 +231,7 @@ async def _logged_in(
                 return await _shown(account, page, scopes)
     except TimeoutError:
         raise TargetError(
-            f"{account.name}: nobody has logged in within {patience:g} s; allow more with --timeout"
+            f"{account.name}: no login within {patience:g} s; allow more with --timeout"
         ) from None
     except OSError as fault:
         raise TargetError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from mcp_toolset.cli.display.usage import Commands
 from mcp_toolset.cli.options import examples, json_option
 from mcp_toolset.errors import SecretError
 
@@ -22,6 +23,7 @@ MOST: Final = 64 * 1024
 
 @click.group(
     "secret",
+    cls=Commands,
     epilog=examples(
         "mcp-toolset secret set github",
         "mcp-toolset secret set deploy-key --stdin < key.pem",
@@ -29,9 +31,9 @@ MOST: Final = 64 * 1024
     ),
 )
 def secret_command() -> None:
-    """Keep secrets that configurations refer to as ${keyring:NAME}.
+    """Store secrets that configurations refer to as ${keyring:NAME}.
 
-    A secret is in the system's keyring, or in an encrypted file where there is none.
+    A secret is stored in the system's keyring, or in an encrypted file if there is no keyring.
     """
 
 
@@ -40,7 +42,7 @@ def secret_command() -> None:
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read standard input, even if it is a terminal.")
 @click.pass_context
 def set_command(ctx: click.Context, name: str, from_stdin: bool) -> None:
-    """Keep a secret under NAME. It is asked for on a terminal, and read from standard input elsewhere."""
+    """Store a secret under NAME. On a terminal it is asked for, else read from standard input."""
     if ctx.args:
         # What is too much may be the secret, so it is not repeated.
         raise click.UsageError(
@@ -61,7 +63,10 @@ def set_command(ctx: click.Context, name: str, from_stdin: bool) -> None:
 @secret_command.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
-    """List the names of the secrets and where each is kept."""
+    """List the names of the secrets.
+
+    It says where each secret is stored: in the keyring or in a file.
+    """
     from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.display.tables import Column
     from mcp_toolset.security.secrets.named_secrets import NamedSecrets

@@ -12,12 +12,13 @@ __all__ = ["new_command"]
 
 
 @click.command("new", epilog=examples("mcp-toolset new server my-tools", "mcp-toolset new hook my-rules"))
-@click.argument("kind", type=click.Choice(["server", "toolset", "hook"]))
+@click.argument("kind", type=click.Choice(["server", "toolset", "hook"]), metavar="server|toolset|hook")
 @click.argument("name")
 def new_command(kind: str, name: str) -> None:
-    """Begin a project of KIND in a new folder NAME: the code, a test that passes, and a page.
+    """Create a server, a toolset or a hook in a new folder NAME: code, a test that passes, and a README.
 
-    A server serves tools. A toolset has tools for servers that mount it. A hook has rules for tools.
+    A server serves tools. A toolset is a package of tools for servers. A hook is a package of rules for
+    tools.
     """
     from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.projects.project import write_project

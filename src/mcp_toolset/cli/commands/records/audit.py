@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.cli.display.usage import Commands
 from mcp_toolset.cli.options import examples
 from mcp_toolset.errors import AuditError
 
@@ -78,11 +79,12 @@ def _matches(pattern: str | None, *texts: str) -> bool:
 
 @click.group(
     "audit",
+    cls=Commands,
     options_metavar="",
     epilog=examples("mcp-toolset audit show audit.jsonl --since 2h", "mcp-toolset audit verify audit.jsonl"),
 )
 def audit_command() -> None:
-    """Read an audit log, and check that it is unbroken."""
+    """Read an audit log, and check that no line was changed or removed."""
 
 
 @audit_command.command(
@@ -94,19 +96,26 @@ def audit_command() -> None:
     ),
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--tool", metavar="PATTERN", help="Of these tools, by name or server/name.")
-@click.option("--who", metavar="PATTERN", help="Of these callers, by name or key.")
+@click.option("--tool", metavar="PATTERN", help="Only lines about these tools: a name, or server/name.")
+@click.option("--who", metavar="PATTERN", help="Only lines about these callers: a name, or a key.")
 @click.option("--since", type=_Moment(), help="From this time on: 2026-11-22T08:00, or 90m, 2h, 3d ago.")
 @click.option(
-    "--outcome", metavar="OUTCOME", help="With this outcome: result, error, refused, asked, cancelled."
+    "--outcome",
+    metavar="OUTCOME",
+    help="Only lines with this outcome: result, error, refused, asked, cancelled.",
 )
 @click.option(
-    "--event", metavar="EVENT", help="Of this kind: call, decision, grant, login, refused and others."
+    "--event",
+    metavar="EVENT",
+    help="Only lines of this kind: call, decision, grant, login, refused and others.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the lines as they are, one JSON object each.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with the lines that are written from now on.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each line.")
+@click.option("-f", "--follow", is_flag=True, help="Keep running, and print new lines when they are written.")
 def show_command(file: Path, as_json: bool, follow: bool, **wanted: str | None) -> None:
-    """Show the lines of the audit log FILE, the oldest first, with the files that were set aside."""
+    """Show the lines of an audit log.
+
+    The oldest are first, and older files of the log FILE are included.
+    """
     from mcp_toolset.cli.display.output import answering
 
     chosen = _Wanted(**wanted)
@@ -129,9 +138,10 @@ def show_command(file: Path, as_json: bool, follow: bool, **wanted: str | None) 
 @click.option("--key-env", metavar="NAME", help="The environment variable that holds the key of the log.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")
 def verify_command(files: Sequence[Path], key_env: str | None, as_json: bool) -> int:
-    """Check that no line of an audit log was changed, cut off, moved or put in; exit code 1 if one was.
+    """Check that an audit log is whole.
 
-    FILE is a log; the files that were set aside when they were full are checked with it.
+    The exit code is 1 if a line was changed, removed, moved or inserted. FILE is a log; older files of the
+    log are checked too.
     """
     from mcp_toolset.cli.display.output import answering, working
     from mcp_toolset.security.audit.audit_log import seal_of

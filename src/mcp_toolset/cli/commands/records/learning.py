@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
-from mcp_toolset.cli.options import examples, json_option
+from mcp_toolset.cli.options import complete_word, examples, json_option
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
@@ -29,14 +29,18 @@ Action = Literal["show", "forget"]
     ),
 )
 @click.argument("action", type=click.Choice(get_args(Action)), metavar="show|forget")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="CONFIG")
-@click.option("--as", "name", metavar="NAME", help="Forget one caller, by name or key; else all.")
+@click.argument(
+    "file", type=click.Path(dir_okay=False, path_type=Path), metavar="CONFIG", shell_complete=complete_word
+)
+@click.option(
+    "--as", "name", metavar="NAME", help="Forget what one caller has taught, by name or key; else all."
+)
 @json_option
 @click.pass_context
 def learning_command(ctx: click.Context, action: Action, file: Path, name: str | None, as_json: bool) -> int:
-    """Show how much the search of a configuration has learnt from use, or forget it.
+    """Show how much the search of a configuration has learnt from calls, or delete it.
 
-    Servers that run forget within half a minute.
+    Running servers take the change over within half a minute.
     """
     if name is not None and action == "show":
         raise click.UsageError("--as is for forget; show counts the callers and names none", ctx)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mcp_toolset.cli.options import examples, json_option
+from mcp_toolset.cli.options import complete_word, examples, json_option
 from mcp_toolset.tools.text.screen import counted
+from mcp_toolset.tools.text.tokens import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.statistics.store import Row
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["stats_command"]
 
-_METHOD: Final = "tokens are estimated: bytes of JSON / 4"
+_METHOD: Final = f"tokens are estimated: bytes of JSON / {BYTES_PER_TOKEN}"
 _LOCAL: Final = "(own tools)"
 _SEARCH: Final = "(search tools)"
 
@@ -49,18 +50,26 @@ class _Day(click.ParamType[str]):
         "mcp-toolset stats --forget",
     ),
 )
-@click.argument("config", type=click.Path(path_type=Path, dir_okay=False), required=False, metavar="[CONFIG]")
-@click.option("--since", type=_Day(), help="From this day on: 2026-11-22, or 7d; by default all.")
-@click.option("--forget", is_flag=True, help="Remove what was counted, of CONFIG or of everything.")
+@click.argument(
+    "config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=False,
+    metavar="[CONFIG]",
+    shell_complete=complete_word,
+)
+@click.option(
+    "--since", type=_Day(), help="Count from this day on: 2026-11-22, or 7d ago; by default all days."
+)
+@click.option("--forget", is_flag=True, help="Delete the counts, those of CONFIG or all.")
 @json_option
 @click.pass_context
 def stats_command(
     ctx: click.Context, config: Path | None, since: str | None, forget: bool, as_json: bool
 ) -> int:
-    """Show the calls, errors, latencies and tokens of what was served, by server and client.
+    """Show the calls, errors, latencies and tokens of your servers, by server and client.
 
-    Every `mcp-toolset serve` of this user is counted, within the last 90 days: sums only, no arguments, no
-    texts and no names of callers.
+    It shows sums over every `mcp-toolset serve` of this user in the last 90 days. Arguments, texts and
+    names of callers are not stored.
     """
     if forget and since:
         raise click.UsageError("--forget removes all days; leave out --since", ctx)

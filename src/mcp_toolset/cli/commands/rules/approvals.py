@@ -35,7 +35,7 @@ Action = Literal["list", "grant", "refuse"]
 @click.option(
     "--file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The file of the server, if it is not the user's own.",
+    help="The file of the approvals, if it is not in the user's folder.",
 )
 @json_option
 @click.pass_context

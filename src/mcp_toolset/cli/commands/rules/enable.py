@@ -6,26 +6,32 @@ from pathlib import Path
 
 import click
 
-from mcp_toolset.cli.options import examples
+from mcp_toolset.cli.options import complete_word, examples
 
 __all__ = ["disable_command", "enable_command"]
 
 
 @click.command("disable", epilog=examples("mcp-toolset disable mcp.json git/git_reset"))
-@click.argument("file", type=click.Path(path_type=Path))
-@click.argument("names", nargs=-1, required=True, metavar="SERVER | SERVER/TOOL…")
+@click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_word)
+@click.argument(
+    "names", nargs=-1, required=True, metavar="SERVER | SERVER/TOOL…", shell_complete=complete_word
+)
 def disable_command(file: Path, names: tuple[str, ...]) -> None:
-    """Switch servers, or tools of a server, off in the configuration FILE. A running bridge follows the file.
+    """Switch servers, or tools of a server, off in the configuration FILE.
 
-    A tool is named by the server's own name for it, as in git/git_reset; git/delete_* is every tool that
-    begins so. The file keeps its comments and its layout, and a backup of it is kept.
+    A running bridge takes the change over.
+
+    A tool is named by the server's own name for it, as in git/git_reset; git/delete_* is every tool whose
+    name begins with delete_. The file keeps its comments and its layout; a backup is beside it.
     """
     _switch(file, names, on=False)
 
 
 @click.command("enable", epilog=examples("mcp-toolset enable mcp.json git/git_reset"))
-@click.argument("file", type=click.Path(path_type=Path))
-@click.argument("names", nargs=-1, required=True, metavar="SERVER | SERVER/TOOL…")
+@click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_word)
+@click.argument(
+    "names", nargs=-1, required=True, metavar="SERVER | SERVER/TOOL…", shell_complete=complete_word
+)
 def enable_command(file: Path, names: tuple[str, ...]) -> None:
     """Switch servers, or tools of a server, on again in the configuration FILE; see disable."""
     _switch(file, names, on=True)
@@ -35,17 +41,18 @@ def _switch(file: Path, names: tuple[str, ...], *, on: bool) -> None:
     from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.installers.replacing import held, read_regular, replace_text
     from mcp_toolset.cli.switching import switched
+    from mcp_toolset.config.jsonc import marked_as, without_mark
     from mcp_toolset.errors import ConfigError
 
     with held(file):
         before = read_regular(file)
         if before is None:
             raise ConfigError(f"{file}: no such file; check the path")
-        text, told = before.removeprefix("\ufeff"), list[str]()
+        text, told = without_mark(before), list[str]()
         for name in names:
             text, now = switched(text, name, str(file), on=on)
             told.append(now)
-        after = ("\ufeff" if before.startswith("\ufeff") else "") + text
+        after = marked_as(text, before)
         if after != before:
             replace_text(file, before, after, 0o600)
     with answering() as output:

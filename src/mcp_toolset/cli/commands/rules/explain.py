@@ -37,7 +37,12 @@ _NO_RULE: Final = "no rule is about it"
     "mcp-toolset explain mcp.json",
     "mcp-toolset explain mcp.json github_delete_repo --as ann --role staff",
 )
-@click.option("--as", "name", metavar="NAME", help="The caller's name or key; without it nobody's.")
+@click.option(
+    "--as",
+    "name",
+    metavar="NAME",
+    help="The caller's name or key; without it a caller that is not logged in.",
+)
 @click.option("--role", "roles", metavar="ROLE", multiple=True, help="A role of the caller; repeatable.")
 @click.option("--scope", "scopes", metavar="SCOPE", multiple=True, help="A scope of the caller; repeatable.")
 @json_option
@@ -52,10 +57,10 @@ def explain_command(
     as_json: bool,
     reach: Reach,
 ) -> int:
-    """Say whether a caller may use TOOL, which rule of the permissions decides, and how much may be used.
+    """Say whether a caller may use TOOL, which rule of the permissions decides, and which limits apply.
 
-    Without TOOL it says so of every tool. Without a name, role or scope the caller is one on standard input;
-    a name of `auth.tokens` has the roles and scopes of the file. The exit code is 1 if TOOL is denied.
+    Without TOOL it shows every tool. Without a name, role or scope the caller is a client on stdio. A name
+    from `auth.tokens` has the roles and scopes of the file. The exit code is 1 if TOOL is denied.
     """
     target, command, rest = target_and_words(ctx, words, more=True)
     if len(rest) > 1:
@@ -167,7 +172,7 @@ def _facts(found: dict[str, Any]) -> Iterator[str]:
     if "file" in found:
         yield f"file: {found['file']}"
     if found["caller"] is None:
-        yield "caller: anybody without a name (standard input, no authentication)"
+        yield "caller: a caller without a name (standard input, no authentication)"
         return
     yield f"caller: {found['caller'] or 'without a name'}"
     for kind in ("roles", "scopes"):

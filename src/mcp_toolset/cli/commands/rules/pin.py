@@ -37,9 +37,9 @@ __all__ = ["pin_command"]
     "mcp-toolset pin mcp.json --check",
     "mcp-toolset pin mcp.json --accept git/commit",
 )
-@click.option("--accept", is_flag=True, help="Accept what has changed: all of it, or NAMES alone.")
+@click.option("--accept", is_flag=True, help="Accept all changes, or those of NAMES.")
 @click.option(
-    "--check", is_flag=True, help="Change nothing; exit with 1 if anything is not as it was pinned."
+    "--check", is_flag=True, help="Change nothing; exit with 1 if a definition differs from its pin."
 )
 @lock_option
 @json_option
@@ -54,10 +54,11 @@ def pin_command(
     as_json: bool,
     reach: Reach,
 ) -> int:
-    """Pin the definitions of mounted tools, show what has changed since, and accept it.
+    """Pin the definitions of mounted tools, show later changes, and accept them.
 
-    The first run writes the lock file. From then on tools that can do more, or whose text gained something
-    risky, are quarantined until they are accepted here. NAMES are tools, servers or server/tool, * included.
+    The first run writes the lock file. From then on, a tool that becomes more powerful, or whose text gains
+    a risky part, is held until you accept it here. NAMES are tools, servers or server/tool, with * as a
+    wildcard.
     """
     target, command, names = target_and_words(ctx, words, more=True)
     if check and accept:

@@ -15,6 +15,7 @@ from mcp_toolset.cli.options import (
     reach_options,
     target_and_words,
     target_command,
+    written,
 )
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError, InvalidArgumentsError
@@ -36,19 +37,21 @@ __all__ = ["call_command"]
     "mcp-toolset call app.py sort names=b names=a",
     "mcp-toolset call add a=1 b=2 -- python app.py",
 )
+@click.option("--key", metavar="KEY", help="With a journal: what a repeat of this call has too.")
 @json_option
 @reach_options
 @click.pass_context
 def call_command(
     ctx: click.Context,
     words: Sequence[str],
+    key: str | None,
     as_json: bool,
     reach: Reach,
 ) -> int:
     """Call TOOL of TARGET and print its result.
 
-    ARGUMENTS are key=value words, one JSON object, or - for JSON on stdin. A list is given by repeating
-    its key. Ends with 1 when the tool reports an error.
+    ARGUMENTS are key=value words, one JSON object, or - for JSON on stdin. To give a list, repeat its key.
+    The exit code is 1 if the tool reports an error.
     """
     target, command, (tool, *typed) = target_and_words(ctx, words, "TOOL", more=True)
     place = parse_target(target, command)
@@ -63,8 +66,8 @@ def call_command(
     reach.log()
 
     async def call(server: ToolsetServer) -> ToolResult:
-        binding = await _tool(server, tool, target or "-- " + " ".join(command))
-        return await _call(server, binding, _fitting(binding, arguments), reach.timeout)
+        binding = await _tool(server, tool, written(target, command))
+        return await _call(server, binding, _fitting(binding, arguments), key, reach.timeout)
 
     with answering() as output:
         result = run_on(place, reach.mounting(), call)
@@ -104,7 +107,11 @@ def _fitting(binding: ToolBinding, typed: TypedArguments) -> dict[str, Any]:
 
 
 async def _call(
-    server: ToolsetServer, binding: ToolBinding, arguments: dict[str, Any], seconds: float | None
+    server: ToolsetServer,
+    binding: ToolBinding,
+    arguments: dict[str, Any],
+    key: str | None,
+    seconds: float | None,
 ) -> ToolResult:
     import anyio
 
@@ -112,17 +119,19 @@ async def _call(
 
     try:
         with anyio.fail_after(seconds), working(f"calling {binding.name} …"):
-            return await _sent(server, binding, arguments)
+            return await _sent(server, binding, arguments, key)
     except TimeoutError:
         raise CallError(
             f"{binding.name}: no result within {seconds:g} s; allow more with --timeout"
         ) from None
 
 
-async def _sent(server: ToolsetServer, binding: ToolBinding, arguments: dict[str, Any]) -> ToolResult:
+async def _sent(
+    server: ToolsetServer, binding: ToolBinding, arguments: dict[str, Any], key: str | None
+) -> ToolResult:
     from mcp_toolset.cli.display.output import TerminalContext
 
-    return await server.call_as_host(binding.name, arguments, context=TerminalContext())
+    return await server.call_as_host(binding.name, arguments, context=TerminalContext(key))
 
 
 def _show(result: ToolResult, tool: str, output: Output, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from mcp_toolset.cli.options import (
     reach_options,
     target_and_words,
     target_command,
+    written,
 )
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError
@@ -52,12 +53,15 @@ def get_command(
     from mcp_toolset.cli.mount import run_on
 
     reach.log()
+    told = written(target, command)
     with answering() as output:
-        found = run_on(place, reach.mounting(), lambda server: _get(server, prompt, arguments))
+        found = run_on(place, reach.mounting(), lambda server: _get(server, prompt, arguments, told))
         _show(found, output, as_json)
 
 
-async def _get(server: ToolsetServer, prompt: str, arguments: Mapping[str, str]) -> Mapping[str, Any]:
+async def _get(
+    server: ToolsetServer, prompt: str, arguments: Mapping[str, str], target: str
+) -> Mapping[str, Any]:
     from mcp_toolset.cli.display.output import TerminalContext
     from mcp_toolset.cli.offered import listed, unknown
     from mcp_toolset.context.offer_kinds import PROMPTS
@@ -68,7 +72,7 @@ async def _get(server: ToolsetServer, prompt: str, arguments: Mapping[str, str])
         names = [str(entry["name"]) for entry in await listed(server, PROMPTS)]
         if prompt in names:
             raise CallError(f"{prompt}: {fault}; check its arguments") from None
-        raise unknown("prompt", prompt, names) from None
+        raise unknown("prompt", prompt, names, target) from None
 
 
 def _show(result: Mapping[str, Any], output: Output, as_json: bool) -> None:

@@ -47,7 +47,7 @@ def inspect_command(
     deferred: bool | None,
     reach: Reach,
 ) -> int:
-    """Show servers, eras, transports, status, tools set aside and why, and sizes in bytes and tokens."""
+    """Show the servers of TARGET: protocol, transport, status, broken tools, sizes in bytes and tokens."""
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 

@@ -36,8 +36,8 @@ __all__ = ["list_command"]
     "mcp-toolset list https://host/mcp --token-env TOKEN",
     "mcp-toolset list -- npx -y @scope/server",
 )
-@click.option("--prompts", is_flag=True, help="List the prompts instead; see get.")
-@click.option("--resources", is_flag=True, help="List the resources instead; see read.")
+@click.option("--prompts", is_flag=True, help="List the prompts instead of the tools; see get.")
+@click.option("--resources", is_flag=True, help="List the resources instead of the tools; see read.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if any server is down.")
 @json_option
 @deferred_option
@@ -53,7 +53,7 @@ def list_command(
     deferred: bool | None,
     reach: Reach,
 ) -> int:
-    """List the tools that a model would see, what is behind search, and how the servers are doing."""
+    """List the tools that a model would see, the number of tools behind search, and servers that are down."""
     target, command, _ = target_and_words(ctx, words)
     if prompts and resources:
         raise click.UsageError("--prompts and --resources are two lists; ask for one of them", ctx)

@@ -13,6 +13,7 @@ from mcp_toolset.cli.options import (
     reach_options,
     target_and_words,
     target_command,
+    written,
 )
 from mcp_toolset.cli.target import parse_target
 
@@ -38,7 +39,7 @@ def read_command(
     as_json: bool,
     reach: Reach,
 ) -> None:
-    """Read the resource at URI of TARGET and print it; with --json whatever it holds, else its text."""
+    """Read the resource at URI of TARGET and print it; with --json also binary content, else its text."""
     target, command, (uri,) = target_and_words(ctx, words, "URI")
     place = parse_target(target, command)
 
@@ -46,11 +47,12 @@ def read_command(
     from mcp_toolset.cli.mount import run_on
 
     reach.log()
+    told = written(target, command)
     with answering() as output:
-        _show(run_on(place, reach.mounting(), lambda server: _read(server, uri)), output, as_json)
+        _show(run_on(place, reach.mounting(), lambda server: _read(server, uri, told)), output, as_json)
 
 
-async def _read(server: ToolsetServer, uri: str) -> Mapping[str, Any]:
+async def _read(server: ToolsetServer, uri: str, target: str) -> Mapping[str, Any]:
     from mcp_toolset.cli.display.output import TerminalContext
     from mcp_toolset.cli.offered import listed, unknown
     from mcp_toolset.context.offer_kinds import RESOURCES
@@ -59,7 +61,7 @@ async def _read(server: ToolsetServer, uri: str) -> Mapping[str, Any]:
         return await server.offering.read(uri, TerminalContext())
     except LookupError:
         raise unknown(
-            "resource", uri, [str(entry["uri"]) for entry in await listed(server, RESOURCES)]
+            "resource", uri, [str(entry["uri"]) for entry in await listed(server, RESOURCES)], target
         ) from None
 
 

@@ -10,6 +10,7 @@ import click
 from mcp_toolset.cli.display.tables import Column
 from mcp_toolset.cli.options import (
     Reach,
+    complete_word,
     json_option,
     reach_options,
     target_and_words,
@@ -34,9 +35,9 @@ __all__ = ["search_command"]
     "mcp-toolset search mcp.json issues --server github",
 )
 @click.option(
-    "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="At most so many hits."
+    "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="The largest number of hits."
 )
-@click.option("--server", metavar="NAME", help="Only tools of this server.")
+@click.option("--server", metavar="NAME", shell_complete=complete_word, help="Only tools of this server.")
 @json_option
 @reach_options
 @click.pass_context
@@ -48,7 +49,7 @@ def search_command(
     as_json: bool,
     reach: Reach,
 ) -> None:
-    """Search the tools of TARGET for what QUERY says they should do."""
+    """Search the tools of TARGET, also those behind search, by what they do."""
     target, command, rest = target_and_words(ctx, words, "QUERY", more=True)
     place = parse_target(target, command)
     query = " ".join(rest)
@@ -84,10 +85,12 @@ _HITS = (
 def _search(mounted: ToolsetServer, query: str, server: str | None, limit: int) -> list[SearchHit]:
     from mcp_toolset.catalog.search.index import CatalogEntry, SearchIndex
     from mcp_toolset.cli.mount import own_bindings
+    from mcp_toolset.config.keys import did_you_mean
 
     if server is not None and server not in mounted.statuses():
-        known = ", ".join(mounted.statuses()) or "none is mounted"
-        raise TargetError(f"--server {server}: no server of that name; there are: {known}")
+        names = [*mounted.statuses()]
+        known = did_you_mean(server, names) or f"it has {', '.join(names)}" if names else "none is mounted"
+        raise TargetError(f"--server {server}: no server of that name; {known}")
     entries = [
         CatalogEntry(tool.definition, tool.name, tool.source or None) for tool in own_bindings(mounted)
     ]

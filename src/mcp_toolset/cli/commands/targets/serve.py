@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,20 +13,27 @@ import click
 from mcp_toolset._records import replace
 from mcp_toolset.cli.authentication import Inbound, authentication_options
 from mcp_toolset.cli.credentials import header_option, headers_of
+from mcp_toolset.cli.logs import LogOptions, log_options
 from mcp_toolset.cli.options import (
+    serving_arguments,
     serving_options,
     target_and_words,
     target_command,
     verbose_option,
 )
-from mcp_toolset.cli.target import Url, parse_target
+from mcp_toolset.cli.target import ConfigFile, Module, Program, Url, parse_target
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.cli.mount import MountOptions
+    from mcp_toolset.cli.reloading.report import Child
     from mcp_toolset.cli.target import Target
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.serve import Serving, TransportName
+    from mcp_toolset.serving.serving_log import ServingLog
+    from mcp_toolset.shared.state import SharedState
 
 __all__ = ["serve_command"]
 
@@ -42,7 +50,7 @@ __all__ = ["serve_command"]
     type=click.Choice(["stdio", "http", "sse"]),
     default="stdio",
     show_default=True,
-    help="How clients reach it.",
+    help="How clients reach the server.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
@@ -64,6 +72,26 @@ __all__ = ["serve_command"]
     help="Send the bearer token in this environment variable to the URL; the same as --auth-token-env where "
     "TARGET is no URL.",
 )
+@click.option(
+    "--shared",
+    metavar="URL",
+    envvar="MCP_TOOLSET_SHARED",
+    help="Be one of several replicas, which share their state in this Redis or Valkey: redis://host:6379.",
+)
+@click.option(
+    "--telemetry",
+    metavar="WORDS",
+    envvar="MCP_TOOLSET_TELEMETRY",
+    help="Where metrics and traces go: prometheus (at /metrics), otlp (to a collector), or both.",
+)
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="For development: load a Python program again when one of its files changes. What the program has "
+    "in memory is lost each time.",
+)
+@click.option("--reported-to", hidden=True, type=click.Path(path_type=Path))
+@log_options
 @verbose_option
 @click.pass_context
 def serve_command(
@@ -85,29 +113,46 @@ def serve_command(
     inbound: Inbound,
     header: Sequence[str],
     token_env: str | None,
+    shared: str | None,
+    telemetry: str | None,
+    reload: bool,
+    reported_to: Path | None,
     timeout: float | None,
+    logging: LogOptions,
     verbose: int,
 ) -> None:
     """Serve TARGET until the client leaves (stdio) or a signal ends it.
 
-    Over HTTP both transports are there: streamable HTTP at /mcp, SSE at /sse. When a Python file calls
-    serve() itself, that call says what is served, and these options say how.
+    Over HTTP, streamable HTTP is at /mcp and SSE at /sse. If a Python file calls serve() itself, the call
+    decides what is served, and these options decide how.
     """
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
+    if transport == "stdio" and telemetry and "otlp" not in telemetry:
+        raise click.UsageError("--telemetry prometheus is a page over HTTP: add --transport http")
+    followed = _followed(place, watch, bool(shared), bool(header)) if reload else None
 
     # Most objects of a start are made by imports, which the collector is not to scan.
     from mcp_toolset.concurrency.workers import starting
 
-    with starting():
-        from mcp_toolset.cli.display.output import log_to_stderr
-        from mcp_toolset.cli.mount import MountOptions
+    child = None if reported_to is None else _child(place, reported_to)
+    if child is not None:
+        logging = replace(logging, place="off")
+    with starting(), logging.keeping(place, verbose) as log:
         from mcp_toolset.serving.serve import Serving
 
         if token_env and transport != "stdio" and not isinstance(place, Url):
             inbound, token_env = replace(inbound, variables=(*inbound.variables, token_env)), None
         headers, auth = headers_of(header, token_env), inbound.authenticator(transport)
-        log_to_stderr(verbose, quiet=False)
+        names = (*allow_host,), (*allow_origin,)
+        how = Serving(transport, host, port, *names, watch, inbound.insecure, auth)
+        from mcp_toolset.cli.mount import MountOptions
+
+        if followed is not None:
+            given = [*map(str, serving_arguments(ctx)), *["-v"] * verbose]
+            options = MountOptions(name=name, audit=audit, telemetry=telemetry)
+            _serve_followed(followed, options, given, how, log)
+            return
         with _ledger(grants) as ledger:
             options = MountOptions(
                 deferred,
@@ -117,17 +162,63 @@ def serve_command(
                 client_prefix,
                 state,
                 headers=headers,
-                audit=audit,
+                audit=audit if child is None else False,
                 code=code,
-                stats=True,
+                stats=child is None,
+                shared=_shared(shared),
+                telemetry=telemetry if child is None else False,
             )
-            server = _mounted(place, options)
+            server = _mounted(place, options, child)
             if code and not server.toolset.defers:
                 raise click.UsageError("--code is for tools behind search, and none is: add --deferred")
             single = bool(command) or "://" in (target or "")
-            names = (*allow_host,), (*allow_origin,)
-            how = Serving(transport, host, port, *names, watch, inbound.insecure, auth)
-            _serve(server, single, how)
+            _serve(server, single, how, log, None if child is None else child.following())
+
+
+def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> Program | Module | None:
+    """The program that `--reload` loads again; `None` for a configuration, which is followed anyway.
+
+    Raises:
+        click.UsageError: the target cannot be loaded again, or another option does not go with it.
+    """
+    if isinstance(target, ConfigFile) and watch:
+        return None
+    if not isinstance(target, Program | Module):
+        raise click.UsageError(
+            "--reload and --no-watch exclude each other; leave one of them out"
+            if isinstance(target, ConfigFile)
+            else "--reload is for Python programs and configurations; leave it out for a URL or a command"
+        )
+    if shared or headers:
+        other = "--shared" if shared else "--header"
+        raise click.UsageError(f"--reload and {other} exclude each other; leave one of them out")
+    return target
+
+
+def _child(target: Target, path: Path) -> Child:
+    from mcp_toolset.cli.reloading.report import Child
+
+    if not isinstance(target, Program | Module):
+        raise click.UsageError("--reported-to is what --reload starts a program with")
+    return Child(target, path)
+
+
+def _serve_followed(
+    target: Program | Module,
+    options: MountOptions,
+    arguments: Sequence[str],
+    how: Serving,
+    log: ServingLog,
+) -> None:
+    """Serve a program that runs in a child process, which is exchanged when a file of it changes."""
+    from mcp_toolset.cli.display.output import complain
+    from mcp_toolset.cli.reloading.front import ProgramReload, front
+
+    server, named = front(target, options), () if options.name is None else ("--name", options.name)
+    reload = ProgramReload(
+        server, target, (*arguments, *named), shared=how.transport != "stdio", tell=complain
+    )
+    _serve(server, False, how, log, reload.running())
 
 
 @contextmanager
@@ -143,20 +234,46 @@ def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
         yield GrantLedger(store)
 
 
-def _mounted(target: Target, options: MountOptions) -> ToolsetServer:
+def _shared(url: str | None) -> SharedState | None:
+    """The state that replicas share, with the keys of the environment; `None` without a URL."""
+    if url is None:
+        return None
+    from mcp_toolset.shared.state import KEYS_VARIABLE, SharedState
+
+    keys = os.environ.get(KEYS_VARIABLE)
+    if not keys:
+        return SharedState(url)
+    from mcp_toolset.security.secrets.key_ring import KeyRing
+
+    return SharedState(url, keys=KeyRing.of_text(keys))
+
+
+def _mounted(target: Target, options: MountOptions, child: Child | None) -> ToolsetServer:
     from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.mount import mount
 
     # Output of the code that is loaded must not reach the client: stdout is the protocol.
     with answering():
-        return mount(target, options, serving=True)
+        if child is None:
+            return mount(target, options, serving=True)
+        with child.loading():
+            server = mount(target, options, serving=True)
+        child.loaded(decides=bool(server.auth or server.policy))
+        return server
 
 
-def _serve(server: ToolsetServer, single: bool, how: Serving) -> None:
+def _serve(
+    server: ToolsetServer,
+    single: bool,
+    how: Serving,
+    log: ServingLog,
+    within: AbstractAsyncContextManager[None] | None = None,
+) -> None:
     from mcp_toolset.cli.display.output import complain, note
     from mcp_toolset.cli.display.servers import report_down, require_something
     from mcp_toolset.serving.serve import run_server
 
+    log.follow(server, one_client=how.transport == "stdio")
     run_server(
         server,
         how,
@@ -164,4 +281,6 @@ def _serve(server: ToolsetServer, single: bool, how: Serving) -> None:
         settled=require_something if single else report_down,
         reread=complain,
         listening=lambda url: note(f"serving {server.name} at {url}"),
+        log=log,
+        within=within,
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import anyio
 from starlette.requests import Request
 from starlette.types import Receive, Send
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
 from mcp_toolset.protocol.codec import notification, request_key
@@ -25,10 +26,17 @@ from mcp_toolset.protocol.revisions import is_version_at_least
 from mcp_toolset.protocol.server_machine import INITIALIZE, ServerMachine
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.following import Following, StandingStream, gone
-from mcp_toolset.transports.http.kept_events import STANDING, EventLog, KeptEvents, SessionEvents, closing
+from mcp_toolset.transports.http.kept_events import (
+    SPAN,
+    STANDING,
+    EventLog,
+    KeptEvents,
+    SessionEvents,
+    closing,
+)
 from mcp_toolset.transports.http.post import Outcome, PostedRequest
 from mcp_toolset.transports.http.replies import JSON, Headers, error_body, reply
-from mcp_toolset.transports.http.session_table import SessionTable
+from mcp_toolset.transports.http.sessions.session_table import SessionTable
 from mcp_toolset.transports.questions import Questions
 from mcp_toolset.transports.requests import Incoming, InFlight
 
@@ -39,6 +47,25 @@ _LAST_WORD: Final = 1.0
 """Seconds that a client has to take an answer when serving ends."""
 
 _CANCELLED: Final = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What a session has of the replica that it is at.
+
+    Attributes:
+        id: What tells it from others at all replicas.
+        prefix: What the ids of its questions begin with here.
+        first: The first name of its streams here.
+        http: The request that it was begun or gone on with.
+        say: Says something outside of calls where its client listens.
+    """
+
+    id: str
+    prefix: str
+    first: int
+    http: Request
+    say: Callable[[LegacySession, bytes], Awaitable[None]]
 
 
 class LegacySession:
@@ -64,6 +91,7 @@ class LegacySession:
         kept: KeptEvents,
         *,
         streams: bool,
+        home: Home | None = None,
     ) -> None:
         """Begin, before the handshake is answered.
 
@@ -74,13 +102,15 @@ class LegacySession:
             answers: The server.
             kept: Keeps the events of all sessions.
             streams: Whether answers may become event streams.
+            home: What it has of this replica; `None` without replicas.
         """
         self.name, self.owner, self.peer = name, owner, peer
         self.users = 0
-        self.connection = Connection(self, session_id=name)
+        self.connection = Connection(self, session_id=name if home is None else home.id)
         self.headers: Headers = [(SESSION, name.encode())]
-        self.questions = Questions()
-        self.events = SessionEvents(kept)
+        self.questions = Questions() if home is None else Questions(home.prefix)
+        self.events = SessionEvents(kept) if home is None else SessionEvents(kept, home.first)
+        self._home = home
         self.streams = streams
         self._answers = answers
         self._machine = ServerMachine("legacy")
@@ -105,6 +135,11 @@ class LegacySession:
             self._standing = StandingStream(self.events.standing(numbered=self.resumes))
         return self._standing
 
+    def go_on(self, version: str, info: Mapping[str, Any] | None, capabilities: Mapping[str, Any]) -> None:
+        """Take up a session whose handshake was answered by another replica."""
+        self._machine = ServerMachine("legacy", version=version, initialize_accepted=True)
+        self.connection.accept(version, info, capabilities)
+
     async def call(
         self, message: Mapping[str, Any], http: Request, send: Send, table: SessionTable[LegacySession]
     ) -> None:
@@ -125,8 +160,13 @@ class LegacySession:
             if call.log is not None:
                 call.log.give_up()
 
-    async def notified(self, message: Mapping[str, Any], http: Request) -> None:
-        """Take a notification; the session may have ended before its client took the 202."""
+    async def notified(self, message: Mapping[str, Any], http: Request | None = None) -> None:
+        """Take a notification; the session may have ended before its client took the 202.
+
+        Without `http` another replica got it.
+        """
+        if http is None and self._home is not None:
+            http = self._home.http
         method, params = message["method"], message.get("params")
         if self._ended or not self._machine.receive_notification(method, params):
             return
@@ -136,6 +176,10 @@ class LegacySession:
             RequestContext(method, params, None, self.connection, Incoming(self), http)
         )
 
+    def has(self, place: tuple[int, int]) -> bool:
+        """Whether a stream is one of this replica's: the rest of another one is elsewhere."""
+        return place[0] - place[0] % SPAN == self.events.first or place[0] % SPAN == STANDING
+
     async def follow(self, place: tuple[int, int] | None, receive: Receive, send: Send) -> None:
         """Answer a `GET`: with the rest of a call, which goes nowhere else then, or the standing stream.
 
@@ -144,8 +188,12 @@ class LegacySession:
             receive: Says when the client leaves.
             send: Where the response goes.
         """
-        name, number = place or (STANDING, None)
-        if number is None or name == STANDING:
+        own = self.events.first
+        name, number = place or (own, None)
+        if name % SPAN == STANDING and name != own:
+            # The events that its client had were another replica's; all that is kept here is new to it.
+            name, number = own, 0
+        if number is None or name == own:
             return await self.standing.send(receive, send, self.headers, posted.PING_INTERVAL, number)
         log = self.events.find(name)
         if log is None:
@@ -159,7 +207,7 @@ class LegacySession:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Ask the client outside of any call, on the standing stream.
+        """Ask the client outside of any call, on the standing stream, at whichever replica it is open.
 
         Raises:
             MCPError: it answered with an error, or not in time, or its session has ended.
@@ -170,9 +218,18 @@ class LegacySession:
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
         """Send a notification outside of any call, on the standing stream."""
-        await self._say(notification(method, params))
+        message = notification(method, params)
+        if opts is not None and opts.get("seen_by_all"):
+            self._say_here(message)
+        else:
+            await self._say(message)
 
     async def _say(self, message: bytes) -> None:
+        self._say_here(message)
+        if self._home is not None and not self._ended and not self.standing.is_open:
+            await self._home.say(self, message)
+
+    def _say_here(self, message: bytes) -> None:
         if not self._ended:
             self.standing.say(message)
 

@@ -1,0 +1,19 @@
+"""Where the journal of a user is; known without loading what writes it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+VARIABLE: Final = "MCP_TOOLSET_JOURNAL"
+"""The environment variable that names another file."""
+
+
+def journal_path() -> Path:
+    """The file, by `MCP_TOOLSET_JOURNAL` or else in the user's folder for state."""
+    if said := os.environ.get(VARIABLE, ""):
+        return Path(said)
+    from platformdirs import user_state_path
+
+    return user_state_path("mcp-toolset") / "journal.sqlite3"

@@ -1,0 +1,155 @@
+"""`Sealer`: makes a suspended call into one sealed text, and judges the text when it comes back.
+
+Questions, runs of code and rounds have this one format: what tells the value from others, until when it can
+be used, whose call it is and which, the digests of the definitions that it was made with, and what is needed
+to go on. All of it is encrypted and signed with a ring of keys (`KeyRing`), so the text can be carried by a
+client or lie in a database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.errors import RequestStateError
+from mcp_toolset.security.secrets.key_ring import KeyRing
+
+FORMAT: Final = 1
+"""The version of the format."""
+
+_MARK: Final = "mt"
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A suspended call.
+
+    Attributes:
+        id: What tells it from others.
+        issued: Seconds since the epoch.
+        until: Seconds since the epoch until which it can be used.
+        tools: The digests of the definitions that it depends on, by the names of the tools.
+        data: What is needed to go on, as JSON.
+    """
+
+    id: str
+    issued: float
+    until: float
+    tools: Mapping[str, str]
+    data: Any
+
+
+class Sealer:
+    """Seals suspended calls of one kind."""
+
+    def __init__(
+        self,
+        kind: str,
+        keys: Callable[[], KeyRing],
+        *,
+        mend: str = "call the tool again",
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Seal with the first of `keys`, and open with any.
+
+        Args:
+            kind: What is sealed; a text of another kind does not open.
+            keys: The keys, as they are now.
+            mend: What a caller does whose text cannot be used.
+            now: Seconds since the epoch.
+        """
+        self._kind = kind
+        self._keys = keys
+        self._mend = mend
+        self._now = now
+
+    def is_own(self, token: str) -> bool:
+        """Whether a text was sealed with one of these keys; it may have been altered since."""
+        mark, dot, _ = token.partition(".")
+        return bool(dot) and mark.startswith(_MARK) and mark[len(_MARK) :] in self._keys().marks(self._kind)
+
+    def seal(
+        self,
+        data: Any,
+        *,
+        who: str | None,
+        what: str,
+        seconds: float,
+        tools: Mapping[str, str] | None = None,
+    ) -> str:
+        """Seal a call.
+
+        Args:
+            data: What is needed to go on, as JSON.
+            who: The principal; the text opens for no other.
+            what: The digest of the call; see `digest_of`.
+            seconds: How long it can be used.
+            tools: The digests of definitions, by the names of the tools.
+
+        Raises:
+            TypeError: the data has no JSON form.
+            ValueError: the same.
+        """
+        now = self._now()
+        value = {
+            "v": FORMAT,
+            "id": secrets.token_hex(8),
+            "issued": now,
+            "until": now + seconds,
+            "who": digest_of(who),
+            "what": what,
+            "tools": dict(tools or {}),
+            "data": data,
+        }
+        keys = self._keys()
+        sealed = keys.seal(self._kind, json.dumps(value, separators=(",", ":")).encode())
+        return f"{_MARK}{keys.marks(self._kind)[0]}.{sealed}"
+
+    def open(self, token: str, *, who: str | None, what: str) -> Suspended:
+        """The call that was sealed.
+
+        Raises:
+            RequestStateError: it was altered, its keys are gone, its time is over, or it belongs to another
+                caller or call.
+        """
+        if not self.is_own(token):
+            raise self.refused("it is none of this server's, or the key that sealed it is gone")
+        data = self._keys().open(self._kind, token.partition(".")[2])
+        if data is None:
+            raise self.refused("it was altered")
+        value: dict[str, Any] = json.loads(data)
+        if value.get("v") != FORMAT:
+            raise self.refused("another version of this server has made it")
+        if value["who"] != digest_of(who):
+            raise self.refused("it belongs to another caller")
+        if value["what"] != what:
+            raise self.refused("it belongs to another call, by its name or arguments")
+        if self._now() > value["until"]:
+            raise self.refused(f"it came too late, and was due within {value['until'] - value['issued']:g} s")
+        return Suspended(value["id"], value["issued"], value["until"], value["tools"], value["data"])
+
+    def refused(self, why: str) -> RequestStateError:
+        """The error for a text that cannot be used."""
+        return RequestStateError(f"the {self._kind} cannot be used: {why}; {self._mend}")
+
+    def require_same(self, suspended: Suspended, tools: Mapping[str, str]) -> None:
+        """Check that the definitions of the tools are those with which the call was suspended.
+
+        Raises:
+            RequestStateError: one has changed, or its tool is gone.
+        """
+        changed = [name for name, digest in suspended.tools.items() if tools.get(name) != digest]
+        if changed:
+            names = ", ".join(sorted(changed))
+            raise self.refused(f"the definition of {names} has changed since")
+
+
+def digest_of(value: Any) -> str:
+    """The digest of a JSON value."""
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()

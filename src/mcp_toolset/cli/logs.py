@@ -1,0 +1,127 @@
+"""The options of `serve` about its log: `--log`, `--log-level` and `--log-format`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.cli.target import Command, ConfigFile, Program, Target, Url, default_name
+
+if TYPE_CHECKING:
+    from mcp_toolset.serving.log_lines import JsonStream
+    from mcp_toolset.serving.serving_log import LogChoice, ServingLog
+
+__all__ = ["LEVELS", "LogOptions", "log_options"]
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_OPTIONS: Final = (
+    click.option(
+        "--log",
+        metavar="FOLDER|off",
+        help="Keep the log that mcp-toolset logs shows in FOLDER; off keeps none.",
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(LEVELS),
+        metavar="LEVEL",
+        help="The least level in that log: debug, info (the default), warning or error.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="What the lines on stderr are.",
+    ),
+)
+
+
+def log_options(function: _Function) -> _Function:
+    """The three options; the command receives them as `logging`."""
+
+    @wraps(function)
+    def told(*args: Any, log: str | None, log_level: str | None, log_format: str, **kwargs: Any) -> Any:
+        return function(*args, logging=LogOptions(log, log_level, log_format == "json"), **kwargs)
+
+    for option in reversed(_OPTIONS):
+        told = option(told)
+    return cast("_Function", told)
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What the command line says of the log.
+
+    Attributes:
+        place: The folder, or `off`.
+        level: The least level that is kept.
+        as_json: Whether stderr gets JSON.
+    """
+
+    place: str | None = None
+    level: str | None = None
+    as_json: bool = False
+
+    @contextmanager
+    def keeping(self, target: Target, verbose: int) -> Generator[ServingLog]:
+        """Keep the log of this process for the length of a block, and tell stderr of records."""
+        from mcp_toolset.cli.display.output import log_to_stderr
+        from mcp_toolset.serving.serving_log import logged
+
+        with ExitStack() as stack:
+            # The log comes later: it is a handler as well, and after it no other would be made.
+            if not self.as_json:
+                log_to_stderr(verbose, quiet=False)
+            else:
+                from mcp_toolset.serving.log_lines import JsonFormatter, JsonStream
+
+                log_to_stderr(verbose, quiet=False, formatter=JsonFormatter(lambda text: log.clear(text)))
+                stream = stack.enter_context(redirect_stderr(JsonStream(sys.stderr)))
+                stack.enter_context(_failing_in(stream))
+            log = stack.enter_context(logged(self._choice(), _served(target)))
+            yield log
+
+    def _choice(self) -> LogChoice:
+        from mcp_toolset.serving.log_file import OFF
+        from mcp_toolset.serving.serving_log import LogChoice
+
+        if self.place is None:
+            return LogChoice(None, self.level)
+        return LogChoice(False if self.place == OFF else Path(self.place), self.level)
+
+
+@contextmanager
+def _failing_in(stream: JsonStream) -> Generator[None]:
+    """Tell the error that ends a block as JSON, and leave with its exit code."""
+    from mcp_toolset.errors import ToolsetError
+
+    try:
+        yield
+    except click.ClickException as fault:
+        stream.say("error", fault.format_message())
+        raise click.exceptions.Exit(fault.exit_code) from None
+    except ToolsetError as fault:
+        stream.say("error", str(fault))
+        raise click.exceptions.Exit(1) from None
+
+
+def _served(target: Target) -> str:
+    """What is served, without what may be secret in it."""
+    match target:
+        case ConfigFile() | Program():
+            return str(Path(target.path).absolute())
+        case Url():
+            return default_name(target.url)
+        case Command():
+            return default_name(None, target.argv)
+        case _:
+            return str(target)

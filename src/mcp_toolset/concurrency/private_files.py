@@ -1,0 +1,36 @@
+"""Files and folders that no other user may write to: how they are made and checked."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from mcp_toolset.errors import InvalidStateError
+
+__all__ = ["is_private", "private_file", "require_private"]
+
+
+def is_private(status: os.stat_result) -> bool:
+    """Whether a file or folder is this user's, and no other may write to it; true where modes say nothing."""
+    if os.name != "posix":
+        return True
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def require_private(status: os.stat_result) -> None:
+    """Check a file before it is read.
+
+    Raises:
+        InvalidStateError: it is no regular file, or another user may have written it.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidStateError("it is not a regular file")
+    if not is_private(status):
+        raise InvalidStateError("another user owns it or may write to it; remove it, or chmod it to 600")
+
+
+def private_file(path: Path) -> None:
+    """Make an empty file, and its folder, which only this user can read, unless they are there."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))

@@ -1,0 +1,150 @@
+"""`Shared`: what a server needs of the state that its replicas share; `SharedState` is one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from mcp_toolset.calls.suspended.store import SuspendedStore
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.journal.journal import Journal
+    from mcp_toolset.calls.middleware.cache import CacheStore
+    from mcp_toolset.calls.middleware.rate import CountStore
+    from mcp_toolset.catalog.grants.cached_grants import CachedGrants
+    from mcp_toolset.catalog.registry.state_store import StateStore
+
+
+class OtherReplicas(Protocol):
+    """The replicas of one server, which ask each other."""
+
+    @property
+    def own(self) -> str:
+        """The name of this replica."""
+        ...
+
+    async def lives(self, replica: str) -> bool:
+        """Whether a replica is connected.
+
+        Raises:
+            StoreError: the store is down.
+        """
+        ...
+
+    def serve(
+        self, method: str, handler: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+    ) -> None:
+        """Answer a method when other replicas ask."""
+        ...
+
+    async def ask(
+        self, replica: str, method: str, params: Mapping[str, Any], *, within: float
+    ) -> dict[str, Any]:
+        """The answer of a replica.
+
+        Raises:
+            CallError: the replica is gone, refuses, or gave no answer in time.
+            StoreError: the store is down.
+        """
+        ...
+
+    async def tell(self, replica: str, method: str, params: Mapping[str, Any]) -> None:
+        """Send a replica what needs no answer; `""` stands for all, this one included.
+
+        Raises:
+            CallError: the replica is gone.
+            StoreError: the store is down.
+        """
+        ...
+
+
+class Ownership(Protocol):
+    """What one replica alone may have at a time."""
+
+    async def take(self, name: str, *, seconds: float) -> int:
+        """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it.
+
+        Raises:
+            StoreError: the store is down.
+        """
+        ...
+
+    async def release(self, name: str) -> None:
+        """Give a lease back, if this replica has it.
+
+        Raises:
+            StoreError: the store is down.
+        """
+        ...
+
+    async def holder(self, name: str) -> str:
+        """The replica that has a lease; empty if none has.
+
+        Raises:
+            StoreError: the store is down.
+        """
+        ...
+
+
+class Health(Protocol):
+    """The health of the store."""
+
+    @property
+    def state(self) -> str:
+        """`ready` or `down`."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it is down; empty otherwise."""
+        ...
+
+
+class Shared(SuspendedStore, Protocol):
+    """The state that the replicas of a server share."""
+
+    @property
+    def replicas(self) -> OtherReplicas:
+        """The replicas."""
+        ...
+
+    @property
+    def leases(self) -> Ownership:
+        """What one replica alone may have at a time."""
+        ...
+
+    @property
+    def limits(self) -> CountStore:
+        """Token buckets and counts of calls."""
+        ...
+
+    @property
+    def results(self) -> CacheStore:
+        """Results of calls."""
+        ...
+
+    @property
+    def health(self) -> Health:
+        """Whether the store answers."""
+        ...
+
+    def grants(self) -> CachedGrants:
+        """Grants, with a copy here that follows what other replicas grant and revoke."""
+        ...
+
+    def registry_state(self, service: str) -> StateStore:
+        """The names and members of the tools of a server."""
+        ...
+
+    def journal(self, lifetime: float) -> Journal:
+        """A journal of calls, which are remembered for so many seconds."""
+        ...
+
+
+@runtime_checkable
+class SharedSource(Protocol):
+    """A source that has to know what the replicas of its server share."""
+
+    def share(self, shared: Shared) -> None:
+        """Take it, before the source is opened."""
+        ...

@@ -1,0 +1,5 @@
+"""The SDK's client of a server."""
+
+from mcp import Client
+
+__all__ = ["Client"]

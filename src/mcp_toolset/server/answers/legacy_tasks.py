@@ -1,0 +1,92 @@
+"""`LegacyTasks`: tasks in the words of 2025-11-25, where a client asks for one with the call (`task`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+
+from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.task import RELATED
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, MCPError
+from mcp_toolset.server.answers.task import LONGEST_MS, legacy
+from mcp_toolset.server.answers.tasks import HANDOVER, Tasks
+
+ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+"""The statuses of tasks that have ended."""
+
+Wire = Mapping[str, Any]
+Handler = Callable[[RequestContext], Awaitable[dict[str, Any]]]
+_NONE: Final[Wire] = {}
+_CANCELLED: Final[Wire] = {"code": INTERNAL_ERROR, "message": "the task was cancelled"}
+
+
+class LegacyTasks:
+    """The tasks of one server, for clients of 2025-11-25."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        """Answer about these tasks."""
+        self._tasks = tasks
+
+    def answers(self) -> dict[str, Handler]:
+        """The handlers of the methods that both revisions have, or 2025-11-25 alone."""
+        tasks = self._tasks
+        return {
+            "tasks/get": lambda request: tasks.get(request) if request.modern else self.get(request),
+            "tasks/cancel": lambda request: tasks.cancel(request) if request.modern else self.cancel(request),
+            "tasks/result": self.result,
+        }
+
+    async def call(self, request: RequestContext) -> dict[str, Any]:
+        """The handle of a call that a client of 2025-11-25 makes as a task.
+
+        Raises:
+            MCPError: the call is refused.
+        """
+        task = await self._tasks.begin(request)
+        await self._tasks.until(task.settled, task, within=HANDOVER)
+        if task.fault is not None and not task.id:
+            raise task.fault
+        self._tasks.hand_over(task)
+        asked = (request.params or {})["task"].get("ttl")
+        if isinstance(asked, int) and asked > 0:
+            task.way.ttl_ms = min(asked, task.way.ttl_ms or LONGEST_MS)
+        return {"task": {**legacy(task.created_wire()), "status": "working"}}
+
+    async def get(self, request: RequestContext) -> dict[str, Any]:
+        """The state of a task."""
+        return legacy(await self._tasks.about(request))
+
+    async def cancel(self, request: RequestContext) -> dict[str, Any]:
+        """Cancel a task.
+
+        Raises:
+            MCPError: it has ended, or is not found.
+        """
+        wire = await self._tasks.about(request, "get")
+        if wire["status"] in ENDED:
+            raise MCPError(INVALID_PARAMS, f"Cannot cancel task: it has ended, and is {wire['status']}")
+        return {**legacy(await self._tasks.about(request)), "status": "cancelled"}
+
+    async def result(self, request: RequestContext) -> dict[str, Any]:
+        """The result of a task, once it has ended; this request asks the client meanwhile (2025-11-25).
+
+        Raises:
+            MCPError: the task has failed, was cancelled, or is not found.
+        """
+        wire = await self._tasks.about(request, "get")
+        while wire["status"] not in ENDED:
+            task = self._tasks.here(wire["taskId"])
+            if task is None:
+                await anyio.sleep(wire["pollIntervalMs"] / 1000)
+            else:
+                with task.way.opened(request.way):
+                    await task.ended.wait()
+            wire = await self._tasks.about(request, "get")
+        if wire["status"] == "completed":
+            result: Wire = wire["result"]
+            meta: Wire = result.get("_meta") or _NONE
+            return {**result, "_meta": {**meta, RELATED: {"taskId": wire["taskId"]}}}
+        error: Wire = wire.get("error") or _CANCELLED
+        raise MCPError(error["code"], error["message"], error.get("data"))

@@ -1,0 +1,127 @@
+"""`Monitor`: how a server is doing, for `/health` and `/ready`; `Ready`: what must work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.source import SourceStatus
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.telemetry.series import Sees
+    from mcp_toolset.context.shared import Shared
+    from mcp_toolset.server.interface.observability import Observability
+
+WELL: Final = ("ready", "stopped", "starting")
+"""The states of a mounted server that are no fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What must work for a server to be ready; by default it is ready when it listens.
+
+    Attributes:
+        servers: The names of mounted servers that must be up, or patterns (`fnmatch`) of names.
+        store: Whether the store that replicas share must answer.
+    """
+
+    servers: tuple[str, ...] | list[str] = ()
+    store: bool = False
+
+
+class Monitor:
+    """Tells how one server is doing; see `transports.http.monitoring_pages.Monitored`."""
+
+    def __init__(
+        self,
+        ready: Callable[[], Ready],
+        statuses: Callable[[], Mapping[str, SourceStatus]],
+        hides: Callable[[str, Identity | None], bool],
+        shared: Shared | None,
+        metrics: Observability | None = None,
+        sees: Callable[[Identity | None], Sees] | None = None,
+    ) -> None:
+        """Watch a server.
+
+        Args:
+            ready: What must work now.
+            statuses: The status of each mounted server.
+            hides: Whether a mounted server does not exist for a caller.
+            shared: What replicas share.
+            metrics: What sums calls; `None` without.
+            sees: Which servers and tools exist for a caller.
+        """
+        self._metrics = metrics
+        self._sees = sees
+        self._ready = ready
+        self._statuses = statuses
+        self._hides = hides
+        self._shared = shared
+
+    def health(self, identity: Identity | None) -> dict[str, Any]:
+        """Each mounted server that exists for a caller, and the shared store."""
+        seen = {name: one for name, one in self._statuses().items() if not self._hides(name, identity)}
+        well = all(one.state in WELL for one in seen.values())
+        told: dict[str, Any] = {"servers": {name: _told(one) for name, one in seen.items()}}
+        if self._shared is not None:
+            # The reason, which the log has, may name an address.
+            told["store"] = self._shared.health.state
+            well = well and told["store"] == "ready"
+        return {"status": "ok" if well else "degraded", **told}
+
+    def is_ready(self) -> bool:
+        """Whether requests should be sent here."""
+        return not any(True for _ in self._missing())
+
+    def readiness(self, identity: Identity | None) -> dict[str, Any]:
+        """Whether requests should be sent here, and what is missing, as far as a caller may know."""
+        found = list(self._missing())
+        missing = {what: reason for what, reason, server in found if not self._hides(server, identity)}
+        return {"status": "unready" if found else "ready", "missing": missing}
+
+    @property
+    def has_metrics(self) -> bool:
+        """Whether there is a page of metrics."""
+        return self._metrics is not None and self._metrics.options.prometheus
+
+    @property
+    def public_metrics(self) -> bool:
+        """Whether that page is for everyone."""
+        return self.has_metrics and self._metrics is not None and self._metrics.options.public
+
+    def metrics(self, identity: Identity | None, accepted: str) -> tuple[bytes, str]:
+        """The page of metrics and its content type, as far as a caller may know of servers and tools."""
+        assert self._metrics is not None
+        sees = everything if self.public_metrics or self._sees is None else self._sees(identity)
+        up = {name: one.is_up for name, one in self._statuses().items() if sees(name, "")}
+        return self._metrics.page(sees, up, accepted)
+
+    def _missing(self) -> Iterator[tuple[str, str, str]]:
+        """What must work and does not: its name, the reason, and the mounted server that it is, if any."""
+        policy, statuses = self._ready(), self._statuses()
+        for pattern in policy.servers:
+            found = [name for name in statuses if fnmatchcase(name, pattern)]
+            if not found:
+                yield f"server {pattern}", "no mounted server has this name", ""
+            for name in found:
+                if not (status := statuses[name]).is_up:
+                    yield f"server {name}", status.reason or status.state, name
+        if policy.store and self._shared is not None and (state := self._shared.health.state) != "ready":
+            yield "store", state, ""
+
+
+def everything(server: str, tool: str) -> bool:
+    """Every server and tool may be known."""
+    return True
+
+
+def _told(status: SourceStatus) -> dict[str, Any]:
+    told: dict[str, Any] = {"state": status.state, "tools": status.tools}
+    if status.reason:
+        told["reason"] = status.reason
+    if status.retry_in is not None:
+        told["retry_in"] = status.retry_in
+    return told

@@ -1,0 +1,21 @@
+"""What several replicas share in Redis or Valkey: `SharedState`; what outlives one server: `SuspendedFile`.
+
+`hub`, `serving` and applications use it. Rooms below know the protocols of the single stores alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_toolset._lazy import homes_of, lazily
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.suspended.store import SuspendedStore
+    from mcp_toolset.calls.suspended.suspended_file import SuspendedFile
+    from mcp_toolset.security.secrets.key_ring import KeyRing
+    from mcp_toolset.shared.state import SharedState
+
+__all__ = ["KeyRing", "SharedState", "SuspendedFile", "SuspendedStore"]
+
+if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+    __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

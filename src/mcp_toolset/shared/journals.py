@@ -1,0 +1,44 @@
+"""`journal_at`: the journal at a URL, or in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from mcp_toolset.calls.journal.journal import LIFETIME, Journal
+from mcp_toolset.calls.journal.sqlite_journal import SqliteJournal
+from mcp_toolset.errors import ConfigError
+
+__all__ = ["journal_at"]
+
+_REDIS: Final = ("redis", "rediss", "valkey", "valkeys", "unix")
+_POSTGRES: Final = ("postgresql", "postgres")
+
+
+def journal_at(place: str | Path | None, *, lifetime: float = LIFETIME) -> Journal:
+    """The journal at a place.
+
+    Args:
+        place: The URL of a store, or the path of a file; `None` for the file of the user.
+        lifetime: Seconds for which a call is remembered.
+
+    Raises:
+        ConfigError: the URL cannot be used, or its extra is not installed.
+    """
+    if not isinstance(place, str):
+        return SqliteJournal(place, lifetime=lifetime)
+    scheme = urlsplit(place).scheme
+    if scheme in _REDIS:
+        from mcp_toolset.shared.journal import RedisJournal
+
+        return RedisJournal(place, lifetime=lifetime)
+    if scheme in _POSTGRES:
+        from mcp_toolset.shared.postgres_journal import PostgresJournal
+
+        return PostgresJournal(place, lifetime=lifetime)
+    known = ", ".join(f"{one}://" for one in (*_REDIS, *_POSTGRES))
+    raise ConfigError(
+        f"the URL of the journal begins with one of {known}; name a file by `path` in the configuration, or "
+        "by --file"
+    )

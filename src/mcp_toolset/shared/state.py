@@ -1,0 +1,126 @@
+"""`SharedState`: what several replicas of one server share, with a face for each kind of state."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Final
+
+from mcp_toolset.calls.suspended.store import PATIENCE
+from mcp_toolset.catalog.grants.cached_grants import CachedGrants
+from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT
+from mcp_toolset.security.secrets.key_ring import KEY_BYTES, KeyRing
+from mcp_toolset.shared.connection import StoreConnection, StoreHealth
+from mcp_toolset.shared.grants import SharedGrants
+from mcp_toolset.shared.leases import Leases
+from mcp_toolset.shared.replicas import Replicas
+from mcp_toolset.shared.small_stores import (
+    PutAside,
+    SharedLimits,
+    SharedRegistryState,
+    SharedResults,
+    UsedOnce,
+)
+from mcp_toolset.shared.topics import Topics
+
+if TYPE_CHECKING:
+    from mcp_toolset.shared.journal import RedisJournal
+
+__all__ = ["KEYS_VARIABLE", "SharedState"]
+
+KEYS_VARIABLE: Final = "MCP_TOOLSET_KEYS"
+"""The variable with the keys of all replicas in base64, the current one first."""
+
+
+class SharedState:
+    """The state of one namespace in a store.
+
+    Attributes:
+        topics: What replicas tell each other.
+        replicas: Asks another replica.
+        leases: What one replica alone may own.
+        limits: Token buckets.
+        results: Results of calls.
+        keys: Seals what clients carry from one replica to another; known while it runs.
+        patience: Seconds for which a call that waits for an answer is kept.
+    """
+
+    keys: KeyRing
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        keys: KeyRing | None = None,
+        timeout: float = STORE_TIMEOUT,
+        patience: float = PATIENCE,
+    ) -> None:
+        """Describe the state; nothing is opened yet.
+
+        Args:
+            url: Where Redis 7 or Valkey is: `redis://host:6379/0`, or `rediss://`, `unix://`; with
+                `?namespace=` if several services use one store.
+            keys: Seals what clients carry from one replica to another. Unless given, one key is made and kept
+                in the store: then a program that can read the store can make session ids and request states.
+            timeout: Seconds that the store has for one answer.
+            patience: Seconds for which a call that waits for an answer is kept.
+
+        Raises:
+            ConfigError: the URL cannot be used, or the extra `redis` is not installed.
+        """
+        self.connection = StoreConnection(url, timeout=timeout)
+        self.topics = Topics(self.connection)
+        self.replicas = Replicas(self.topics)
+        self.leases = Leases(self.connection, self.topics)
+        self.limits = SharedLimits(self.connection)
+        self.results = SharedResults(self.connection)
+        self._given = keys
+        self.patience = patience
+
+    def grants(self) -> CachedGrants:
+        """Grants, with a copy here that follows what other replicas grant and revoke."""
+        return SharedGrants(self.connection, self.topics).cached()
+
+    def registry_state(self, service: str) -> SharedRegistryState:
+        """The names and members of the tools of a server; its replicas give the same name."""
+        return SharedRegistryState(self.connection, self.topics, service)
+
+    def used(self, kind: str) -> UsedOnce:
+        """Names that may be used once."""
+        return UsedOnce(self.connection, kind)
+
+    def kept(self, kind: str) -> PutAside:
+        """Data that one replica puts aside, and others read, or one of them takes."""
+        return PutAside(self.connection, kind)
+
+    def journal(self, lifetime: float) -> RedisJournal:
+        """A journal of calls, which are remembered for so many seconds."""
+        # Few servers have a journal.
+        from mcp_toolset.shared.journal import RedisJournal
+
+        return RedisJournal(self.connection, lifetime=lifetime)
+
+    @property
+    def health(self) -> StoreHealth:
+        """Whether the store answers."""
+        return self.connection.health
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Listen to the other replicas for the length of a block.
+
+        Raises:
+            StoreError: the store is down, and has the keys.
+        """
+        try:
+            self.keys = self._given or await self._kept_keys()
+            async with self.topics.running(), self.replicas.running():
+                yield
+        finally:
+            await self.connection.aclose()
+
+    async def _kept_keys(self) -> KeyRing:
+        key, made = self.connection.key("key"), token_bytes(KEY_BYTES)
+        await self.connection.run("SET", key, made, "NX", to="keep a key")
+        return KeyRing((await self.connection.run("GET", key, to="read the key"),))

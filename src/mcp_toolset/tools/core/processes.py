@@ -1,0 +1,127 @@
+"""What a tool sees of processes (capability `processes`): handles, events, and the work while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, Protocol
+
+from mcp_toolset._records import dataclass
+
+ProcessState = Literal["running", "done", "failed", "cancelled", "lost"]
+"""How a process stands: `lost` is one whose program ended in the middle; it is never started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The handle of a process, and how the process stood when the handle was read.
+
+    Attributes:
+        id: What the process is found by; it cannot be guessed.
+        name: What the work is called.
+        state: How the process stands.
+        tool: The public name of the tool that started it.
+        began: When it was started, in seconds since the epoch.
+        ended: When it has ended; 0 if it runs, or if it is lost and the moment is not known.
+        note: Why it failed or was stopped; empty if there is nothing to say.
+    """
+
+    id: str
+    name: str
+    state: ProcessState
+    tool: str
+    began: float
+    ended: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEvent:
+    """One event that a process has noted.
+
+    Attributes:
+        number: Its position among the events of the process, from 1.
+        kind: The kind of event, named by the work.
+        data: Its content, as JSON.
+        at: When it was noted, in seconds since the epoch.
+    """
+
+    number: int
+    kind: str
+    data: Any
+    at: float
+
+
+class RunningProcess(Protocol):
+    """The process, for its work: the first argument of the work's function."""
+
+    @property
+    def id(self) -> str:
+        """The id of its handle."""
+        ...
+
+    async def emit(self, kind: str, data: Any = None) -> None:
+        """Note an event; it is in the file when this returns.
+
+        Raises:
+            CallError: it has no kind, no JSON form, is too long, or the process has ended.
+            StoreError: the file cannot be written.
+        """
+        ...
+
+
+class OwnProcesses(Protocol):
+    """The processes of one caller (capability `processes`); those of other callers are unknown here."""
+
+    @property
+    def current(self) -> RunningProcess:
+        """The process that this call runs in.
+
+        Raises:
+            CallError: the call runs in no process.
+        """
+        ...
+
+    async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
+        """Run `work(process, *arguments)`, also after the call; it is on record before it begins.
+
+        Raises:
+            CallError: too many processes run.
+            StoreError: the file cannot be written; nothing was started.
+        """
+        ...
+
+    async def get(self, id: str) -> Process:
+        """The handle of a process, as the process stands now.
+
+        Raises:
+            CallError: this caller has no such process.
+        """
+        ...
+
+    async def list(self, *, limit: int = 100) -> Sequence[Process]:
+        """The caller's processes, the newest first."""
+        ...
+
+    async def result(self, id: str, *, within: float | None = None) -> Any:
+        """What the work returned, in JSON form, once it has ended; `within` bounds the wait, in seconds.
+
+        Raises:
+            CallError: there is no such process, it did not end well, or it has not ended in time.
+        """
+        ...
+
+    async def cancel(self, id: str) -> Process:
+        """Ask for the end of a process, also of one that another program runs; returns its handle.
+
+        Raises:
+            CallError: this caller has no such process.
+        """
+        ...
+
+    async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
+        """The events of a process with numbers above `after`, in order.
+
+        Raises:
+            CallError: this caller has no such process.
+        """
+        ...

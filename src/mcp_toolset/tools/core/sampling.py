@@ -1,0 +1,41 @@
+"""`ModelSampler`: a model of the program, for tools that ask a client for its model where it lends none."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.tools.core.asking import SampledMessage
+from mcp_toolset.tools.core.identity import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRequest:
+    """What a tool wants a model to write, and for which call.
+
+    Attributes:
+        messages: The messages, in wire form (client/sampling).
+        max_tokens: The largest number of tokens that the model may write.
+        system: The system prompt; `None` without one.
+        key: The name of this request among those of its call, the same if the call runs again.
+        tool: The tool that asks.
+        call: The id of the call.
+        session: The caller's session, if the protocol has sessions.
+        principal: The key of the authenticated caller.
+        identity: The authenticated caller; `None` without authentication.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    max_tokens: int
+    system: str | None
+    key: str
+    tool: str
+    call: str
+    session: str | None
+    principal: str | None
+    identity: Identity | None
+
+
+ModelSampler = Callable[[SamplingRequest], Awaitable[SampledMessage | str]]
+"""Answers a request by a model of the program; a text is the message alone."""

@@ -1,0 +1,1 @@
+"""Legacy sessions over HTTP: their requests, their table, and how replicas share them."""
