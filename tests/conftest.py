@@ -21,6 +21,7 @@ from mcp_toolset.upstream.lists import client_lists, taken_list
 os.environ["MCP_TOOLSET_CACHE"] = "off"
 os.environ["MCP_TOOLSET_APPROVALS"] = "off"
 os.environ["MCP_TOOLSET_STATS"] = "off"
+os.environ["MCP_TOOLSET_LOG"] = "off"
 # Nor do they ask the keyring of whoever runs them, or encrypt with their key.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
 os.environ.pop("MCP_TOOLSET_KEY", None)

@@ -87,17 +87,63 @@ def normal(name: str) -> str:
 
 def imported_packages() -> set[str]:
     graph = grimp.build_graph("mcp_toolset", include_external_packages=True, cache_dir=None)
+    # pytest imports this module, and nothing else does.
+    graph.remove_module("mcp_toolset.serving.pytest_plugin")
+    if not graph.find_modules_that_directly_import("pytest"):
+        graph.remove_module("pytest")
     return {module.split(".")[0] for module in graph.modules}
 
 
-def test_wheel_carries_the_type_marker_and_the_command(tmp_path: Path):
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path))
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-        entry_points = archive.read(next(n for n in names if n.endswith("entry_points.txt"))).decode()
-    assert "mcp_toolset/py.typed" in names
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of the wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
+    (built,) = folder.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_wheel_carries_the_type_marker_and_the_command(wheel: dict[str, bytes]):
+    entry_points = next(text for name, text in wheel.items() if name.endswith("entry_points.txt")).decode()
+    assert "mcp_toolset/py.typed" in wheel
     assert "mcp-toolset = mcp_toolset.cli.main:main" in entry_points
+
+
+def test_e10_the_wheel_has_the_package_and_its_licenses_and_nothing_else(wheel: dict[str, bytes]):
+    licenses = [name.rpartition("/licenses/")[2] for name in wheel if "/licenses/" in name]
+    vectors = "src/mcp_toolset/catalog/search/word_vectors"
+    assert sorted(licenses) == ["LICENSE", f"{vectors}/LICENSE-all-MiniLM-L6-v2", f"{vectors}/NOTICE"]
+    kinds = {Path(name).suffix for name in wheel if name.startswith("mcp_toolset/")}
+    assert kinds == {".py", ".typed", ".json", ".bin", ".txt"}
+    assert {name.split("/")[0].split("-")[0] for name in wheel} == {"mcp_toolset"}
+
+
+def test_e10_the_metadata_are_complete(wheel: dict[str, bytes]):
+    told = next(text for name, text in wheel.items() if name.endswith(".dist-info/METADATA")).decode()
+    for line in (
+        "License-Expression: Apache-2.0",
+        "Author: The mcp-toolset maintainers",
+        "Requires-Python: >=3.11",
+        "Classifier: Typing :: Typed",
+        "Description-Content-Type: text/markdown",
+        *(f"Classifier: Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)),
+        *(
+            f"Provides-Extra: {extra}"
+            for extra in (
+                "code",
+                "embeddings",
+                "fast",
+                "keyring",
+                "model",
+                "otel",
+                "postgres",
+                "prometheus",
+                "redis",
+            )
+        ),
+    ):
+        assert f"\n{line}\n" in told
 
 
 @pytest.mark.parametrize("larger", ["dev.txt", "bench.txt"])

@@ -24,11 +24,14 @@ NAMESPACES = [
     "config",
     "errors",
     "grants",
+    "journal",
     "middleware",
     "policy",
     "rounds",
     "search",
     "serving",
+    "shared",
+    "telemetry",
     "testing",
 ]
 HOMES = {"mcp_toolset", *(f"mcp_toolset.{name}" for name in NAMESPACES)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+from html import unescape
 from pathlib import Path
 
 from tests.test_public_names import NAMESPACES
@@ -30,6 +31,18 @@ def test_e3_the_pictures_are_those_of_the_script() -> None:
     pictures = runpy.run_path(str(ROOT / "scripts" / "pictures"))["PICTURES"]
     for name, picture in pictures.items():
         assert (DOCS / "images" / f"concept-{name}.svg").read_text() == picture, "run scripts/pictures"
+
+
+def test_e3_the_recording_is_of_the_demonstration_as_it_is() -> None:
+    drawn = (DOCS / "images" / "demo.svg").read_text()
+    shown = " ".join(unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)</text>", drawn))
+    tour = (ROOT / "examples" / "demo" / "tour.py").read_text()
+    titles = re.findall(r'_title\(\s*"([^"]+)"', tour)
+    assert len(titles) > 5
+    assert [title for title in titles if title not in shown] == [], "run scripts/record"
+    assert "Every step held." in shown and str(ROOT) not in drawn and len(drawn) < 300_000
+    for page in (ROOT / "README.md", DOCS / "index.md"):
+        assert "images/demo.svg)" in page.read_text()
 
 
 def test_e3_each_concept_has_a_picture() -> None:

@@ -148,9 +148,9 @@ async def test_n7_cancellation_is_not_swallowed():
 @pytest.mark.parametrize(
     ("wire", "says"),
     [
-        ({"content": []}, "promised structured content and returned none"),
-        ({"structuredContent": {"n": "x"}}, "breaks its own schema: n:"),
-        ({"structuredContent": None}, "breaks its own schema"),
+        ({"content": []}, "declares an output schema and returned no structured content"),
+        ({"structuredContent": {"n": "x"}}, "does not fit its output schema: n:"),
+        ({"structuredContent": None}, "does not fit its output schema"),
     ],
 )
 async def test_f22_a_result_that_breaks_the_promise_is_an_error_that_says_whose(wire: Any, says: str):
@@ -207,7 +207,7 @@ async def test_l17_a_hooks_answer_for_a_tool_that_promises_nothing(output: Any, 
 
 async def test_l17_a_hooks_answer_without_a_json_form_is_an_error():
     result = await call(binding(None), hooks=answering(object()))
-    assert result.is_error and "what has no JSON form" in result.text
+    assert result.is_error and "a value that has no JSON form" in result.text
 
 
 async def test_f35_a_gate_refuses_before_arguments_are_looked_at():

@@ -215,13 +215,13 @@ async def test_f22_a_changed_result_must_keep_the_promise_of_the_output_schema()
     assert await Probe(promised, output=OUTPUT).call(Seen(refused).hooks) is refused
     for bad in (ToolResult.of_text("[redacted]"), ToolResult.of_structured({"n": "x"})):
         result = await Probe(promised, output=OUTPUT).call(Seen(bad).hooks)
-        assert result.is_error and "a result hook has changed a result" in result.text
+        assert result.is_error and "a result hook returned an invalid result" in result.text
 
 
 async def test_o9_a_broken_result_of_the_tool_is_seen_as_its_error():
     seen = Seen()
     result = await Probe(ToolResult.of_text("lost"), output=OUTPUT).call(seen.hooks)
-    assert result.is_error and "promised structured content" in seen.results[0].text
+    assert result.is_error and "returned no structured content" in seen.results[0].text
 
 
 async def test_o9_what_is_no_result_is_not_shown():

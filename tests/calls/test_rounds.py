@@ -428,9 +428,9 @@ async def test_f38_a_hook_that_raises_means_that_the_call_does_not_run():
         (3, "3"),
         ({"result": 3}, '{"result":3}'),
         (ToolResult({"content": [], "structuredContent": {"result": 3}}), '{"result": 3}'),
-        ("three", "breaks its own schema"),
-        ({"sum": 3}, "breaks its own schema"),
-        (ToolResult.of_text("three"), "promised structured content"),
+        ("three", "does not fit its output schema"),
+        ({"sum": 3}, "does not fit its output schema"),
+        (ToolResult.of_text("three"), "returned no structured content"),
         (ToolResult({"content": [{"type": "image"}]}), "does not follow the protocol"),
     ],
 )
@@ -626,7 +626,7 @@ async def test_f22_a_result_that_breaks_the_tools_own_schema_is_an_error():
 
     view = ToolView([replace(VIEW["add"], execute=execute)])
     plan = await planned(ToolRound.from_openai(turn(("c1", "add", '{"a": 1, "b": 2}')), view))
-    assert "breaks its own schema" in answers(plan, await plan.run_pending())["c1"]
+    assert "does not fit its output schema" in answers(plan, await plan.run_pending())["c1"]
 
 
 async def test_a14_a_tool_that_asks_for_input_that_nobody_can_give_is_an_error():

@@ -97,7 +97,7 @@ async def test_n6_a_pattern_that_needs_backtracking_is_still_checked():
 async def test_n8_a_structured_result_is_held_against_its_schema_formats_included():
     result = await Tool(ToolResult.of_structured({"url": "no url"})).call({})
     assert result.is_error
-    assert result.text.startswith("invite returned a result that breaks its own schema: url: ")
+    assert result.text.startswith("invite returned a result that does not fit its output schema: url: ")
     passed = ToolResult.of_structured({"url": "no url"})
     assert await Tool(passed).call({}, SchemaValidator(output=False)) is passed
 
@@ -148,7 +148,7 @@ def test_n7_a_dispatch_of_the_applications_own_gets_typed_errors():
         validator.check_arguments(ToolCall("invite", {"at": "now"}), DEFINITION)
     with pytest.raises(InvalidArgumentsError, match="people"):
         validator.check_arguments(ToolCall("invite", {"people": 5}), DEFINITION)
-    with pytest.raises(InvalidOutputError, match="returned none"):
+    with pytest.raises(InvalidOutputError, match="returned no structured content"):
         validator.check_result(ToolCall("invite", {}), DEFINITION, ToolResult.of_text(""))
 
 

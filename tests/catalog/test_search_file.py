@@ -164,7 +164,7 @@ def test_m2_a_file_of_another_version_or_of_words_alone_is_refused(
 ) -> None:
     path = tmp_path / "tools.index"
     SearchIndex([_entry(1)], scorer=None).save(path)
-    with pytest.raises(InvalidStateError, match="words alone; open it with scorer=None"):
+    with pytest.raises(InvalidStateError, match="without vectors; open it with scorer=None"):
         SearchIndex.open(path)
     monkeypatch.setattr(index_file, "made_by", lambda: "another")
     with pytest.raises(InvalidStateError, match="another version of mcp-toolset"):

@@ -7,8 +7,11 @@ descriptors are what is exchanged here. Afterwards nothing of it is left: no mod
 import io
 import logging
 import os
+import pty
+import select
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +34,22 @@ def run_here(
             with patch("mcp_toolset.concurrency.signals.leave", _stay):
                 code = main(list(arguments))
         return subprocess.CompletedProcess(list(arguments), code, _text(out), _text(err))
+
+
+def run_on_terminal(
+    arguments: Sequence[str], folder: Path, environ: Mapping[str, str], columns: int
+) -> tuple[int, str]:
+    """Run one command line that says a few lines; its exit code and what a terminal of that width shows."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, columns))
+    with os.fdopen(ours, "rb", 0), os.fdopen(theirs, "wb", 0) as screen, TemporaryFile() as given:
+        with _surroundings(folder, environ), _descriptors(given, screen, screen):
+            with patch("mcp_toolset.concurrency.signals.leave", _stay):
+                code = main(list(arguments))
+        shown = b""
+        while select.select([ours], [], [], 0)[0]:
+            shown += os.read(ours, 65536)
+    return code, shown.decode().replace("\r\n", "\n")
 
 
 def _stay(code: int) -> None:

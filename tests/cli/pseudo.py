@@ -32,8 +32,10 @@ class Terminal:
 
     def shows(self, *texts: str) -> str:
         """Wait until all of it is on the screen."""
+        deadline = time.monotonic() + PATIENCE  # a line that moves is read without an end
         while not all(text in self.screen for text in texts):
-            assert self._read(PATIENCE), f"not shown: {texts}\n{self.screen}"
+            shown = self._read(PATIENCE) and time.monotonic() < deadline
+            assert shown, f"not shown: {texts}\n{self.screen}"
         return self.screen
 
     def end(self) -> int:

@@ -269,7 +269,7 @@ def test_e1_a_second_adoption_says_how_to_go_back(desk: Desk) -> None:
     with pytest.raises(ConfigError, match="adopted already; `mcp-toolset restore cursor` brings them back"):
         desk.adopt()
     desk.restore()
-    with pytest.raises(ConfigError, match="its servers were not adopted; nothing is to be restored"):
+    with pytest.raises(ConfigError, match="its servers were not adopted, so nothing can be restored"):
         desk.restore()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import jsonschema_rs
@@ -43,6 +44,109 @@ def test_e2_each_mistake_is_a_line_with_its_place_and_the_mend(line: CommandLine
     assert rows["one"].split() == ["one", "ok"]
     assert rows["off"].split() == ["off", "disabled"]
     assert rows["4"] == "4 servers, 2 errors, 0 warnings"
+
+
+def test_e2_all_mistakes_are_found_at_once(line: CommandLine) -> None:
+    file_of(
+        line,
+        {
+            "one": GOOD,
+            "two": {**GOOD, "timeout": "soon", "args": "-y"},
+            "typo": {"comand": "x"},
+            "spaced": {**GOOD, "prefix": "a b"},
+            "same": {**GOOD, "prefix": "one"},
+        },
+        toolset={
+            "defered": True,
+            "pins": "alwyas",
+            "permissions": {"ask": ["destructiv:*"]},
+            "limits": {"*": {"rate": "often"}},
+        },
+    )
+    done = line.run("check", "mcp.json")
+    assert done.returncode == 1
+    sections = done.stderr.splitlines()
+    assert [told.split(": ")[2] for told in sections] == [
+        "toolset.defered",
+        "toolset.pins",
+        'toolset.limits["*"].rate',
+        "toolset.permissions.ask[0]",
+    ]
+    assert "did you mean `destructive:*`?" in sections[3]
+    assert "more)" not in done.stderr + done.stdout
+    for mistake in (
+        "mcpServers.two.timeout",
+        "mcpServers.two.args",
+        "mcpServers.typo.comand: unknown key; did you mean `command`?",
+        "prefix 'a b' cannot start a tool's name",
+        "servers 'one' and 'same' have the same prefix 'one'",
+    ):
+        assert done.stdout.count(mistake) == 1
+    assert done.stdout.splitlines()[-1] == "5 servers, 9 errors, 0 warnings"
+
+
+def test_e2_all_mistakes_as_json(line: CommandLine) -> None:
+    file_of(line, {"two": {**GOOD, "timeout": "soon", "args": "-y"}}, toolset={"defered": 1, "lok": 2})
+    done = line.run("check", "mcp.json", "--json")
+    answer = json.loads(done.stdout)
+    assert [told.split(": ")[1] for told in answer["errors"]] == ["toolset.defered", "toolset.lok"]
+    assert len(answer["servers"][0]["further"]) == 1
+    assert done.returncode == 1
+
+
+JSONC = """\
+// servers of a team
+{
+  "mcpServers": {
+    /* two mistakes */ "git": {"comand": "x", "timeout": "soon"},
+    "web": {"url": "https://host/${NOT_A}", "headers": {
+      "X": "${NOT_B}", // a comment
+      "Y": "a\\"b ${NOT_C}"}},
+    "local": {"command": "${NOT_P}", "args": ["-y", "${NOT_Q}", "${NOT_R}"], "cwd": "/not/there"},
+    "gone": {"command": "a", "command": []},
+  },
+  "toolset": {"defered": true, "limits": {"*": {"rate": "often"}},},
+}
+"""
+PLACES = {
+    "git.comand": (4, 32),
+    "git.timeout": (4, 47),
+    "web.url": (5, 13),
+    "web.headers.X": (6, 7),
+    "web.headers.Y": (7, 7),
+    "local.command": (8, 15),
+    "local.args[1]": (8, 53),
+    "local.args[2]": (8, 65),
+    "server 'local': `cwd`": (8, 5),
+    "gone.command": (9, 30),
+    "toolset.defered": (11, 15),
+    'toolset.limits["*"].rate': (11, 49),
+}
+"""The mistakes in it, with line and column."""
+
+
+@pytest.mark.parametrize("text", [JSONC, "\ufeff" + JSONC, JSONC.replace("\n", "\r\n")])
+def test_e2_each_mistake_has_its_line_and_column(line: CommandLine, text: str) -> None:
+    (line.folder / "mcp.json").write_bytes(text.encode())
+    done = line.run("check", "mcp.json", "--json")
+    problems = json.loads(done.stdout)["problems"]
+    assert [(one["line"], one["column"]) for one in problems] == sorted(PLACES.values())
+    for place, (row, column) in PLACES.items():
+        found = next(one for one in problems if (one["line"], one["column"]) == (row, column))
+        assert found["message"].startswith(f"mcp.json:{row}:{column}: ") and place in found["message"]
+        assert found["server"] == ("" if "toolset" in place else re.split(r"[.']", place)[place[0] == "s"])
+    shown = line.run("check", "mcp.json")
+    told = shown.stdout + shown.stderr
+    assert [one["message"] for one in problems if one["message"] not in told] == []
+    assert f"{len(PLACES)} errors" in told
+
+
+def test_e2_a_broken_file_is_json_too(line: CommandLine) -> None:
+    line.write("mcp.json", "{")
+    done = line.run("check", "mcp.json", "--json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 1 and answer["servers"] == []
+    assert "line 1 column 2: not valid JSON" in answer["errors"][0] and answer["errors"][0] in done.stderr
 
 
 def test_e2_warnings_fail_with_strict_alone(line: CommandLine) -> None:
@@ -90,3 +194,10 @@ def test_e2_what_is_no_configuration_is_refused(
     done = line.run("check", *words)
     assert (done.returncode, done.stdout) == (code, "")
     assert says in done.stderr
+
+
+def test_e2_a_misconfigured_server_is_not_said_to_be_unreachable(line: CommandLine) -> None:
+    file_of(line, {"spaced": {**GOOD, "prefix": "a b"}})
+    done = line.run("search", "mcp.json", "x")
+    assert "prefix 'a b' cannot start a tool's name" in done.stderr
+    assert "check that it runs" not in done.stderr

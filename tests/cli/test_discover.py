@@ -74,11 +74,15 @@ def test_e1_tokens_are_counted_once_for_each_server_and_no_secret_is_shown(line:
         "command": sys.executable,
         "args": [str(UPSTREAM), '{"tools": ["echo"]}', "--token", "s3cr3t-value"],
     }
-    path.write_text(servers(plain=entry, gone={"command": "no-such-program"}))
+    path.write_text(servers(**{"plain": entry, "gone": {"command": "no-such-program"}, "": {"command": "x"}}))
     done = line.run("discover", "--tokens", "--json")
     rows = {row["server"]: row for row in json.loads(done.stdout)}
     assert rows["plain"]["tokens_estimate"] > 0 and rows["gone"]["tokens_estimate"] is None
     assert "command not found: no-such-program" in done.stderr
+    assert (rows["plain"]["fault"], rows["gone"]["fault"]) == (
+        "",
+        "command not found; see mcp-toolset doctor",
+    )
     assert "s3cr3t-value" not in done.stdout + done.stderr
 
 

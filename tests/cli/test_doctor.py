@@ -38,7 +38,9 @@ def look(tmp_path: Path) -> Look:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(cursor if isinstance(cursor, str) else json.dumps({"mcpServers": cursor}))
         vault = Vault({FOLDER_VARIABLE: str(tmp_path / "secrets"), KEY_VARIABLE: "a key of this test"})
-        found = examine(Examined(machine, vault, tmp_path / "cache", free_port(), "mcp-toolset", python))
+        found = examine(
+            Examined(machine, vault, tmp_path / "cache", tmp_path / "log", free_port(), "mcp-toolset", python)
+        )
         return {one.about: one for one in found if one.state != "ok"}
 
     return run
@@ -136,3 +138,21 @@ def test_e2_an_error_is_the_exit_code(line: CommandLine) -> None:
     done = line.run("doctor")
     assert done.returncode == 1
     assert "Cursor: git" in done.stdout and "1 error" in done.stdout
+
+
+def test_e2_the_file_that_is_named_is_examined_too(line: CommandLine) -> None:
+    line.write(
+        "mcp.json", json.dumps({"mcpServers": {"a": {"comand": "x"}, "b": {"command": "gone-program"}}})
+    )
+    done = line.run("doctor", "mcp.json", "--json")
+    found = [one["note"] for one in json.loads(done.stdout) if one["examined"] == "mcp.json"]
+    assert len(found) == 2
+    assert "mcpServers.a.comand: unknown key; did you mean `command`?" in found[0]
+    assert found[1].startswith("b: command not found: gone-program")
+    line.write("mcp.json", json.dumps({"mcpServers": {"a": {"command": sys.executable}}}))
+    found = [
+        one
+        for one in json.loads(line.run("doctor", "mcp.json", "--json").stdout)
+        if one["examined"] == "mcp.json"
+    ]
+    assert [one["state"] for one in found] == ["ok"]

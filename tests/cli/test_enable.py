@@ -114,3 +114,17 @@ def test_e2_the_command_changes_the_file_and_keeps_a_backup(line: CommandLine) -
     assert path.read_text() == FILE
     refused = line.run("enable", "nowhere.json", "git")
     assert refused.returncode == 1 and "nowhere.json: no such file; check the path" in refused.stderr
+
+
+@pytest.mark.parametrize("server", ["@scope/server", "io.github.me/files", "a/b/c"])
+def test_e2_a_name_of_a_server_may_have_slashes(server: str, tmp_path: Path) -> None:
+    text = json.dumps({"mcpServers": {server.split("/")[0]: {"command": "x"}, server: {"command": "x"}}})
+    off, now = switched(text, server, "mcp.json", on=False)
+    assert now == f"{server} is off" and read(off, tmp_path)[server].disabled
+    off = switched(text, f"{server}/delete_*", "mcp.json", on=False).text
+    assert read(off, tmp_path)[server].exclude == ("delete_*",)
+
+
+def test_e2_an_entry_that_is_no_object_is_named_as_one() -> None:
+    with pytest.raises(ConfigError, match=r"mcpServers.git: must be an object; write it as"):
+        switched('{"mcpServers": {"git": 5}}', "git", "mcp.json", on=False)

@@ -50,7 +50,7 @@ def test_i8_the_exit_code_says_whether_a_tool_is_denied(line: CommandLine, file:
         "up_add (up/add): deny",
         "  rule: toolset.permissions.deny: up/*",
         f"  file: {line.folder / file}",
-        "  caller: anybody without a name (standard input, no authentication)",
+        "  caller: a caller without a name (standard input, no authentication)",
         "Asked, in this order:",
         "  mcpServers.up.permissions: no pattern fits",
         "  toolset.permissions: deny: up/*",

@@ -150,7 +150,7 @@ def test_u15_install_refuses_a_file_that_would_serve_itself(desk: Desk, spelling
     other = {"up": {"command": "uvx", "args": ["mcp-toolset", "serve", str(own)]}}
     (desk.project / "other.json").write_text(json.dumps({"mcpServers": other}))
     targets = {"path": str(own), "relative": "../home/.cursor/mcp.json", "link": "link.json"}
-    with pytest.raises(ConfigError, match="would serve the file that it stands in.*a file of their own"):
+    with pytest.raises(ConfigError, match="would serve the file that contains it.*a file of their own"):
         desk.plan("cursor", targets.get(spelling, "other.json"))
     assert own.read_text() == '{"mcpServers": {}}'
 

@@ -32,7 +32,8 @@ import sys
 import httpx2
 with httpx2.Client(timeout=30, follow_redirects=True) as browser:
     page = browser.get(sys.argv[1] + "&login_hint=USER")
-    open("page.html", "w").write(page.text)
+with open("page.html", "w") as file:
+    file.write(page.text)
 """
 SECRETS = ("Bearer ", "access_token", "refresh_token", "client_secret")
 

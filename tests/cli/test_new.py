@@ -47,8 +47,8 @@ def test_e6_a_new_project_is_a_target(line: CommandLine, kind: str, tools: list[
     [
         (["server", "calendar"], 1, "'calendar' is the name of another module; choose another name"),
         (["server", "My Tools"], 1, "'My Tools' cannot name a module; choose another name"),
-        (["app", "tools"], 2, "'app' is not one of 'server', 'toolset', 'hook'"),
-        (["server"], 2, "Missing argument 'NAME'"),
+        (["app", "tools"], 2, "'app' is no kind; use server, toolset or hook"),
+        (["server"], 2, "NAME is missing"),
     ],
 )
 def test_e6_a_name_that_cannot_be_used_is_refused(

@@ -1,18 +1,25 @@
 """What the command line looks like at 60, 80 and 120 columns; the texts are in `screens`, see `screening`."""
 
 import io
+import json
+import os
 import re
+import sys
 from pathlib import Path
 
 import click
 import pytest
+from tests.cli.commandline import CommandLine, line
+from tests.cli.pseudo import terminal
 from tests.cli.screening import COMMANDS, SCREENS, WIDTHS, drawn, plain
 
 from mcp_toolset.cli.display.tables import Column, aligned, draw
 from mcp_toolset.cli.main import cli
-from mcp_toolset.serving.announcement import progress
+from mcp_toolset.serving.announcement import progress, progress_line
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.text.screen import counted
+
+__all__ = ["line"]
 
 STATES = (Column("server"), Column("state", state=True), Column("note", prose=True))
 
@@ -75,6 +82,57 @@ def test_u61_while_servers_start_they_are_counted_and_named():
     many = {f"s{number}": SourceStatus() for number in range(20)} | {"gone": SourceStatus("offline")}
     assert progress(many) == "0 of 21 servers ready, 1 down: waiting for s0, s1, s2 and 17 more"
     assert progress({"git": SourceStatus("ready")}) == "1 of 1 server ready"
+
+
+@pytest.mark.parametrize(
+    ("room", "line"),
+    [
+        (97, "3 of 7 ready, 1 down: waiting for notion, github, a-name-that-is-long"),
+        (57, "3 of 7 ready, 1 down: waiting for notion and 2 more"),
+        (37, "3 of 7 ready, 1 down: waiting for no…"),
+    ],
+)
+def test_u61_the_line_that_counts_servers_stays_one_line(room: int, line: str):
+    statuses = {name: SourceStatus("ready") for name in ("git", "files", "time")}
+    statuses |= {name: SourceStatus("starting") for name in ("notion", "github", "a-name-that-is-long")}
+    statuses["gone"] = SourceStatus("offline")
+    assert progress_line(statuses, room) == line
+    done = {name: SourceStatus("ready") for name in statuses}
+    assert progress_line(done, room) == "7 of 7 ready"
+
+
+SLOW = """
+import os, sys
+os.read(os.open("go", os.O_RDONLY), 1)  # waits until the test writes
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (60, "1 of 4 ready, 1 down: waiting for notion and 1 more"),
+        (100, "1 of 4 ready, 1 down: waiting for notion, a-server-with-a-name-that-is-long"),
+    ],
+)
+def test_u61_a_terminal_counts_servers_while_they_start(line: CommandLine, columns: int, shown: str):
+    kit = line.entry("serve", "kit.py")
+    slow = {"command": sys.executable, "args": ["-S", str(line.write("slow.py", SLOW))]}
+    slow["args"] += [kit["command"], *kit["args"]]
+    named = {"kit": kit, "dead": {"command": "no-such-program"}, "notion": slow}
+    servers = {**named, "a-server-with-a-name-that-is-long": slow}
+    line.write("mcp.json", json.dumps({"mcpServers": servers}))
+    os.mkfifo(line.folder / "go")
+    go = os.open(line.folder / "go", os.O_RDWR)
+    listing = line.command("list", "mcp.json")
+    with os.fdopen(go, "wb", 0), terminal(listing, line.folder, {"NO_COLOR": "1"}, columns=columns) as person:
+        person.shows(shown)
+        os.write(go, b"gg")
+        person.shows("1 of 4 servers is down: dead")
+        assert person.end() == 0 and person.intact()
+    lines = [re.sub(r"\x1b\[[?\d]*[a-zA-Z]", "", each) for each in re.split(r"[\r\n]", person.screen)]
+    assert max(len(each) for each in lines if " of 4 ready" in each) < columns
+    assert re.search(r"\x1b\[3\dm", person.screen) is None
 
 
 def test_u61_every_help_has_examples_and_cuts_nothing(screens: dict[str, str]):

@@ -81,13 +81,13 @@ def test_i7_a_secret_in_the_command_line_is_refused_and_not_repeated(
     ("words", "stdin", "code", "says"),
     [
         (["set", "a b"], "x", 2, "'a b' is no name of a secret; use letters, digits and _"),
-        (["set"], "x", 2, "Missing argument 'NAME'"),
+        (["set"], "x", 2, "NAME is missing"),
         (["set", "a"], "", 1, "there is nothing on standard input; write the secret there"),
         (["set", "a"], "\n", 1, "there is nothing on standard input"),
         (["set", "a"], "x" * 70_000, 1, "there is more than 65536 bytes on standard input"),
         (["remove", "none"], "", 1, "no secret 'none' is kept; see `mcp-toolset secret list`"),
         (["remove", "githb"], "", 1, "no secret 'githb' is kept; did you mean github?"),
-        (["sett", "a"], "", 2, "No such command 'sett'"),
+        (["sett", "a"], "", 2, "no such command 'sett'; did you mean set?"),
     ],
 )
 def test_i7_a_mistake_is_one_line(

@@ -68,7 +68,7 @@ async def test_an_end_that_hangs_is_given_up(
     connection.on_close(anyio.sleep_forever)
     with anyio.fail_after(30):
         await connection.aclose()
-    assert "the rest is left undone" in caplog.text
+    assert "the remaining steps are skipped" in caplog.text
 
 
 async def test_a_legacy_client_is_asked_and_told_and_a_modern_one_is_not_asked() -> None:

@@ -1,4 +1,4 @@
-"""Programs on the pages of observers and stores print what the pages say."""
+"""Programs of these pages print what the pages say."""
 
 from __future__ import annotations
 
@@ -13,13 +13,24 @@ ROOT = Path(__file__).parents[2]
 SHOWN = re.compile(r"<!-- (examples/[^ ]+) -->\n```python\n(?:(?!```).)*?```\n\n```text\n(.*?)```", re.DOTALL)
 PAGES = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("observing", "grants", "stores", "audit", "large-results", "bundles", "manifests")
+    for name in (
+        "observing",
+        "grants",
+        "stores",
+        "audit",
+        "large-results",
+        "bundles",
+        "manifests",
+        "offers",
+        "journal",
+        "suspended",
+    )
 ]
 PROGRAMS = dict(found for page in PAGES for found in SHOWN.findall(page.read_text()))
 
 
 def test_the_programs_are_found() -> None:
-    assert len(PROGRAMS) == 7
+    assert len(PROGRAMS) == 11
 
 
 @pytest.mark.parametrize("file", PROGRAMS)

@@ -336,7 +336,7 @@ async def test_f22_a_result_that_breaks_its_schema_is_an_error_that_names_the_se
     async with served(mount(tools=[tool("lie", outputSchema=schema)], output=output).prefixed("p")) as server:
         lie = await server.call_tool("p_lie", {})
         assert lie.is_error
-        assert lie.text.startswith("up: p_lie returned a result that breaks its own schema")
+        assert lie.text.startswith("up: p_lie returned a result that does not fit its output schema")
 
 
 QUERIES = [

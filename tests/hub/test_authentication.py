@@ -48,7 +48,7 @@ async def test_i1_a_configuration_says_who_may_call() -> None:
 @pytest.mark.parametrize(
     ("auth", "told"),
     [
-        ({}, "toolset.auth: names nobody who may call; add `tokens` or `jwt`"),
+        ({}, "toolset.auth: accepts no caller; add `tokens` or `jwt`"),
         ("x", "toolset.auth: should be a valid dictionary; write `auth` as an object"),
         ({"token": {}}, "toolset.auth.token: unknown option; did you mean `tokens`?"),
         (
@@ -117,5 +117,5 @@ async def test_i1_a_reload_takes_in_who_may_call(tmp_path: Path, caplog: pytest.
             report = await server.reload()
             assert "auth" in report.at_restart
             assert server.auth is auth and isinstance(await called(auth, OTHER), Identity)
-    assert "it holds until the server is started again" in caplog.text
+    assert "it stays in force until the server is restarted" in caplog.text
     assert TOKEN not in caplog.text

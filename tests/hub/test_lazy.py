@@ -146,7 +146,7 @@ async def test_m1_a_definition_that_was_not_listed_is_refused_with_the_differenc
             answer = await client.call_tool("up_a", {})
             assert answer.is_error
             assert 'description: "The tool a." → "Tell what time it is."' in text_of(answer)
-            assert "nothing was called" in text_of(answer)
+            assert "the call did not run" in text_of(answer)
             await until(lambda: "tools" in told)
             assert await listed(client) == ["up_a", "up_b"]
             assert label_of(text_of(await client.call_tool("up_a", {})))[0] == "1"
@@ -161,7 +161,7 @@ async def test_m1_a_tool_that_has_become_more_powerful_is_held_by_its_pin(folder
         async with folder.client("modern") as (client, server):
             answer = await client.call_tool("up_a", {})
             assert answer.is_error
-            assert "nothing was called: its definition has changed since it was pinned" in text_of(answer)
+            assert "the call did not run: its definition has changed since it was pinned" in text_of(answer)
             assert "new parameter `more`" in text_of(answer)
             assert await listed(client) == []
             (change,) = server.statuses()["up"].changes

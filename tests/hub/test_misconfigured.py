@@ -22,7 +22,7 @@ BAD: dict[str, tuple[Any, str, str]] = {
     "no folder": ({"command": "x", "cwd": "not/there"}, "'bad': `cwd`", "create it or correct `cwd`"),
     "prefix": ({"command": "x", "prefix": "a.b"}, "'bad'", "cannot start"),
     "same prefix": ({"command": "x", "prefix": "good"}, "'good' and 'bad'", "another `prefix`"),
-    "fixed name": ({"command": "x", "names": {"t": "search_tools"}}, "'bad'", "name one otherwise"),
+    "fixed name": ({"command": "x", "names": {"t": "search_tools"}}, "'bad'", "rename one of them"),
     "forwarding": ({"command": "x", "forward_authorization": True}, "'bad'", "over streamable HTTP"),
     "no entry": ([], "bad", "write it as { … }"),
 }

@@ -73,7 +73,7 @@ def test_u15_its_own_file_by_any_path(folder: Folder, spelling: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder.path)
         (bad,) = toolset_from_config(folder.config).config.misconfigured
-    assert f"{folder.config}: server 'hub' serves the file that it stands in" in bad.fault
+    assert f"{folder.config}: server 'hub' serves the file that contains it" in bad.fault
     assert "remove it, or have it serve another file" in bad.fault
 
 
@@ -122,7 +122,7 @@ def test_u15_a_file_that_is_served_above_is_refused(folder: Folder, monkeypatch:
         if "nonsense" in variables.values():
             toolset_from_config(folder.config)
             continue
-        with pytest.raises(ConfigError, match="has started this bridge, which is to serve it again"):
+        with pytest.raises(ConfigError, match="has started this bridge, which would serve it again"):
             toolset_from_config(folder.config)
 
 
@@ -148,5 +148,5 @@ async def test_u15_a_program_that_serves_the_file_ends_at_the_second_level(folde
             states = server.statuses()
             assert states["good"].state == "ready"
             assert states["again"].state == "offline"
-            assert "to serve it again" in states["again"].reason
+            assert "would serve it again" in states["again"].reason
             assert str(folder.config) in states["again"].reason

@@ -186,8 +186,8 @@ async def test_u8_a_call_runs_only_as_the_definition_that_the_server_lists_now(f
                 for name in ("up_a", "up_b"):
                     group.start_soon(call, name)
                 group.start_soon(release, slow.gate)
-            assert "a is not what it was in the last run" in text_of(answers["up_a"])
-            assert "b was known from the last run, and is gone" in text_of(answers["up_b"])
+            assert "a has changed since the last run" in text_of(answers["up_a"])
+            assert "b is gone: the server listed it in the last run" in text_of(answers["up_b"])
             assert answers["up_a"].is_error and answers["up_b"].is_error
             assert label_of(text_of(await client.call_tool("up_a", {})))[0] == "1"
 

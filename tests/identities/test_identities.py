@@ -17,7 +17,7 @@ from mcp_toolset.calls.middleware import cache
 from mcp_toolset.catalog.grants import ledger
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.authentication import authenticator
-from mcp_toolset.transports.http.session_table import SessionTable
+from mcp_toolset.transports.http.sessions.session_table import SessionTable
 from mcp_toolset.upstream.callers.exchange import Exchange
 from mcp_toolset.upstream.callers.logins import CallerLogins
 from mcp_toolset.upstream.credentials.token_source import StoredTokens

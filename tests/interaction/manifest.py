@@ -18,12 +18,15 @@ ERAS = ("legacy", "modern")
 
 HEAD = """# What crosses the bridge
 
-Made by `scripts/crossings` from `tests/interaction/crossings.toml`; do not edit it here.
+This table shows which MCP features work through the bridge, for every pair of client and server. Look here
+if a feature works without the bridge and not with it. `scripts/crossings` writes this page from
+`tests/interaction/crossings.toml`.
 
-*Legacy* is a revision up to 2025-11-25, *modern* is 2026-07-28. Each column is one crossing of the eras, from
-the client's to the upstream's; each cell counts the pairs of transports, of those there are. Clients come in
-memory, over stdio, SSE and streamable HTTP; upstreams over the same, in memory in the modern era alone. Every
-pair that is counted is run by the test that the row links to; every other pair has its reason below.
+*Legacy* is a revision up to 2025-11-25, *modern* is 2026-07-28. A column is a pair of eras: client →
+server. A cell such as `12 of 12` counts the pairs of transports for which the feature works. Clients use
+memory, stdio, SSE or streamable HTTP. Servers use the same transports, but memory only in the modern era. A
+test runs every counted pair; the row links to the test. A number in brackets leads to the reason for the
+pairs that are missing.
 """
 
 

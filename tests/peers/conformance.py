@@ -170,9 +170,18 @@ def bridge_on_stdio(folder: Path) -> Generator[str]:
 
 @contextmanager
 def bridge(upstream: str) -> Generator[str]:
-    """The bridge with a server mounted, and nothing else; yields its address."""
-    with listening_process([*SERVE, upstream, *OVER_HTTP], SAID) as base:
-        yield f"{base}/mcp"
+    """The bridge with a server mounted, and nothing else; yields its address.
+
+    The suite expects that a client which takes no tasks is refused a tool that runs only as one. By default
+    the bridge waits for the task on behalf of such a client.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "mcp.json"
+        file.write_text(
+            json.dumps({"mcpServers": {"up": {"url": upstream, "prefix": False, "task_wait": 0}}})
+        )
+        with listening_process([*SERVE, str(file), *OVER_HTTP], SAID) as base:
+            yield f"{base}/mcp"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -81,6 +82,8 @@ def test_i1_it_ends_with_a_process_that_is_killed(server: AuthorizationServer) -
             assert address.hostname is not None
             with socket.create_connection((address.hostname, address.port), 30) as connection:
                 process.kill()
-                assert connection.recv(1) == b""
+                # The end may reach the connection before or after the server has taken it.
+                with suppress(ConnectionResetError):
+                    assert connection.recv(1) == b""
         finally:
             process.kill()

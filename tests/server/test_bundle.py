@@ -99,7 +99,7 @@ async def test_s7_a_tool_knows_of_the_sessions_that_it_was_granted() -> None:
         found = await server.call(ToolCall("peek", {"session": "mine"}), ToolContext())
         assert found.structured == {"result": ["a", "b"]}
         other = await server.call(ToolCall("peek", {"session": "yours"}), ToolContext())
-        assert other.is_error and "no session 'yours' that this tool may know of" in other.text
+        assert other.is_error and "no session 'yours' that this tool can see" in other.text
 
 
 async def test_s7_without_a_host_that_tells_there_is_no_other_session() -> None:

@@ -165,7 +165,7 @@ async def test_h4_events_say_which_tool_noted_them_for_whom(mode: str) -> None:
             result = await client.call_tool("x_note", {"kind": "order", "data": {"n": number}})
             assert text_of(result) == str(number)
         refused = await client.call_tool("x_note", {"kind": "", "data": {}})
-        assert refused.is_error and "an event has a kind" in text_of(refused)
+        assert refused.is_error and "an event needs a kind" in text_of(refused)
     assert [event.number for event in heard] == [1, 2, 3]
     assert [(event.tool, event.kind, event.data) for event in server.events.since(1)] == [
         ("x_note", "order", {"n": 2}),

@@ -166,7 +166,7 @@ async def test_m6_a_state_is_used_once_by_its_caller_for_its_code() -> None:
             await steps.call(code, **again, arguments={"grants": client.grants[:1]})
         done = await steps.call(code, **again)
         assert done["structuredContent"]["value"] == {"item": "hat", "size": "S"}
-        with pytest.raises(Exception, match="too late"):
+        with pytest.raises(Exception, match="used before"):
             await steps.call(code, **again)
     assert ran == ["hat"]
 

@@ -488,7 +488,7 @@ def test_x5_a_policy_that_would_wait_is_refused_at_once() -> None:
     async def access(binding: ToolBinding, context: ToolContext) -> None:
         return None
 
-    with pytest.raises(DefinitionError, match="never waits"):
+    with pytest.raises(DefinitionError, match="without waiting"):
         ToolsetServer(Upstream("x").mounted(), access=access)  # pyright: ignore[reportArgumentType]
 
 

@@ -90,4 +90,4 @@ async def test_m7_code_hands_a_kept_result_to_a_tool_that_asks(mode: str) -> Non
         assert missing.is_error and "there is no result 'r_0000000000000000'" in text_of(missing)
         nowhere = f"rows={{'$result': '{id}', 'path': 'none'}}"
         caught = f"try:\n    x = await total({nowhere})\nexcept RuntimeError as fault:\n    x = str(fault)\nx"
-        assert "the path leads nowhere" in (await caller.run(caught)).structured_content["value"]
+        assert "the result has no such path" in (await caller.run(caught)).structured_content["value"]

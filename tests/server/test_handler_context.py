@@ -209,7 +209,7 @@ async def test_h5_sampling_says_which_call_caused_it_and_tells_equal_requests_ap
 async def test_h5_a_client_without_a_model_is_said_to_have_none(mode: str) -> None:
     async with connected(ToolsetServer(Toolset(write), capabilities=["sample"]), mode) as client:
         result = await client.call_tool("write", {"times": 1})
-    assert result.is_error and "declares no sampling" in text_of(result)
+    assert result.is_error and "does not support sampling" in text_of(result)
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -99,6 +99,34 @@ async def test_a_change_after_one_was_told_is_told_again() -> None:
     assert [method for method, _ in way.sent[1:]] == [TOOLS] * 3
 
 
+async def test_r4_a_client_that_comes_from_another_replica_hears_of_the_changes_of_the_last_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    subscriptions = Subscriptions(overlap=15)
+
+    async def told(at: float) -> list[str]:
+        nonlocal now
+        now, way = at, Way()
+        async with anyio.create_task_group() as group:
+            group.start_soon(subscriptions.listen, request(way), {"toolsListChanged": True})
+            await way.begun.wait()
+            for listener in list(subscriptions._listeners):
+                listener.end()
+        return [method for method, _ in way.sent[1:]]
+
+    with anyio.fail_after(30):
+        assert await told(114.9) == [TOOLS]
+        assert await told(115) == []
+        subscriptions.publish(TOOLS)
+        subscriptions.publish(PROMPTS)
+        assert await told(129.9) == [TOOLS]
+        assert await told(130) == []
+        subscriptions.publish(TOOLS, to=lambda identity: identity is not None)
+        assert await told(131) == []
+
+
 async def test_a_client_that_leaves_listens_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_STREAMS", 1)
     subscriptions, way = Subscriptions(), Way()

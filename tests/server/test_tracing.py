@@ -115,7 +115,9 @@ def test_u6_each_call_has_its_span_and_so_has_the_call_to_the_upstream_within_it
     failed = [span["error"] for span in served if span["name"] == "tools/call explode"]
     assert failed == ["tool_error"] * 4
     outer = {span["id"] for span in served if span["name"] == "tools/call up_steps"}
-    sent = [span["parent"] for span in spans if span["name"] == "MCP send tools/call steps"]
+    sent = [
+        span["parent"] for span in spans if span["name"] == "tools/call steps" and span["kind"] == "CLIENT"
+    ]
     assert len(outer) == len(sent) == 4
     assert set(sent) == outer
 

@@ -28,7 +28,7 @@ def add(a: int, b: int) -> int:
 def test_an_option_beside_a_finished_server_is_refused(option: dict[str, Any]) -> None:
     server = ToolsetServer(Toolset(add))
     assert server_of(server) is server
-    with pytest.raises(DefinitionError, match="not to serve"):
+    with pytest.raises(DefinitionError, match="to ToolsetServer\\(…\\) instead"):
         server_of(server, **option)
 
 

@@ -98,7 +98,7 @@ def test_l27_a_group_that_stands_there_twice_or_not_at_all_is_an_error():
     twice = Toolset(group.prefixed("a"), group.prefixed("b"))
     with pytest.raises(DefinitionError, match="more than once, as a_add and b_add"):
         twice.view(ToolAvailability.only(group))
-    with pytest.raises(UnknownToolError, match="nothing of it is here"):
+    with pytest.raises(UnknownToolError, match="none of its tools is here"):
         Toolset(DROP).view(ToolAvailability.only(group))
     assert list(Toolset(ADD).view(ToolAvailability.only(Toolset()))) == []
 

@@ -19,7 +19,7 @@ from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.transports.http import following
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.kept_events import KeptEvents, SessionEvents
-from mcp_toolset.transports.http.legacy_session import LegacySession
+from mcp_toolset.transports.http.sessions.legacy_session import LegacySession
 
 pytestmark = pytest.mark.anyio
 CHANGED = "notifications/tools/list_changed"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -17,6 +18,7 @@ from tests.transports.test_slow_readers import INITIALIZE, PLAIN
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +34,11 @@ def text(size: int) -> str:
 
 
 @asynccontextmanager
-async def serving(*members: Any, **limits: int) -> AsyncGenerator[httpx2.AsyncClient]:
+async def serving(
+    *members: Any, proxies: Sequence[str] = (), **limits: int
+) -> AsyncGenerator[httpx2.AsyncClient]:
     async with ToolsetServer(Toolset(text, *members)) as server:
-        app = server.http_app(limits=HttpLimits(**limits))
+        app = server.http_app(limits=HttpLimits(**limits), trusted_proxies=proxies)
         with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
             async with anyio.create_task_group() as group:
                 group.start_soon(run_app, app, listening)
@@ -67,7 +71,7 @@ async def works(http: httpx2.AsyncClient, session: dict[str, str]) -> bool:
 
 @pytest.mark.parametrize("limits", [{"sessions_per_peer": 3}, {"sessions": 3}])
 async def test_u46_the_session_that_is_idle_longest_goes_for_a_new_one(limits: dict[str, int]) -> None:
-    async with serving(**limits) as http:
+    async with serving(proxies=(), **limits) as http:
         sessions = [await opened(http) for _ in range(3)]
         ping = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
         await http.post("/mcp", headers=sessions[0], json=ping)
@@ -98,6 +102,35 @@ async def test_u46_an_address_that_a_client_makes_up_has_no_sessions_of_its_own(
     async with serving(sessions_per_peer=2) as http:
         sessions = [await opened(http, **{"x-forwarded-for": f"192.0.2.{number}"}) for number in range(4)]
         assert [await works(http, session) for session in sessions] == [False, False, True, True]
+
+
+async def test_u46_clients_behind_a_trusted_proxy_have_sessions_by_their_own_address() -> None:
+    async with serving(proxies=["127.0.0.0/8", "192.0.2.250"], sessions_per_peer=1) as http:
+        came = ["192.0.2.1", "192.0.2.2, 192.0.2.250", "made up by the client, 192.0.2.1"]
+        sessions = [await opened(http, **{"x-forwarded-for": each}) for each in came]
+        assert [await works(http, session) for session in sessions] == [False, True, True]
+
+
+async def test_u46_limits_and_proxies_are_those_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").write_text(
+        '{"mcpServers": {}, "toolset": {"http": {"sessions_per_peer": 1, "trusted_proxies": ["127.0.0.1"]}}}'
+    )
+    async with ToolsetServer(toolset_from_config(tmp_path / "mcp.json")) as server:
+        app = server.http_app()
+        transport = httpx2.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
+        ):
+            for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
+                await opened(http, **{"x-forwarded-for": address})
+            assert len(endpoint(app).sessions) == 2
+
+
+@pytest.mark.parametrize("proxy", ["proxy.example.com", "10.0.0.0/33", "10.0.0.1/8"])
+async def test_u46_a_proxy_that_is_no_address_is_refused(proxy: str) -> None:
+    with pytest.raises(DefinitionError, match="trusted_proxies: .* is no IP address and no network"):
+        ToolsetServer(Toolset(text)).http_app(trusted_proxies=[proxy])
 
 
 async def test_u46_when_all_sessions_are_in_use_a_new_one_is_refused_with_the_name_of_the_limit() -> None:

@@ -77,8 +77,10 @@ async def test_u1_a_callback_that_raises_ends_its_connection(
                 assert (await peer.receive())["method"] == "m"
                 await peer.send(b"".join(json.dumps(one).encode() + b"\n" for one in before))
                 await peer.send(request("poison"))
-    assert raised.group_contains(ToolsetError, match="taking a message failed: ValueError: the reader broke")
-    assert "a connection ends, because taking a message failed" in caplog.text
+    assert raised.group_contains(
+        ToolsetError, match="handling a message failed: ValueError: the reader broke"
+    )
+    assert "a connection was closed, because handling a message failed" in caplog.text
 
 
 async def test_u1_an_upstream_whose_reader_raises_is_offline_with_the_reason(
@@ -95,7 +97,7 @@ async def test_u1_an_upstream_whose_reader_raises_is_offline_with_the_reason(
             failed = await server.call_tool("echo", {"n": "poison"})
         assert failed.is_error and "connection was lost" in failed.text
         await until(
-            lambda: any("taking a message failed: ValueError: the reader broke" in one for one in reasons)
+            lambda: any("handling a message failed: ValueError: the reader broke" in one for one in reasons)
         )
         # The mount begins again, as after every loss.
         await until(lambda: remote.status.state == "ready")
@@ -125,4 +127,4 @@ def test_u1_a_client_whose_reader_raises_sees_the_end_and_the_process_says_why()
         rest, errors = host.communicate(timeout=SOON)
         late.cancel()
     assert rest == b"" and host.returncode > 0
-    assert b"taking a message failed: ValueError: the reader broke" in errors
+    assert b"handling a message failed: ValueError: the reader broke" in errors

@@ -85,7 +85,7 @@ BAD: dict[str, tuple[Callable[[str], dict[str, Any]], str]] = {
     "no endpoint": (lambda here: {"issuer": here}, "publishes no metadata with a token endpoint"),
     "no https": (
         lambda here: {"issuer": here, "token_endpoint": "http://idp.example/token"},
-        "idp.example is to be asked for a login without https; nothing was sent",
+        "idp.example would be asked for a login without https; nothing was sent",
     ),
 }
 

@@ -74,5 +74,5 @@ async def test_u35_a_task_that_nobody_asked_for_is_told_as_such() -> None:
 
 async def test_u35_a_tool_that_runs_only_as_a_task_is_told_as_such() -> None:
     async with connected(bridge(), "2026-07-28", extensions=EXTENSIONS) as client:
-        with pytest.raises(MCPError, match=f"only with {TASKS}, which this bridge does not carry"):
+        with pytest.raises(MCPError, match=f"only with {TASKS}, which was not declared to it"):
             await client.call_tool("needs", {})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.upstream.secrets import Secrets, shown_url
+from mcp_toolset.upstream.secrets import Secrets, secret_arguments, shown_url
 from mcp_toolset.upstream.target import link_to
 
 TOKENS = st.text(
@@ -91,3 +91,27 @@ def test_u19_tokens_that_are_issued_later_are_blanked_from_then_on(caplog: pytes
             assert secrets.cleaned({token: [f"<{token}>"]}) == {"***": ["<***>"]}
     assert "receive_response_headers ['***', '***']" in caplog.text
     assert not [token for token in issued if token in caplog.text]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-c", "export API_KEY=sk-12345678; exec server"],
+        ["-c", "exec env 'API_KEY=sk-12345678' server"],
+        ["-c", "sh -c 'API_KEY=sk-12345678 server'"],
+        ["-c", "server --api-key sk-12345678 && true"],
+        ["-c", "it's open API_KEY=sk-12345678 x"],
+        ["-H", "Authorization: Bearer sk-12345678"],
+        ["-H", "X-Api-Key: sk-12345678"],
+        ["-c", "curl -H 'Authorization: Bearer sk-12345678' host"],
+    ],
+)
+def test_u19_secrets_in_scripts_and_headers_are_blanked(arguments: list[str]) -> None:
+    shown = Secrets.of(secret_arguments(arguments)).scrubbed(" ".join(arguments))
+    assert "sk-12345678" not in shown
+    assert shown.split()[0] == arguments[0]
+
+
+def test_u19_a_script_without_secrets_stays_readable() -> None:
+    script = "import os; print({'key': 1}); os.execvp('server', ['server', '--verbose'])"
+    assert Secrets.of(secret_arguments(["-c", script])).scrubbed(script) == script

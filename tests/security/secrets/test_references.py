@@ -101,7 +101,7 @@ def test_i7_how_references_are_read(folder: Folder, text: str, data: bytes | str
         ("${file:pipe}", "pipe is no regular file; correct"),
         ("${file:/dev/zero}", "/dev/zero is no regular file; correct"),
         ("${file:empty}", "empty is empty; correct"),
-        ("${file:big}", "big has more than 65536 bytes and is taken for no secret"),
+        ("${file:big}", "big has more than 65536 bytes, too many for a secret"),
         ("${file:binary}", "binary is not UTF-8 text; correct"),
     ],
 )

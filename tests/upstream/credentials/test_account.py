@@ -57,7 +57,7 @@ async def test_i4_the_browser_that_comes_back_waits_for_the_end_of_the_login(
 @pytest.mark.parametrize(
     ("pasted", "told"),
     [
-        ("http://127.0.0.1:1/callback?code=c&state=other", "another state than the question"),
+        ("http://127.0.0.1:1/callback?code=c&state=other", "another `state` than the request"),
         ("{uri}?code=c&state={state}&iss=https://evil.example", "iss mismatch"),
         ("{uri}?error=access_denied&error_description=hidden&state={state}", "missing iss"),
         ("{uri}?error=access_denied&error_description=no&state={state}&iss={issuer}", "access_denied: no"),

@@ -1,0 +1,68 @@
+"""A file of suspended calls: what is put aside is there after a restart, is taken once, and expires."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_toolset.errors import StateError, StoreError
+from mcp_toolset.shared import KeyRing, SuspendedFile
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_j6_what_is_put_aside_survives_a_restart_and_is_taken_once(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "suspended.sqlite3"
+    file = SuspendedFile(path)
+    async with file.running():
+        await file.kept("run").put("a", b"state", seconds=60)
+        sealed = file.keys.seal("run", b"secret")
+    again = SuspendedFile(path)
+    async with again.running():
+        assert again.keys.open("run", sealed) == b"secret"
+        runs = again.kept("run")
+        assert await runs.get("a") == b"state"
+        assert await again.kept("other").get("a") is None
+        taken: list[bytes | None] = []
+
+        async def take() -> None:
+            taken.append(await runs.take("a"))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(take)
+        assert sorted(taken, key=bool) == [None, None, None, b"state"]
+    assert path.stat().st_mode & 0o077 == 0
+
+
+async def test_j6_names_are_used_once_and_all_ends_with_its_time(tmp_path: Path) -> None:
+    now = [0.0]
+    file = SuspendedFile(tmp_path / "s", keys=KeyRing([b"k" * 32]), now=lambda: now[0])
+    async with file.running():
+        used, kept = file.used("state"), file.kept("state")
+        assert [await used.use("a", seconds=10) for _ in range(2)] == [True, False]
+        assert await used.was_used("a") and not await used.was_used("b")
+        await kept.put("a", b"1", seconds=10)
+        now[0] = 10.0
+        assert await kept.take("a") is None and not await used.was_used("a")
+        assert await used.use("a", seconds=10)
+    rows = sqlite3.connect(tmp_path / "s").execute("SELECT kind FROM kept").fetchall()
+    assert rows == [("used state",)], "what has ended is removed, and a key that was given is not written"
+
+
+async def test_j6_a_file_of_another_program_is_left_alone_and_one_that_is_closed_says_so(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "theirs"
+    with sqlite3.connect(path) as theirs:
+        theirs.execute("CREATE TABLE t (x)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"theirs, cannot be read or written: .*; name another file"):
+        async with SuspendedFile(path).running():
+            raise AssertionError("it was opened")
+    assert path.read_bytes()[100:] == before[100:]
+    with pytest.raises(StateError, match="is not open"):
+        await SuspendedFile(tmp_path / "s").kept("run").get("a")

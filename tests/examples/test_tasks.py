@@ -1,0 +1,37 @@
+"""The program and the configuration of the page on tasks."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.interaction.raw_client import raw_client
+from tests.tasks.jobs import call, until
+
+from mcp_toolset import ToolsetServer
+from mcp_toolset.config import load_config
+
+pytestmark = pytest.mark.anyio
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "tasks"
+
+
+async def test_j3_the_program_of_the_page_serves_a_tool_as_a_task(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    server = runpy.run_path(str(EXAMPLES / "report.py"))["server"]
+    assert isinstance(server, ToolsetServer)
+    with anyio.fail_after(60):
+        async with server, raw_client(server, "modern") as client:
+            begun = await call(client, "report", topic="bees")
+            ended = await until(client, begun["taskId"], "completed")
+            assert ended["result"]["content"][0]["text"] == "A report on bees"
+
+
+def test_j3_the_configuration_of_the_page_is_read() -> None:
+    found = load_config(EXAMPLES / "mcp.json")
+    assert found.suspended is not None and not found.warnings
+    assert [server.task_wait for server in found.servers] == [600]

@@ -1,0 +1,54 @@
+"""Rates, results, names of tools and one-time names in a real store."""
+
+import anyio
+import pytest
+from tests.shared.test_shared_state import replica
+
+from mcp_toolset import StateStore
+from mcp_toolset.middleware import CacheStore, LimitStore
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_r1_replicas_share_a_rate(url: str) -> None:
+    async with replica(url) as one, replica(url) as other:
+        stores: list[LimitStore] = [one.limits, other.limits]
+        taken = [(await store.take("ann", calls=3, per_seconds=3600, wanted=2)).tokens for store in stores]
+        assert taken == [2, 1]
+        refused = await one.limits.take("ann", calls=3, per_seconds=3600, wanted=1)
+        assert refused.tokens == 0 and 1100 < refused.wait <= 1200
+        assert (await other.limits.take("bob", calls=3, per_seconds=3600, wanted=1)).tokens == 1
+
+
+async def test_r1_tokens_come_back(url: str) -> None:
+    async with replica(url) as one:
+        assert (await one.limits.take("ann", calls=1, per_seconds=0.05, wanted=1)).tokens == 1
+        with anyio.fail_after(10):
+            while not (await one.limits.take("ann", calls=1, per_seconds=0.05, wanted=1)).tokens:
+                pass
+
+
+async def test_r1_replicas_share_results(url: str) -> None:
+    async with replica(url) as one, replica(url) as other:
+        store: CacheStore = one.results
+        assert await store.load("a") is None
+        await store.save("a", b"\x00x", seconds=60)
+        assert await other.results.load("a") == b"\x00x"
+
+
+async def test_r1_the_state_of_a_registry_is_saved_by_compare_and_set(url: str) -> None:
+    async with replica(url) as one, replica(url) as other:
+        here: StateStore = one.registry_state("tools")
+        there, elsewhere = other.registry_state("tools"), other.registry_state("others")
+        assert await here.load() is None
+        assert await here.save("{1}", None) and not await there.save("{2}", None)
+        assert await there.load() == "{1}" and await there.save("{2}", "{1}")
+        assert not await here.save("{3}", "{1}") and await elsewhere.load() is None
+
+
+async def test_r4_a_name_is_used_once_by_all_replicas(url: str) -> None:
+    async with replica(url) as one, replica(url) as other:
+        assert await one.used("state").use("a", seconds=60)
+        assert not await other.used("state").use("a", seconds=60)
+        assert await other.used("session").use("a", seconds=60)
+        assert await other.used("state").was_used("a") and not await other.used("state").was_used("b")
