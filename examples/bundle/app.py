@@ -3,9 +3,9 @@
 import asyncio
 
 from crm import crm
-from mcp import Client
 
 from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset.testing import Client
 
 
 @tool(read_only=True)
@@ -16,7 +16,7 @@ def today() -> str:
 
 async def main() -> None:
     server = ToolsetServer(Toolset(today, crm.prefixed("crm")), instructions="A shop.")
-    async with server, Client(server.lowlevel, mode="legacy") as client:
+    async with Client(server, mode="legacy") as client:
         print(client.instructions)
         for name, arguments in (
             ("crm_change_order", {"customer": "Ann", "order": 1}),

@@ -5,9 +5,9 @@ from typing import Any
 
 import anyio
 from examples.code_mode.server import tools
-from mcp import Client
 
 from mcp_toolset import ToolsetServer
+from mcp_toolset.testing import Client
 
 CODE = """\
 import asyncio
@@ -24,7 +24,7 @@ saved = await report_save(title='Open and late, November', rows=rows)
 
 
 async def main() -> None:
-    async with ToolsetServer(tools) as server, Client(server.lowlevel) as client:
+    async with Client(ToolsetServer(tools)) as client:
 
         async def call(name: str, arguments: dict[str, Any]) -> Any:
             print(f"▶ {name}", json.dumps({key: arguments[key] for key in arguments if key != "code"}))

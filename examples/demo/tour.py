@@ -53,7 +53,9 @@ class Tour:
             "The catalog is deferred: a model searches it instead of reading all of it.",
         )
         for tool in tools:
-            self._console.print(f"  [cyan]{tool.name}[/]  {(tool.description or '').split('. ')[0]}.")
+            self._console.print(
+                f"  [cyan]{tool.name}[/]  {(tool.description or '').partition('. ')[0].rstrip('.')}."
+            )
         names = {tool.name for tool in tools}
         expect(
             names == {"search_tools", "resolve_tools", "call_tool", "call_read_only_tool"}, f"listed: {names}"

@@ -3,15 +3,15 @@
 import asyncio
 from typing import Any
 
-from mcp import Client
 from server import tools
 
 from mcp_toolset import ToolsetServer
+from mcp_toolset.testing import Client
 
 
 async def main() -> None:
     server = ToolsetServer(tools, large_results=20_000)
-    async with server, Client(server.lowlevel) as client:
+    async with Client(server) as client:
 
         async def call(name: str, arguments: dict[str, Any]) -> str:
             result = await client.call_tool(name, arguments)

@@ -1,7 +1,6 @@
 from typing import Any
 
 import anyio
-from mcp import Client
 from mcp_types import ElicitResult, TextContent
 
 from mcp_toolset import (
@@ -15,6 +14,7 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
+from mcp_toolset.testing import Client
 
 
 @tool(manual=True, timeout=5)
@@ -55,7 +55,7 @@ async def shown(client: Client, name: str, arguments: dict[str, Any]) -> None:
 
 async def main() -> None:
     server = ToolsetServer(Toolset(sign, book, Toolset(greet).granting("ask")), hooks=hooks)
-    async with server, Client(server.lowlevel, mode="auto", elicitation_callback=person) as client:
+    async with Client(server, mode="auto", elicitation_callback=person) as client:
         async with anyio.create_task_group() as group:
 
             async def application() -> None:

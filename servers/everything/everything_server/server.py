@@ -11,6 +11,7 @@ from mcp_toolset import Toolset, ToolsetError, ToolsetServer, serve
 from .asking import ASKING
 from .changing import changing_tools
 from .content import CONTENT
+from .jobs import BEFORE_JOBS, JOBS
 from .reading import EverythingResources, completed, everything_prompts
 
 __all__ = ["everything_server", "main"]
@@ -21,8 +22,9 @@ def everything_server() -> ToolsetServer:
     prompts, resources = everything_prompts(), EverythingResources()
     dynamic, changing = changing_tools(prompts, resources)
     return ToolsetServer(
-        Toolset(CONTENT, ASKING, Toolset(*changing), dynamic),
+        Toolset(CONTENT, ASKING, JOBS, Toolset(*changing), dynamic),
         name="everything",
+        tool_middleware=BEFORE_JOBS,
         instructions="Tools, resources and prompts to try a client, a bridge or a transport with.",
         resources=resources,
         prompts=prompts,
