@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.middleware.rate import RateLimit
     from mcp_toolset.calls.middleware.retry import RetryLimit
     from mcp_toolset.calls.middleware.validator import SchemaValidator
+    from mcp_toolset.calls.pipeline.call_report import CallReport
     from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, rejection_reason
     from mcp_toolset.calls.pipeline.hooks import HookSet
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
-    from mcp_toolset.calls.pipeline.observation import CallObserver, CallReport
+    from mcp_toolset.calls.pipeline.observers import CallObserver
     from mcp_toolset.calls.pipeline.rules import Rules
     from mcp_toolset.calls.processes.processes import Processes
     from mcp_toolset.calls.rounds.call_result import (

@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "processes.md"
 
 
 def surroundings(folder: Path) -> dict[str, str]:
-    return {**os.environ, "IMPORTS": str(folder / "imports.sqlite3")}
+    return {**os.environ, "PYTHONUNBUFFERED": "1", "IMPORTS": str(folder / "imports.sqlite3")}
 
 
 def ran(folder: Path) -> str:

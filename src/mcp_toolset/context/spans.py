@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic_core import ValidationError
 
 from mcp_toolset.calls.pipeline.decision import OTEL, TRACER, watched
-from mcp_toolset.calls.pipeline.observation import NAME
+from mcp_toolset.calls.pipeline.reporting import NAME
 from mcp_toolset.concurrency.cancel_reason import CancelledError
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamTimeoutError
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, RequestTimedOut
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observation import Observation, Sampler
+    from mcp_toolset.calls.pipeline.observation import Observation
+    from mcp_toolset.calls.pipeline.observers import Sampler
     from mcp_toolset.context.incoming import RequestContext
 
 _PROVIDER: Final = "OTEL_PYTHON_TRACER_PROVIDER"

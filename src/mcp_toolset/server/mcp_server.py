@@ -28,7 +28,7 @@ from mcp_toolset.server.offers.resource_handlers import Reading
 from mcp_toolset.server.offers.subscriptions import OVERLAP, Announcements, Subscriptions
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observation import Sampler
+    from mcp_toolset.calls.pipeline.observers import Sampler
     from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.server.answers.usage import Served, Usage
 

@@ -17,8 +17,9 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, error_result, rejection
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, Recorder, Run, ToolMiddleware
-from mcp_toolset.calls.pipeline.observation import CURRENT, extra_of, note_decision
+from mcp_toolset.calls.pipeline.observation import CURRENT, note_decision
 from mcp_toolset.calls.pipeline.output_check import check_output, completed
+from mcp_toolset.calls.pipeline.reporting import extra_of
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.errors import (

@@ -19,7 +19,7 @@ from mcp_toolset.calls.pipeline.middleware import (
     ToolMiddleware,
     check_middleware,
 )
-from mcp_toolset.calls.pipeline.observation import CallObserver, check_observers
+from mcp_toolset.calls.pipeline.observers import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.toolsets.descriptions import Descriptions

@@ -14,15 +14,10 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, rejection
 from mcp_toolset.calls.pipeline.hook_chain import decided, seen
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.observation import (
-    CallObserver,
-    Observation,
-    digest_of,
-    noting,
-    report_of,
-    tell,
-)
+from mcp_toolset.calls.pipeline.observation import Observation, noting
+from mcp_toolset.calls.pipeline.observers import CallObserver, digest_of, tell
 from mcp_toolset.calls.pipeline.output_check import completed
+from mcp_toolset.calls.pipeline.reporting import report_of
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.calls.providers.turn import AssistantCall
 from mcp_toolset.calls.rounds.call_result import HandledCall, RejectedCall

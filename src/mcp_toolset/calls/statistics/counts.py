@@ -10,12 +10,13 @@ from math import log2
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from mcp_toolset.calls.pipeline.observation import REFUSALS, client_label, outcome_of
+from mcp_toolset.calls.pipeline.call_report import REFUSALS, client_label, outcome_of
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observation import CallReport, Observation
+    from mcp_toolset.calls.pipeline.call_report import CallReport
+    from mcp_toolset.calls.pipeline.observation import Observation
 
 Sums = Mapping[tuple[str, str, str], int]
 """By server, client and what is counted; a local tool is of the server with the empty name."""

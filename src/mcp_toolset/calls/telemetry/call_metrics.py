@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mcp_toolset.calls.pipeline.observation import REFUSALS, outcome_of
+from mcp_toolset.calls.pipeline.call_report import REFUSALS, outcome_of
 from mcp_toolset.calls.statistics.counts import is_plain
 from mcp_toolset.calls.telemetry.histograms import Histograms
 from mcp_toolset.errors import UnknownToolError, UpstreamProtocolError
@@ -13,7 +13,8 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observation import CallReport, Observation
+    from mcp_toolset.calls.pipeline.call_report import CallReport
+    from mcp_toolset.calls.pipeline.observation import Observation
     from mcp_toolset.calls.telemetry.traces import Traces
     from mcp_toolset.tools.binding.binding import ToolBinding
 

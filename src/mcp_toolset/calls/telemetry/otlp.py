@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from mcp_toolset.calls.pipeline.observation import NAME
+from mcp_toolset.calls.pipeline.reporting import NAME
 from mcp_toolset.calls.telemetry.histograms import BOUNDS
 from mcp_toolset.calls.telemetry.series import Durations
 from mcp_toolset.errors import DefinitionError

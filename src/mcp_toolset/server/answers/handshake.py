@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from mcp_toolset.calls.pipeline.observation import label_of
+from mcp_toolset.calls.pipeline.call_report import label_of
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.task import TASKS
 from mcp_toolset.protocol.cache_hints import STRICTEST

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.observation import client_label
+from mcp_toolset.calls.pipeline.call_report import client_label
 from mcp_toolset.calls.statistics.counts import LISTED, SEARCH, SESSIONS, SHOWN, CallCounts, Sums
 from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.context.client import stream_of

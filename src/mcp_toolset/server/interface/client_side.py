@@ -8,7 +8,9 @@ from typing import Any
 import anyio
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.pipeline.observation import Observation, digest_of, report_of, tell
+from mcp_toolset.calls.pipeline.observation import Observation
+from mcp_toolset.calls.pipeline.observers import digest_of, tell
+from mcp_toolset.calls.pipeline.reporting import report_of
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.interface.parts import ServerParts, servers_meta
