@@ -310,3 +310,8 @@ def test_e1_adopt_takes_no_target(line: CommandLine) -> None:
     refused = line.run("install", "cursor", "app.py", "--adopt")
     assert refused.returncode == 2
     assert "--adopt takes the client's own servers; leave TARGET out" in refused.stderr
+
+
+def test_e1_restore_takes_the_yes_of_install_and_asks_nothing(line: CommandLine) -> None:
+    done = line.run("restore", "cursor", "--yes")
+    assert done.returncode == 1 and "its servers were not adopted" in done.stderr

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
 
 __all__ = ["line"]
 
+ROOT = Path(__file__).parents[2]
 Look = Callable[..., dict[str, Finding]]
 
 
@@ -156,3 +158,9 @@ def test_e2_the_file_that_is_named_is_examined_too(line: CommandLine) -> None:
         if one["examined"] == "mcp.json"
     ]
     assert [one["state"] for one in found] == ["ok"]
+
+
+def test_e2_every_extra_that_adds_a_package_is_examined() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    known = {name for name, packages in declared.items() if packages} - {"embeddings"}
+    assert set(examination.EXTRAS) == known

@@ -41,13 +41,14 @@ PATIENCE: Final = 20.0
 FEW_FILES: Final = 512
 """A limit of open files below this is reached by a hub of some dozen servers: each takes several."""
 
-_EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
+EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
     "code": ("pydantic_monty", "models can run code"),
     "fast": ("orjson", "JSON is read and written faster"),
     "keyring": ("keyring", "secrets are kept in the system's keyring"),
     "model": ("numpy", "search can use a sentence model"),
     "otel": ("opentelemetry.sdk", "metrics and traces are sent to collectors"),
     "prometheus": ("prometheus_client", "Prometheus can read metrics"),
+    "postgres": ("psycopg", "the journal can be in PostgreSQL"),
     "redis": ("redis", "replicas can share their state"),
 }
 _OF_DESKTOP_PROGRAMS: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
@@ -117,8 +118,8 @@ def _versions(_: Examined) -> Iterator[Finding]:
 
 
 def _extras(_: Examined) -> Iterator[Finding]:
-    there = [name for name, (module, _) in _EXTRAS.items() if find_spec(module) is not None]
-    rest = [f"{name} ({use})" for name, (_, use) in _EXTRAS.items() if name not in there]
+    there = [name for name, (module, _) in EXTRAS.items() if find_spec(module) is not None]
+    rest = [f"{name} ({use})" for name, (_, use) in EXTRAS.items() if name not in there]
     told = f"installed: {', '.join(there) or 'none'}"
     more = f"; pip install 'mcp-toolset[NAME]' adds: {', '.join(rest)}" if rest else ""
     yield Finding("extras", "ok", told + more)

@@ -18,6 +18,7 @@ __all__ = ["restore_command"]
 @click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
 @dry_run_option
 @scope_option
+@click.option("--yes", is_flag=True, expose_value=False, help="As of install; restore never asks.")
 @json_option
 def restore_command(client: ClientName, dry_run: bool, scope: Scope | None, as_json: bool) -> None:
     """Put the servers back that `install CLIENT --adopt` has moved.
