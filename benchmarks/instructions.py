@@ -4,9 +4,9 @@
 
 Valgrind has to be installed. The count is the same however busy the machine is, and says nothing of waits for
 memory. Each choice runs twice, with few and with many calls; the difference has no start and no end in it.
-Valgrind makes a server some fifty times slower, so that a rate of traced requests per second would trace
-nearly all: `otlp` traces the share that it would have at 1,000 calls in a second, 1 of 100, and
-`every request` traces all.
+Valgrind makes a server some fifty times slower, so that what is done by the clock would count fifty times:
+`otlp` traces the share that its rate has at 1,000 calls in a second, 1 of 100, and exports fifty times
+less often than by default. `every request` traces all.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from measuring import markdown
 from reporting import say, surroundings
 from telemetry import CASES, sink
 
+_SLOWLY: Final = {"OTEL_BSP_SCHEDULE_DELAY": "250000", "OTEL_METRIC_EXPORT_INTERVAL": "3000000"}
 CHOICES: Final[dict[str, tuple[list[str], dict[str, str]]]] = {
     "off": ([], {}),
     "audit": (["--audit", "{folder}/audit.jsonl"], {}),
     "prometheus": (["--telemetry", "prometheus"], {}),
     "otlp": (
         ["--telemetry", "otlp"],
-        {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.01"},
+        {**_SLOWLY, "OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.01"},
     ),
-    "every request": (["--telemetry", "otlp"], {"OTEL_TRACES_SAMPLER": "always_on"}),
+    "every request": (["--telemetry", "otlp"], {**_SLOWLY, "OTEL_TRACES_SAMPLER": "always_on"}),
 }
 """By choice the words for `serve` and the variables."""
 

@@ -79,6 +79,13 @@ def sample(tag: str) -> types.CreateMessageRequest:
     )
 
 
+def plain_sample(tag: str) -> types.CreateMessageRequest:
+    said = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=tag))
+    return types.CreateMessageRequest(
+        params=types.CreateMessageRequestParams(messages=[said], max_tokens=7, system_prompt="Be brief.")
+    )
+
+
 class Asker:
     """The tools, in both eras."""
 
@@ -104,6 +111,22 @@ class Asker:
 
     async def run_ask(self, ctx: Any, params: Any, tag: str) -> Any:
         return await self.asked(ctx, params, {"word": form(tag)}, lambda got: got["word"]["content"]["word"])
+
+    async def run_write(self, ctx: Any, params: Any, tag: str) -> Any:
+        """Have a model write."""
+        return await self.asked(
+            ctx, params, {"text": plain_sample(tag)}, lambda got: got["text"]["content"]["text"]
+        )
+
+    async def run_write_and_ask(self, ctx: Any, params: Any, tag: str) -> Any:
+        """Have a model write, and ask its user at the same time."""
+        requests: Asked = {"text": plain_sample(tag), "word": form(tag)}
+        return await self.asked(
+            ctx,
+            params,
+            requests,
+            lambda got: f"{got['text']['content']['text']} {got['word']['content']['word']}",
+        )
 
     async def prompts(self, ctx: Any, params: Any) -> types.ListPromptsResult:
         tag = types.PromptArgument(name="tag")

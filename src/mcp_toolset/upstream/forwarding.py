@@ -36,6 +36,7 @@ from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.upstream.known_server import MountState
 from mcp_toolset.upstream.resting import ListingSession
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
+from mcp_toolset.upstream.sessions.lent_model import carried_to, keep, lent_to, parted, with_kept
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
 from mcp_toolset.upstream.sessions.question_shapes import (
@@ -46,7 +47,7 @@ from mcp_toolset.upstream.sessions.question_shapes import (
     undeclared,
 )
 from mcp_toolset.upstream.sessions.session import UpstreamSession
-from mcp_toolset.upstream.sessions.session_key import SessionKey
+from mcp_toolset.upstream.sessions.session_key import SessionKey, canonical
 from mcp_toolset.upstream.suspended import SuspendedCall, SuspendedCalls
 from mcp_toolset.upstream.target import Link
 
@@ -99,6 +100,7 @@ class Exchange:
     _by_rounds: set[str] = field(default_factory=set[str], init=False)
 
     def __post_init__(self) -> None:
+        self._lent = lent_to(self.link)
         self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
         self.suspended.on_freed = self.ending.request_ended
 
@@ -133,9 +135,7 @@ class Exchange:
         self.ending.working += 1
         try:
             if not isinstance(context, WireContext):
-                apart = not main.modern and self.pool.routing.lists_apart
-                pooled = await self._leased(SessionKey("legacy"), None) if apart else None
-                return await self._sent(main, CallInFlight(context), method, params, tool, pooled, then)
+                return await self._for_program(main, method, params, context, tool, then)
             name = str(params.get("name", params.get("uri", "")))
             by_rounds = main.modern and not context.modern and name in self._by_rounds
             key = None if by_rounds else self.pool.routing.key(context, name)
@@ -144,10 +144,27 @@ class Exchange:
             if main.modern:
                 return await self._to_modern(main, method, params, context, tool)
             _refuse_foreign(context)
-            return await self._sent(main, _in_flight(context), method, params, tool, None, then)
+            return await self._sent(main, _in_flight(context, params), method, params, tool, None, then)
         finally:
             self.ending.working -= 1
             self.ending.request_ended()
+
+    async def _for_program(
+        self,
+        main: UpstreamSession,
+        method: str,
+        params: dict[str, Any],
+        context: ToolContext,
+        tool: ToolDefinition | None,
+        then: Then | None,
+    ) -> dict[str, Any]:
+        """Send a request of the program itself; nobody but a lent model can be asked."""
+        if main.modern:
+            return await self._to_modern(main, method, params, context, tool)
+        apart = self._lent is not None or self.pool.routing.lists_apart
+        key = SessionKey("legacy", canonical(carried_to(self._lent, _NOTHING)))
+        pooled = await self._leased(key, None) if apart else None
+        return await self._sent(main, _in_flight(context, params), method, params, tool, pooled, then)
 
     async def _on_own(
         self,
@@ -165,9 +182,10 @@ class Exchange:
         try:
             if not caller.modern:
                 pooled = await self._leased(key, caller)
-                return await self._sent(main, _in_flight(caller), method, params, tool, pooled, then)
+                return await self._sent(main, _in_flight(caller, params), method, params, tool, pooled, then)
 
             async def work(call: SuspendedCall) -> dict[str, Any]:
+                call.about = params
                 pooled = await self._leased(key, caller)
                 result = await self._sent(main, call, method, params, tool, pooled, then)
                 await call.drained()
@@ -282,29 +300,39 @@ class Exchange:
         session: UpstreamSession,
         method: str,
         params: dict[str, Any],
-        caller: WireContext,
+        caller: ToolContext,
         tool: ToolDefinition | None,
     ) -> dict[str, Any]:
-        if caller.modern:
-            wire = await self._sent(
-                session, _in_flight(caller), method, {**params, **round_trip(caller.params)}, tool
-            )
-            if wire.get("resultType") == "input_required":
-                check_declared(self.link.name, wire, caller)
-            return wire
-        call, pause = _in_flight(caller), _FIRST_PAUSE
+        """Send a request until its server asks no more, or asks what a modern client is to answer.
+
+        Raises:
+            CallError: the server does not end asking, or the client did not answer.
+        """
+        client = caller if isinstance(caller, WireContext) else None
+        call, pause = _in_flight(caller, params), _FIRST_PAUSE
+        if client is not None and client.modern:
+            params = {**params, **with_kept(round_trip(client.params), client)}
         for _ in range(MAX_ROUNDS):
             wire = await self._sent(session, call, method, dict(params), tool)
             if wire.get("resultType") != "input_required":
                 return wire
-            check_declared(self.link.name, wire, caller)
-            if requests := requests_in(wire):
-                params = {**params, "inputResponses": await answers_to(self.link.name, requests, caller)}
-            else:
-                params.pop("inputResponses", None)
+            own, others = parted(self._lent, requests_in(wire), caller)
+            if others or not own:
+                if client is None:
+                    return wire
+                wire = {**wire, "inputRequests": others} if own else wire
+                check_declared(self.link.name, wire, client)
+            answers = {} if self._lent is None else await self._lent.answers(call, own)
+            call.bill()
+            if client is not None and client.modern and (others or not own):
+                keep(answers, client)
+                return wire
+            if others and client is not None:
+                answers |= await answers_to(self.link.name, others, client)
+            if not answers:
                 await anyio.sleep(pause)
                 pause = min(pause * 2, _LAST_PAUSE)
-            params["requestState"] = wire.get("requestState")
+            params = {**params, "inputResponses": answers or None, "requestState": wire.get("requestState")}
             params = {key: value for key, value in params.items() if value is not None}
         raise CallError(f"{self.link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
 
@@ -332,8 +360,9 @@ def _repeatable(method: str, tool: ToolDefinition | None) -> bool:
     return method != "tools/call" or (tool is not None and tool.repeatable)
 
 
-def _in_flight(caller: WireContext) -> CallInFlight:
-    return CallInFlight(caller, client=caller.client_key)
+def _in_flight(caller: ToolContext, params: Mapping[str, Any]) -> CallInFlight:
+    client = caller.client_key if isinstance(caller, WireContext) else None
+    return CallInFlight(caller, client=client, about=params)
 
 
 def fault_of_task(wire: Mapping[str, Any]) -> str | None:

@@ -140,8 +140,13 @@ class SuspendedCall(CallInFlight):
         except anyio.get_cancelled_exc_class():
             self._scope.cancel()
             raise
+        finally:
+            super().bill()
         self.collected.set()
         return self._outcome()
+
+    def bill(self) -> None:
+        """Add nothing: the work has a task of its own, and `leg` bills each request of the client."""
 
     async def told(self) -> None:
         """Wait for nothing: the client is told by its requests, and before the last of them is answered."""

@@ -45,6 +45,7 @@ from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_u
 if TYPE_CHECKING:
     import httpx2
 
+    from mcp_toolset.tools.core.sampling import ModelSampler
     from mcp_toolset.upstream.credentials.token_source import TokenSource
 from typing import Final, TypeAlias
 
@@ -99,6 +100,7 @@ class Link:
         server: For `in-process`.
         hidden: Values that must not be shown, beside those in the other fields; see `Secrets`.
         about_caller: Sent with every HTTP request as well, where the link is for one caller.
+        sampler: The model of the program that the server may ask for clients that lend none.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Link:
     server: Any = field(default=None, repr=False)
     hidden: tuple[str, ...] = field(default=(), repr=False)
     about_caller: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    sampler: ModelSampler | None = field(default=None, repr=False)
 
     @cached_property
     def facts(self) -> TransportFacts:

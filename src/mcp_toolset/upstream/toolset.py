@@ -26,6 +26,7 @@ from mcp_toolset.tools.binding.selector import near_names
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import public_name
+from mcp_toolset.tools.core.sampling import ModelSampler
 from mcp_toolset.tools.core.source import Provenance, SourceStatus, ToolSource
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.schema.argument_repair import repaired
@@ -93,6 +94,7 @@ class RemoteToolset(Toolset):
         retries: int = 0,
         breaker: tuple[int, float] | None = None,
         single: bool = False,
+        sampler: ModelSampler | None = None,
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -140,6 +142,8 @@ class RemoteToolset(Toolset):
                 for how many seconds.
             single: Whether one replica alone may have the server at a time, if replicas share a state; the
                 others call it through that one. All callers then share its session. See docs/replicas.md.
+            sampler: A model of the program, for which this server may ask in calls of clients that lend none;
+                its tokens are those of the call. See docs/sampling.md.
             hidden: Values in the target that must not be shown in statuses, errors and logs, beside those
                 that count anyway; see docs/configuration.md.
 
@@ -183,6 +187,8 @@ class RemoteToolset(Toolset):
             raise DefinitionError(
                 f"mount {name!r}: a server in this process is always called in 2026-07-28; leave out protocol"
             )
+        if sampler is not None:
+            link = _lending(link, sampler, sessions, single)
         if single:
             _check_single(name, sessions, link, bool(forward) or forward_authorization)
             # Few servers are single.
@@ -401,6 +407,20 @@ def _check_single(mount: str, sessions: SessionRule, link: Link, forwards: bool)
             f"mount {mount!r}: a single server has one session for all callers, so it goes with no other "
             "`sessions`, with no forwarding of callers, and with no server of this process"
         )
+
+
+def _lending(link: Link, sampler: ModelSampler, sessions: SessionRule, single: bool) -> Link:
+    """The link to a server that is lent a model."""
+    if not callable(sampler):
+        raise DefinitionError(
+            f"mount {link.name!r}: sampler is a function of a SamplingRequest, not {sampler!r}"
+        )
+    if single or sessions == "shared":
+        raise DefinitionError(
+            f"mount {link.name!r}: a server whose callers share one session cannot ask for a model; leave "
+            "out sampler, or single and sessions='shared'"
+        )
+    return replace(link, sampler=sampler)
 
 
 def _check_rule(mount: str, name: str, value: str, rule: Any) -> None:

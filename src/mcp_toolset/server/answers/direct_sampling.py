@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from mcp_toolset.calls.pipeline.observation import note_usage
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
-from mcp_toolset.errors import CallError
 from mcp_toolset.tools.core.asking import SAMPLING, SampledMessage
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.sampling import ModelSampler, SamplingRequest
+from mcp_toolset.tools.core.sampling import ModelSampler, SamplingRequest, message_of
 
 
 def replay_of(call: ToolCall, context: ToolContext) -> Replay:
@@ -45,7 +43,8 @@ async def sampled(
     found = replay.answer_to(key, name)
     if found is not None:
         return SampledMessage(found)
-    answer: Any = sampler(
+    message = await message_of(
+        sampler,
         SamplingRequest(
             messages=params["messages"],
             max_tokens=params["maxTokens"],
@@ -56,13 +55,8 @@ async def sampled(
             session=context.session,
             principal=context.principal,
             identity=context.identity,
-        )
+        ),
     )
-    if inspect.isawaitable(answer):
-        answer = await answer
-    message = SampledMessage.of(answer) if isinstance(answer, str) else answer
-    if not isinstance(message, SampledMessage):
-        raise CallError(f"the sampler of this server returned {type(answer).__name__}; return a text")
     note_usage(message.usage)
     replay.answers[key] = message.wire
     return message

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.errors import CallError
 from mcp_toolset.tools.core.asking import SampledMessage
 from mcp_toolset.tools.core.identity import Identity
 
@@ -24,6 +26,7 @@ class SamplingRequest:
         session: The caller's session, if the protocol has sessions.
         principal: The key of the authenticated caller.
         identity: The authenticated caller; `None` without authentication.
+        server: The mounted server that asks, by its name here; empty for a tool of the program.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -35,7 +38,23 @@ class SamplingRequest:
     session: str | None
     principal: str | None
     identity: Identity | None
+    server: str = ""
 
 
 ModelSampler = Callable[[SamplingRequest], Awaitable[SampledMessage | str]]
 """Answers a request by a model of the program; a text is the message alone."""
+
+
+async def message_of(sampler: ModelSampler, request: SamplingRequest) -> SampledMessage:
+    """What a model of the program answers to a request.
+
+    Raises:
+        CallError: it is neither a `SampledMessage` nor a text.
+    """
+    answer: Any = sampler(request)
+    if inspect.isawaitable(answer):
+        answer = await answer
+    message = SampledMessage.of(answer) if isinstance(answer, str) else answer
+    if not isinstance(message, SampledMessage):
+        raise CallError(f"the sampler of this server returned {type(answer).__name__}; return a text")
+    return message

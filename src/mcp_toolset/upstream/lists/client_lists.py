@@ -30,6 +30,7 @@ from mcp_toolset.upstream.lists.taken_list import (
     TakenList,
 )
 from mcp_toolset.upstream.resting import SETTLING
+from mcp_toolset.upstream.sessions.lent_model import carried_to
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
 from mcp_toolset.upstream.sessions.routing import Routing
@@ -139,7 +140,9 @@ class ClientLists:
         """Where lists for the capability set of a client are kept; `None` if it sees the list of all."""
         if self._pool.routing.options.shows:
             return None
-        declares = canonical(context.carried) if key is None else key.declares
+        declares = (
+            canonical(carried_to(self._pool.routing.lent, context.carried)) if key is None else key.declares
+        )
         if declares == NOTHING_DECLARED or (key is None and not self._pool.routing.is_modern):
             return None
         return ("modern", declares, "") if key is None else key.shelf

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import Context
 from typing import Any, Final, Protocol
 
 import anyio
 
+from mcp_toolset.calls.pipeline.observation import note_usage
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.delivery import Delivery
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, MCPError
 from mcp_toolset.tools.core.call import ToolContext
 
+_NOTHING: Final[Mapping[str, Any]] = {}
 WITHDRAWING: Final = 2.0
 """Seconds in which clients are told that a question is withdrawn, before the call that caused it ends."""
 
@@ -57,12 +59,15 @@ class CallInFlight:
         home: Where it is counted as in flight.
         outer: The call within which it was made, where a server of this process is mounted.
         around: The variables of the task that made it.
+        about: The parameters of the request.
+        tokens: What the program's own model took for the upstream, by kind, and no call was billed for yet.
     """
 
     __slots__ = (
         "_asking",
         "_before",
         "_delivery",
+        "about",
         "answered",
         "around",
         "asked",
@@ -72,9 +77,12 @@ class CallInFlight:
         "home",
         "outer",
         "time",
+        "tokens",
     )
 
-    def __init__(self, context: ToolContext, *, client: str | None = None) -> None:
+    def __init__(
+        self, context: ToolContext, *, client: str | None = None, about: Mapping[str, Any] = _NOTHING
+    ) -> None:
         """Begin a call for a caller."""
         self.context = context
         self.client = client
@@ -85,6 +93,8 @@ class CallInFlight:
         self.home: Home | None = None
         self.outer: CallInFlight | None = None
         self.around: Context | None = None
+        self.about = about
+        self.tokens: tuple[Mapping[str, int], ...] = ()
         self._asking: set[Asking] = set()
         self._delivery: Delivery | None = None
         self._before: dict[Delivery, int] | None = None
@@ -161,6 +171,12 @@ class CallInFlight:
         if not isinstance(self.context, WireContext):
             raise MCPError(INVALID_REQUEST, f"{method} is refused: this call has no client to ask")
         return await self.context.relay(method, params)
+
+    def bill(self) -> None:
+        """Add the tokens to the report of the call that is made in this task."""
+        tokens, self.tokens = self.tokens, ()
+        for usage in tokens:
+            note_usage(usage)
 
     @property
     def is_asking(self) -> bool:

@@ -35,6 +35,7 @@ from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
+from mcp_toolset.upstream.sessions.lent_model import LentModel
 from mcp_toolset.upstream.sessions.question_shapes import mapping_of, pages_of, question_fault, undeclared
 from mcp_toolset.upstream.target import Link
 
@@ -72,11 +73,13 @@ class Questions:
         calls: CallsInFlight,
         declares: Mapping[str, Any],
         client: ServedClient | None = None,
+        lent: LentModel | None = None,
     ) -> None:
         """Speak for the upstream that is mounted as `name`."""
         self.declares = declares
         self.client = client
         self._name = name
+        self._lent = lent
         self._calls = calls
         self._pages: OrderedDict[str, _Page] = OrderedDict()
 
@@ -101,6 +104,8 @@ class Questions:
             raise self._refused(method, f"one call may ask {MAX_ASKED} times")
         self._note_page(params, call)
         with call.asking(exact=current is not None):
+            if method == SAMPLING and self._lent is not None and self._lent.serves(call.context):
+                return await self._lent.relay(call, params)
             return await call.ask(method, self._marked(params))
         raise self._refused(method, "the call that it belongs to has ended")
 

@@ -125,6 +125,8 @@ class _UnderWay:
     def __exit__(self, *_: object) -> None:
         _calling.reset(self._token)
         self._call.end()
+        if self._call.tokens:
+            self._call.bill()
         # The variables hold the call, so that the two would wait for the garbage collector.
         self._call.around = None
         del self._calls[id(self._call)]

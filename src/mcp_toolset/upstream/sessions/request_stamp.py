@@ -16,6 +16,7 @@ from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEV
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.upstream.sessions.handshake import CLIENT_INFO
+from mcp_toolset.upstream.sessions.lent_model import LentModel, carried_to, lent_to
 from mcp_toolset.upstream.target import Link
 
 _NO_HEADERS: Final[Mapping[tuple[str, ...], str]] = {}
@@ -32,14 +33,18 @@ HEARD_BY_DEFAULT: Final = "info"
 """What a modern upstream sends to a legacy client that has set no level: there the server decides."""
 
 
-def _asked(context: ToolContext) -> Mapping[str, Any]:
+_LENT: Final[Mapping[str, Any]] = {"sampling": {}}
+
+
+def _asked(context: ToolContext, lent: LentModel | None) -> Mapping[str, Any]:
     """The keys of a modern envelope that are the caller's own: what it answers, what it wants to hear."""
     if not isinstance(context, WireContext):
-        return context.meta
+        return context.meta if lent is None else {**context.meta, CLIENT_CAPABILITIES_META_KEY: _LENT}
+    declared = carried_to(lent, context.carried)
     if context.modern:
-        return {**context.meta, CLIENT_CAPABILITIES_META_KEY: context.carried}
+        return {**context.meta, CLIENT_CAPABILITIES_META_KEY: declared}
     return {
-        CLIENT_CAPABILITIES_META_KEY: context.carried,
+        CLIENT_CAPABILITIES_META_KEY: declared,
         LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT,
     }
 
@@ -56,6 +61,7 @@ class RequestStamp:
             forwards_credentials: Whether callers' own credentials are sent on.
         """
         self._link = link
+        self._lent = lent_to(link)
         self._shown: Mapping[str, Any] = {CLIENT_CAPABILITIES_META_KEY: shows}
         self._forwards_credentials = forwards_credentials
         self._version = ""
@@ -89,7 +95,7 @@ class RequestStamp:
         if "_meta" in params:
             meta |= params["_meta"]
         if self._modern:
-            asked = self._shown if context is None else _asked(context)
+            asked = self._shown if context is None else _asked(context, self._lent)
             meta.update(modern_envelope(self._version, CLIENT_INFO, asked))
             if OWN_EXTENSIONS in meta:
                 _declare(meta, meta.pop(OWN_EXTENSIONS))

@@ -43,6 +43,7 @@ from mcp_toolset.upstream.sessions.client_questions import Notified, Questions, 
 from mcp_toolset.upstream.sessions.handshake import negotiate
 from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
+from mcp_toolset.upstream.sessions.lent_model import lent_to
 from mcp_toolset.upstream.sessions.question_shapes import missing_extensions
 from mcp_toolset.upstream.sessions.request_stamp import LogThreshold, RequestStamp
 from mcp_toolset.upstream.target import Link
@@ -97,7 +98,7 @@ class UpstreamSession:
         self.calls = CallsInFlight()
         if client is not None:
             self.calls.outside.client_is(client)
-        self.questions = Questions(link.name, self.calls, declares, client)
+        self.questions = Questions(link.name, self.calls, declares, client, lent_to(link))
         self.dispatcher: Dispatcher | None = None
         self.closed = anyio.Event()
         self.protocol_version: str | None = None
