@@ -143,6 +143,7 @@ HOMES: Final[Mapping[str, str]] = {
     "StaticToken": "security.authentication.static_tokens",
     "StaticTokens": "security.authentication.static_tokens",
     "SuspendedFile": "calls.suspended.suspended_file",
+    "DurableRounds": "calls.rounds.durable_rounds",
     "SuspendedRounds": "calls.rounds.suspended_rounds",
     "SuspendedStore": "calls.suspended.store",
     "Telemetry": "calls.telemetry.options",

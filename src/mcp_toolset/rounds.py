@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         RunReport,
         ToolFailure,
     )
+    from mcp_toolset.calls.rounds.durable_rounds import DurableRounds
     from mcp_toolset.calls.rounds.invalid_call import InvalidCall, InvalidCallReason
     from mcp_toolset.calls.rounds.round_commit import RoundCommit
     from mcp_toolset.calls.rounds.suspended_rounds import SuspendedRounds
@@ -32,6 +33,7 @@ __all__ = [
     "BackgroundWork",
     "CallResult",
     "DecodedCall",
+    "DurableRounds",
     "EventLog",
     "FunctionCall",
     "HandledInput",
