@@ -14,10 +14,12 @@ import anyio.lowlevel
 import pytest
 
 from mcp_toolset import Processes, RunningProcess, ToolContext
+from mcp_toolset.calls.processes.process_file import Owner, ProcessFile
 from mcp_toolset.calls.processes.processes import CallersProcesses
 from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreError
 from mcp_toolset.rounds import RoundContext
 from mcp_toolset.tools.core.asking import InputRequired
+from mcp_toolset.tools.core.processes import Process
 
 pytestmark = pytest.mark.anyio
 
@@ -278,3 +280,67 @@ async def test_j4_without_its_file_nothing_starts(tmp_path: Path) -> None:
         await Processes(tmp_path / "other.sqlite3").__aenter__()
     assert not ran
     assert os.name != "posix" or (tmp_path / "p.sqlite3").stat().st_mode & 0o077 == 0
+
+
+async def fail_badly(process: RunningProcess) -> None:
+    raise ValueError("a \udcff name" + "." * 100_000)
+
+
+async def note_too_deep(process: RunningProcess) -> None:
+    nested: list[Any] = []
+    for _ in range(230):
+        nested = [nested]
+    await process.emit("read", 1)
+    await process.emit("deep", nested)
+
+
+async def give_too_many_digits(process: RunningProcess) -> int:
+    return 10**5000
+
+
+async def test_j4_an_error_that_is_long_and_no_unicode_is_recorded(tmp_path: Path) -> None:
+    async with opened(tmp_path) as processes:
+        started = await of(processes).start("fail", fail_badly)
+        with pytest.raises(CallError, match=r"failed: a \? name"):
+            await of(processes).result(started.id)
+        found = await of(processes).get(started.id)
+        assert found.state == "failed" and found.ended and len(found.note) == 4_000
+
+
+@pytest.mark.parametrize("work", [note_too_deep, give_too_many_digits])
+async def test_j4_values_that_could_not_be_read_again_are_refused(tmp_path: Path, work: Any) -> None:
+    async with opened(tmp_path) as processes:
+        started = await of(processes).start("odd", work)
+        with pytest.raises(CallError, match="has no JSON form"):
+            await of(processes).result(started.id)
+        expected = [1] if work is note_too_deep else []
+        assert [each.data for each in await of(processes).events(started.id)] == expected
+
+
+async def test_j4_huge_and_negative_numbers_of_a_caller_are_bounded(tmp_path: Path) -> None:
+    async with opened(tmp_path) as processes:
+        started = await of(processes).start("double", double, 4)
+        await of(processes).result(started.id)
+        assert len(await of(processes).list(limit=2**70)) == 1
+        assert await of(processes).list(limit=-1) == []
+        assert await of(processes).events(started.id, after=2**70) == []
+        assert len(await of(processes).events(started.id, after=-(2**70))) == 2
+
+
+async def test_j4_a_program_that_runs_for_long_forgets_old_records_too(tmp_path: Path) -> None:
+    now, ada = 1_000.0, Owner("ada")
+    file = ProcessFile(tmp_path / "p.sqlite3", lifetime=100, now=lambda: now)
+    with anyio.fail_after(60):
+        await file.open()
+        try:
+            for id in ("old", "runs"):
+                await file.add(Process(id, "work", "running", "", now), ada)
+            await file.end("old", "done", b"1", "")
+            now += 99
+            await file.add(Process("young", "work", "running", "", now), ada)
+            assert [each.process.id for each in await file.listed(ada, 10)] == ["young", "runs", "old"]
+            now += 2
+            await file.add(Process("new", "work", "running", "", now), ada)
+            assert [each.process.id for each in await file.listed(ada, 10)] == ["new", "young", "runs"]
+        finally:
+            await file.close()

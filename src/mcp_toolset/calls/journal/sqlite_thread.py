@@ -66,26 +66,61 @@ class SqliteThread:
             self._file.close()
 
     def _together(self, jobs: list[_Job[Any]]) -> None:
-        """Do jobs in one transaction; if that fails, each of them has failed."""
-        try:
-            if jobs:
-                self._committed(jobs)
-        # A job that waits must be told of any failure; the thread goes on with the next ones.
-        except BaseException as fault:
-            for job in jobs:
-                job.fault = fault
-            if self._file is not None:
-                self._file.close()
-                self._file = None
+        """Do jobs in one transaction; a job that fails by its own fault is left out of it."""
+        left = jobs
+        while left:
+            refused = self._refused(left)
+            left = [job for job in left if job is not refused] if refused is not None else []
         for job in jobs:
             job.done.set()
 
-    def _committed(self, jobs: list[_Job[Any]]) -> None:
+    def _refused(self, jobs: list[_Job[Any]]) -> _Job[Any] | None:
+        """Do jobs in one transaction; the job whose own fault undid the transaction, if any.
+
+        If the file fails, each of the jobs has failed.
+        """
+        job: _Job[Any] | None = None
+        try:
+            file = self._begun(jobs)
+            for job in jobs:
+                job.value = job.work(file)
+            job = None
+            file.execute("COMMIT")
+        # A job that waits must be told of any failure; the thread goes on with the next ones.
+        except BaseException as fault:
+            if job is not None and _is_own(fault) and self._is_undone():
+                job.fault = fault
+                return job
+            self._fail(jobs, fault)
+        return None
+
+    def _begun(self, jobs: list[_Job[Any]]) -> sqlite3.Connection:
         if self._file is None:
             self._file = self._open()
         file = self._file
         file.execute("PRAGMA synchronous = " + ("FULL" if any(job.synced for job in jobs) else "NORMAL"))
         file.execute("BEGIN IMMEDIATE")
+        return file
+
+    def _is_undone(self) -> bool:
+        """Undo the transaction; false if the file fails."""
+        try:
+            if self._file is not None:
+                self._file.rollback()
+        except sqlite3.Error:
+            return False
+        return True
+
+    def _fail(self, jobs: list[_Job[Any]], fault: BaseException) -> None:
         for job in jobs:
-            job.value = job.work(file)
-        file.execute("COMMIT")
+            job.fault = fault
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _is_own(fault: BaseException) -> bool:
+    """Whether a fault is of the values of one job, such as a number that SQLite cannot hold."""
+    if isinstance(fault, sqlite3.Error):
+        return isinstance(fault, sqlite3.DataError | sqlite3.IntegrityError | sqlite3.ProgrammingError)
+    return isinstance(fault, Exception) and not isinstance(fault, OSError)

@@ -32,12 +32,19 @@ PATIENCE: Final = 5.0
 STEP_TIMEOUT: Final = 10.0
 """Seconds that one step may take."""
 
+PRUNE_EVERY: Final = 3_600.0
+"""Seconds after which the next process that starts removes those whose lifetime is over."""
+
 EVENTS_KEPT: Final = 1_000
 """Events that are kept of one process; the oldest are dropped."""
+
+NOTE_LENGTH: Final = 4_000
+"""Characters that are kept of the error of a process."""
 
 NAME: Final = "the record of processes"
 """What errors call the file; they may reach a model."""
 
+_MOST_COUNTED: Final = 2**62
 _APPLICATION: Final = 0x4D547370
 """SQLite's `application_id` of such a file: the letters `MTsp`."""
 
@@ -99,6 +106,7 @@ class ProcessFile:
         self.path = path
         self.now = now
         self._lifetime = lifetime
+        self._pruned = 0.0
         self._locks = OwnerLocks(path.with_name(f"{path.name}.owners"))
         self._thread: SqliteThread | None = None
 
@@ -126,14 +134,17 @@ class ProcessFile:
     async def add(self, process: Process, owner: Owner) -> None:
         """Record a process that is about to run."""
         row = (process.id, owner.key, owner.own, encodable(process.name), process.tool)
-        await self._do(
-            "record the process, which was not started",
-            lambda file: file.execute(_ADD, (*row, self._locks.own, process.began)),
-        )
+
+        def write(file: sqlite3.Connection) -> None:
+            if self.now() - self._pruned >= min(self._lifetime, PRUNE_EVERY):
+                self._prune(file)
+            file.execute(_ADD, (*row, self._locks.own, process.began))
+
+        await self._do("record the process, which was not started", write)
 
     async def end(self, id: str, state: ProcessState, result: bytes | None, note: str) -> None:
         """Record how a process has ended."""
-        row = (state, self.now(), result, note, id)
+        row = (state, self.now(), result, encodable(note[:NOTE_LENGTH]), id)
         await self._do("record the end of a process", lambda file: file.execute(_END, row))
 
     async def found(self, id: str, owner: Owner) -> Kept | None:
@@ -153,7 +164,7 @@ class ProcessFile:
         asked = f"{_SHOWN} WHERE {where} ORDER BY began DESC, rowid DESC LIMIT ?"
 
         def read(file: sqlite3.Connection) -> list[Kept]:
-            return [self._kept(row) for row in file.execute(asked, (*values, limit)).fetchall()]
+            return [self._kept(row) for row in file.execute(asked, (*values, _counted(limit))).fetchall()]
 
         return await self._do("be read", read)
 
@@ -183,7 +194,7 @@ class ProcessFile:
         asked = "SELECT number, kind, data, at FROM events WHERE process = ? AND number > ? ORDER BY number"
 
         def read(file: sqlite3.Connection) -> list[ProcessEvent]:
-            rows = file.execute(asked, (id, after)).fetchall()
+            rows = file.execute(asked, (id, _counted(after))).fetchall()
             return [ProcessEvent(number, kind, from_json(data), at) for number, kind, data, at in rows]
 
         return await self._do("be read", read)
@@ -197,6 +208,7 @@ class ProcessFile:
         return Kept(process, cast("bytes | None", result), host == self._locks.own)
 
     def _prune(self, file: sqlite3.Connection) -> None:
+        self._pruned = self.now()
         self._locks.sweep()
         old = self.now() - self._lifetime
         for id, state, host in file.execute(
@@ -236,3 +248,8 @@ class ProcessFile:
             file.close()
             raise
         return file
+
+
+def _counted(number: int) -> int:
+    """A number that a caller gives, as SQLite can hold it; it would take a negative limit for none."""
+    return max(0, min(number, _MOST_COUNTED))

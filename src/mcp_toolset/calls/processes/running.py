@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import Any, Final
 
 import anyio
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.events import EVENT_BYTES
@@ -60,9 +60,12 @@ def kept_result(value: Any) -> tuple[bytes | None, str]:
 
 def _json(value: Any, what: str) -> bytes:
     try:
-        return to_json(value, inf_nan_mode="null")
+        written = to_json(value, inf_nan_mode="null")
+        if len(written) <= RESULT_BYTES:
+            from_json(written)  # what is too deep, or has too many digits, can be written and never read
     except (PydanticSerializationError, ValueError) as fault:
         raise CallError(f"{what} has no JSON form: {fault}; use plain values") from None
+    return written
 
 
 def check_name(name: object, what: str) -> None:
