@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 
@@ -44,13 +45,13 @@ class LegacyTasks:
         Raises:
             MCPError: the call is refused.
         """
+        asked = _time_asked((request.params or _NONE)["task"])
         task = await self._tasks.begin(request)
         await self._tasks.until(task.settled, task, within=HANDOVER)
         if task.fault is not None and not task.id:
             raise task.fault
         self._tasks.hand_over(task)
-        asked = (request.params or {})["task"].get("ttl")
-        if isinstance(asked, int) and asked > 0:
+        if asked > 0:
             task.way.ttl_ms = min(asked, task.way.ttl_ms or LONGEST_MS)
         return {"task": {**legacy(task.created_wire()), "status": "working"}}
 
@@ -90,3 +91,19 @@ class LegacyTasks:
             return {**result, "_meta": {**meta, RELATED: {"taskId": wire["taskId"]}}}
         error: Wire = wire.get("error") or _CANCELLED
         raise MCPError(error["code"], error["message"], error.get("data"))
+
+
+def _time_asked(task: object) -> int:
+    """Milliseconds for which a client asks that its task is kept; 0 if it does not say.
+
+    Raises:
+        MCPError: the client asks for a task in no form that 2025-11-25 has.
+    """
+    if not isinstance(task, dict):
+        raise MCPError(INVALID_PARAMS, "Invalid params: task must be an object")
+    ttl = cast("Wire", task).get("ttl")
+    if ttl is None:
+        return 0
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not math.isfinite(ttl):
+        raise MCPError(INVALID_PARAMS, "Invalid params: task.ttl must be a number of milliseconds")
+    return int(ttl)
