@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import anyio
 import pytest
 
@@ -96,3 +98,16 @@ async def test_h4_a_cancelled_waiter_leaves_the_work_alone():
             await work.result(id)
         release.set()
         assert await work.result(id, within=30) == "done"
+
+
+async def test_h4_work_that_awaits_what_was_cancelled_fails_alone():
+    async def own() -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    with anyio.fail_after(30):
+        async with BackgroundWork() as work:
+            with pytest.raises(CallError, match="failed: it awaited something that was cancelled"):
+                await work.result(work.start(own))
+            assert await work.result(work.start(answer, 1)) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncGenerator
@@ -344,3 +345,18 @@ async def test_j4_a_program_that_runs_for_long_forgets_old_records_too(tmp_path:
             assert [each.process.id for each in await file.listed(ada, 10)] == ["new", "young", "runs"]
         finally:
             await file.close()
+
+
+async def test_j4_a_process_that_awaits_what_was_cancelled_fails_alone(tmp_path: Path) -> None:
+    async def own(process: RunningProcess) -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    async with opened(tmp_path) as processes:
+        started = await of(processes).start("own", own)
+        with pytest.raises(CallError, match="it awaited something that was cancelled"):
+            await of(processes).result(started.id)
+        assert (await of(processes).get(started.id)).state == "failed"
+        after = await of(processes).start("double", double, 21)
+        assert await of(processes).result(after.id) == {"value": 42}

@@ -17,6 +17,7 @@ import anyio
 import anyio.abc
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency.cancel_reason import OWN_CANCEL, CancelledError, from_outside
 from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
 
 WORK_LIMIT: Final = 64
@@ -158,6 +159,10 @@ class BackgroundWork:
             with made.scope, anyio.fail_after(self._deadline):
                 made.value = await work(*arguments)
                 made.fault = None
+        except CancelledError as fault:
+            if from_outside(fault):
+                raise
+            made.fault = f"failed: {OWN_CANCEL}"
         # It is the application's code and may raise anything, or try to exit; the others go on.
         except (Exception, SystemExit) as fault:
             _log.exception("background work %s failed", id)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
-__all__ = ["CancelledError", "Reason", "from_outside", "given_up", "reason_in", "reason_or"]
+__all__ = ["OWN_CANCEL", "CancelledError", "Reason", "from_outside", "given_up", "reason_in", "reason_or"]
 
 Reason = Callable[[], str | None]
 
@@ -26,6 +26,10 @@ def reason_or(otherwise: str) -> str:
     """Why the current request is cancelled; `otherwise` if the peer gave no reason."""
     ask = given_up.get()
     return (ask() if ask is not None else None) or otherwise
+
+
+OWN_CANCEL: Final = "it awaited something that was cancelled"
+"""Why work has failed that raised a `CancelledError` though nobody cancelled it."""
 
 
 def from_outside(fault: BaseException) -> bool:

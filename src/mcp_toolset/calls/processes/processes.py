@@ -24,6 +24,7 @@ from mcp_toolset.calls.journal.journal import LIFETIME
 from mcp_toolset.calls.processes.process_file import Kept, Owner, ProcessFile
 from mcp_toolset.calls.processes.running import Running, check_name, kept_result
 from mcp_toolset.concurrency.beside import beside
+from mcp_toolset.concurrency.cancel_reason import OWN_CANCEL, CancelledError, from_outside
 from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreError
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolContext
@@ -214,6 +215,10 @@ class Processes:
             if state != "done":
                 late = f"it took more than {self._deadline:g} s"
                 state, note = ("cancelled", "") if running.is_stopped else ("failed", late)
+        except CancelledError as fault:
+            if from_outside(fault):
+                raise
+            state, note = "failed", OWN_CANCEL
         # It is the application's code and may raise anything, try to exit, or ask a client whose call has
         # ended; the others go on.
         except (Exception, SystemExit, InputRequired) as fault:
