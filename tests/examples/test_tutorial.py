@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import runpy
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -18,6 +21,9 @@ SCRIPTS = Path(sys.executable).parent
 STEPS = Path(__file__).parents[2] / "examples" / "tutorial"
 
 
+PROGRAMS = {"PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"}
+
+
 @pytest.fixture
 def typed(line: CommandLine):
     """Types a command in a folder that holds the files of the tutorial."""
@@ -25,7 +31,7 @@ def typed(line: CommandLine):
         shutil.copy(file, line.folder)
 
     def run(text: str) -> CompletedProcess[str]:
-        return line.run(*text.split(), env={"PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"})
+        return line.run(*shlex.split(text), env=PROGRAMS)
 
     return run
 
@@ -66,3 +72,19 @@ def test_e3_the_configuration_has_no_mistake_and_asks_about_cancelling(typed) ->
     assert typed("check mcp.json").returncode == 0
     told = typed("explain mcp.json shop_cancel_order").stdout
     assert "ask" in told and "toolset.permissions.ask: destructive:*" in told
+
+
+def test_e3_the_last_step_is_served_over_http_and_called_from_the_shell(typed, line: CommandLine) -> None:
+    with line.fork("serve", "mcp.json", "--transport", "http", "--port", "0", env=PROGRAMS) as process:
+        try:
+            assert process.stderr is not None
+            address = re.search(r"http://\S+", process.stderr.readline())
+            assert address
+            assert "4 tools" in typed(f"list {address[0]}").stdout
+            asked = f'call {address[0]} search_tools query="orders that are paid" resolve=1'
+            found = json.loads(typed(asked).stdout)
+        finally:
+            process.terminate()
+            process.wait(20)
+    assert found["resolved"][0]["id"] == "shop_find_orders"
+    assert found["resolved"][0]["status"] == "granted"
