@@ -9,7 +9,10 @@ import pytest
 
 from mcp_toolset.config import HubConfig, parse_config
 from mcp_toolset.errors import ConfigError
+from mcp_toolset.security.policy.patterns import ToolFacts
+from mcp_toolset.security.policy.policy import Policy
 from mcp_toolset.security.policy.sections import Permissions, Section
+from mcp_toolset.tools.core.identity import Identity
 
 
 def read(toolset: Any = None, server: Any = None) -> HubConfig:
@@ -28,6 +31,15 @@ def test_i8_permissions_are_read_with_their_places() -> None:
         {"github": Section("mcpServers.github.permissions", (), (), ("secret",))},
         (Section("toolset.permissions.for[0]", deny=("a",), roles=("admin",), scopes=("w",)),),
     )
+
+
+def test_i8_a_caller_is_named_by_the_parts_of_its_key() -> None:
+    key = ["desktop", "https://idp.example", "Müller"]
+    config = read({"for": [{"principals": [key, ["ci", None, None]], "deny": ["read"]}]})
+    policy, tool = Policy.of(config.permissions), ToolFacts("read", "", "github", "read")
+    named = Identity.of("desktop", issuer="https://idp.example", subject="Müller")
+    for identity, decision in ((named, "deny"), (Identity.of("ci"), "deny"), (Identity.of("cd"), "allow")):
+        assert policy.decide_facts(tool, policy.group(identity)).kind == decision
 
 
 def test_i8_a_file_without_permissions_has_none() -> None:
@@ -53,6 +65,11 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"for": [{"deny": ["a"]}]}, "toolset.permissions.for[0]: does not say for which callers", "`roles`"),
     ({"for": [{"roles": ["a"]}]}, "toolset.permissions.for[0]: has no rules", "add `allow`"),
     ({"for": [{"roles": [], "deny": ["a"]}]}, "toolset.permissions.for[0].roles: ", "write `roles` as"),
+    (
+        {"for": [{"principals": [["a"]], "deny": ["b"]}]},
+        "toolset.permissions.for[0].principals",
+        "[client, issuer",
+    ),
     ({"for": [{"role": ["a"], "deny": ["a"]}]}, "toolset.permissions.for[0].role: ", "did you mean `roles`?"),
     ({"for": [{"roles": ["a"], "deny": [""]}]}, "toolset.permissions.for[0].deny[0]: ", "names no tool"),
 ]

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from mcp_toolset.calls.middleware.call_limits import CallLimits
 from mcp_toolset.calls.middleware.permissions import (
     APPROVAL_META_KEY,
     HOUR,
@@ -18,9 +19,11 @@ from mcp_toolset.calls.middleware.permissions import (
 from mcp_toolset.calls.pipeline.decision import Complete, RunNormally, rejection_reason
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.middleware import Guard
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.errors import CannotAskError, DefinitionError, StoreError, UnknownToolError
 from mcp_toolset.security.policy.approvals import MAX_WAITING, Approvals
+from mcp_toolset.security.policy.limits import Limits
 from mcp_toolset.security.policy.policy import Policy
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -72,10 +75,10 @@ class Desk:
     def noted(self, event: str, /, **fields: Any) -> None:
         self.events.append({"event": event, **fields})
 
-    def made(self, description: str, guard: PolicyGuard | None = None) -> ToolDispatch:
+    def made(self, description: str, *guards: Guard) -> ToolDispatch:
         tools = [ToolDefinition(name, description) for name in ("delete", "read")]
         bindings = [ToolBinding(tool.name, tool, self.run, *checks_of(tool)) for tool in tools]
-        return ToolDispatch(bindings, rules=Rules(self.hooks or HookSet(), guards=[guard or self.guard]))
+        return ToolDispatch(bindings, rules=Rules(self.hooks or HookSet(), guards=guards or [self.guard]))
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         self.ran.append(call.arguments)
@@ -251,6 +254,23 @@ async def test_i8_an_approval_expires_before_and_after_the_decision_and_a_refusa
     assert f"approval {third} was refused" in told.text and not desk.ran
     desk.approvals.decide(third, "granted")
     assert (await desk.call(alice)).text == "done"
+
+
+async def test_i8_an_approval_stays_valid_if_a_limit_refuses_the_approved_call():
+    desk, alice = Desk(ASK), Caller(ALICE)
+    limit = CallLimits({"delete": Limits(rate="1/min")}, clock=lambda: desk.time, now=lambda: desk.time)
+    desk.dispatch = desk.made("Delete a file.", desk.guard, limit)
+    for path in ("a", "b"):
+        desk.approvals.decide(await desk.waiting(alice, path=path), "granted")
+    assert (await desk.call(alice, path="a")).text == "done"
+
+    limited = await desk.call(alice, path="b")
+    assert limited.is_error and "try again in 60 s" in limited.text
+    (kept,) = desk.approvals.waiting()
+    assert kept.state == "granted" and kept.expires == 1600
+    desk.time += 60
+    assert (await desk.call(alice, path="b")).text == "done" and not desk.approvals.waiting()
+    assert [one["path"] for one in desk.ran] == ["a", "b"]
 
 
 @pytest.mark.parametrize("stored", [False, True])

@@ -5,7 +5,8 @@ The descriptions of the fields are the remedies in the errors of `entries.valida
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -37,6 +38,7 @@ __all__ = [
 
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Some = Annotated[list[str], Field(min_length=1)]
+_Key = tuple[str | None, str | None, str | None]
 _Names = tuple[str, ...] | None
 _TEXT = "a string"
 _SECONDS = "a positive number of seconds"
@@ -66,7 +68,9 @@ class CallersEntry(Entry):
 
     model_config = ConfigDict(extra="forbid")
 
-    principals: _Some | None = Field(None, description=LIST_OF_TEXTS + ", the names of callers")
+    principals: Annotated[list[str | _Key], Field(min_length=1)] | None = Field(
+        None, description=LIST_OF_TEXTS + ", the names of callers, or of keys: [client, issuer, subject]"
+    )
     roles: _Some | None = Field(None, description=LIST_OF_TEXTS)
     scopes: _Some | None = Field(None, description=LIST_OF_TEXTS)
 
@@ -81,8 +85,11 @@ class CallersEntry(Entry):
         return _tuple(self.principals), _tuple(self.roles), _tuple(self.scopes)
 
 
-def _tuple(names: list[str] | None) -> _Names:
-    return None if names is None else tuple(names)
+def _tuple(names: Sequence[str | _Key] | None) -> _Names:
+    """The names; a key becomes its text, as `Identity.key` has it."""
+    if names is None:
+        return None
+    return tuple(name if isinstance(name, str) else json.dumps(name) for name in names)
 
 
 class LargeResultsEntry(Entry):

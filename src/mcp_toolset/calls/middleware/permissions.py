@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
@@ -135,9 +136,10 @@ class PolicyGuard:
             # On 2026-07-28 the question ends the call here, and the repeated call has the answer.
             answer = await _answer(wanted, context)
         except CannotAskError as fault:
-            refusal = await self._unasked(wanted, fault.obstacle)
-            self._note(binding, context, "approved" if refusal is None else "approval needed", verdict.rule)
-            return await next() if refusal is None else _refused(call, refusal)
+            found = await self._unasked(wanted, fault.obstacle)
+            is_granted = isinstance(found, Approval)
+            self._note(binding, context, "approved" if is_granted else "approval needed", verdict.rule)
+            return await self._once(wanted, found, next) if is_granted else _refused(call, found)
         self._note(binding, context, answer, verdict.rule)
         if answer == DENY:
             told = f"{call.name} did not run: the user did not allow it"
@@ -159,8 +161,17 @@ class PolicyGuard:
             arguments=shown_arguments(call.arguments),
         )
 
-    async def _unasked(self, wanted: CallToApprove, obstacle: str) -> ToolResult | None:
-        """What the caller is told whose client cannot be asked; `None` if the call was granted."""
+    async def _once(self, wanted: CallToApprove, granted: Approval, next: CallNext) -> ToolResult:
+        """Make a call by its approval, which stays valid if a limit refuses the call."""
+        result = await next()
+        if result.refused and self._approvals is not None:
+            # If the file fails now, the call needs a new approval.
+            with suppress(StoreError):
+                await anyio.to_thread.run_sync(self._approvals.give_back, wanted, granted)
+        return result
+
+    async def _unasked(self, wanted: CallToApprove, obstacle: str) -> ToolResult | Approval:
+        """The approval that was granted for the call, or else what the caller is told."""
         needs = f"{wanted.tool} did not run: it needs an approval"
         if self._approvals is None:
             mend = "use a client that shows questions (elicitation)"
@@ -170,7 +181,7 @@ class PolicyGuard:
         except StoreError as fault:
             return rejection(Reject(f"{needs}, and {fault}", "policy"))
         if approval.state == "granted":
-            return None
+            return approval
         return _waiting(approval, needs, obstacle, self._approvals.lifetime)
 
     def _note(self, binding: ToolBinding, context: ToolContext, decision: str, rule: str) -> None:

@@ -232,7 +232,10 @@ INPUT: Final[Mapping[str, Meaning]] = {
 }
 
 CALLERS: Final[Mapping[str, Meaning]] = {
-    "principals": Meaning("Names or patterns of callers.", ["ci", "*@example.com"]),
+    "principals": Meaning(
+        "Names or patterns of callers, or keys: `[client, issuer, subject]`, with `null` for a missing part.",
+        ["ci", "*@example.com", ["desktop", "https://idp.example.com", "ann"]],
+    ),
     "roles": Meaning("Callers with one of these roles.", ["intern"]),
     "scopes": Meaning("Callers with one of these scopes.", ["tools:read"]),
 }

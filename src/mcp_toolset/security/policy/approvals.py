@@ -155,6 +155,17 @@ class Approvals:
                 file.execute("DELETE FROM approvals WHERE id = ?", (found.id,))
             return found
 
+    def give_back(self, call: CallToApprove, approval: Approval) -> None:
+        """Make an approval valid again that was used up for a call which then did not run.
+
+        Raises:
+            StoreError: the file cannot be used.
+        """
+        with self._transaction() as file:
+            # The same call may wait for another approval by now.
+            file.execute("DELETE FROM approvals WHERE key = ?", (call.key,))
+            _put(file, call, approval)
+
     def waiting(self) -> list[Approval]:
         """All approvals that have not expired, the oldest first.
 
@@ -197,9 +208,7 @@ class Approvals:
             now,
             now + self.lifetime,
         )
-        row = (made.id, call.key, made.state, call.caller, made.who, made.server, made.tool)
-        put = "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        file.execute(put, (*row, made.arguments, made.asked, made.expires))
+        _put(file, call, made)
         return made
 
     @contextmanager
@@ -242,6 +251,12 @@ def _prepare(file: sqlite3.Connection) -> None:
     file.execute("BEGIN IMMEDIATE")
     with file:
         claim(file, _APPLICATION, _TABLE, mend="; name another file")
+
+
+def _put(file: sqlite3.Connection, call: CallToApprove, approval: Approval) -> None:
+    row = (approval.id, call.key, approval.state, call.caller, approval.who, approval.server, approval.tool)
+    put = "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    file.execute(put, (*row, approval.arguments, approval.asked, approval.expires))
 
 
 def _one(file: sqlite3.Connection, query: str, *values: Any) -> Approval | None:
