@@ -125,18 +125,18 @@ FILES = """
 1 audit show nowhere.jsonl | nowhere.jsonl | there is no audit log
 1 audit verify nowhere.jsonl | nowhere.jsonl
 2 audit verify kit.py --key-env NO_SUCH_KEY | NO_SUCH_KEY is not set
-1 pack kit.py --ask TOKEN:planet | --ask TOKEN | NAME:KIND
+2 pack kit.py --ask TOKEN:planet | --ask TOKEN | NAME:KIND
 1 approvals list --file nowhere.sqlite3 | nowhere.sqlite3
 1 journal list --file nowhere.sqlite3 | nowhere.sqlite3 | does not exist | name the file
 1 journal list --file kit.py | kit.py
 1 stats nowhere.json | nowhere.json
-0 logs nowhere.json | nowhere.json | no such file
+1 logs nowhere.json | nowhere.json | no such file
 1 learning show nowhere.json | nowhere.json | no such file
 1 login git --config nowhere.json | nowhere.json | no such file
 1 enable nowhere.json git | nowhere.json | no such file
 1 new server folder | folder | exists already
-1 new server 'My Tools' | 'My Tools' | cannot name a module
-1 list kit.py --token-env HOME | --token-env | are for a URL
+2 new server 'My Tools' | 'My Tools' | cannot name a module
+2 list kit.py --token-env HOME | --token-env | are for a URL
 """
 """Files and targets that are missing, unreadable or wrong."""
 
@@ -156,7 +156,7 @@ NAMES = """
 1 read kit.py note://today | note://today | no such resource | list kit.py --resources
 1 search kit.py sort --server git | --server git | none is mounted
 1 explain kit.py ecko | 'ecko' | did you mean echo?
-1 explain kit.py echo --as [1] | --as [1] | a key is written as
+2 explain kit.py echo --as [1] | --as [1] | a key is written as
 1 enable dead.json gitt | dead.json | no server 'gitt' | did you mean `git`?
 1 disable dead.json git/ | 'git/' | names no tool
 1 login gitt --config dead.json | dead.json | no server 'gitt' | did you mean `git`?
@@ -169,8 +169,8 @@ NAMES = """
 1 journal show 3f2a | 3f2a | no call
 1 approvals grant 3f2a | 3f2a
 1 learning forget learning.json --as nora | nora
-1 install cursor kit.py --name 'my tools' | 'my tools' | cannot name a server
-1 install windsurf kit.py --scope project | Windsurf has no project scope
+2 install cursor kit.py --name 'my tools' | 'my tools' | cannot name a server
+2 install windsurf kit.py --scope project | --scope project | Windsurf has no such scope
 1 install cursor --adopt | Cursor | mcp.json
 1 install zed --adopt --yes | Zed
 1 restore cursor | cursor | not adopted
@@ -190,7 +190,7 @@ PLACES = """
 1 list -- {python} -c pass | check that it runs
 1 serve kit.py --transport http --port {taken} --insecure | 127.0.0.1 | in use | --port
 1 serve kit.py --transport http --host 10.255.255.1 --insecure | 10.255.255.1 | --host
-1 serve kit.py --transport http --shared http://host | shared store | redis://
+2 serve kit.py --transport http --shared http://host | shared store | redis://
 1 serve kit.py --transport http --port 0 --shared redis://127.0.0.1:9 | 127.0.0.1:9 | check that it runs
 1 MCP_TOOLSET_SHARED=host:6379 serve kit.py --transport http --port 0 | shared store | redis://
 1 COLUMNS=abc list nowhere.py | no such file
@@ -200,7 +200,7 @@ PLACES = """
 1 MCP_TOOLSET_LOG=kit.py logs | kit.py
 1 MCP_TOOLSET_APPROVALS=off approvals | MCP_TOOLSET_APPROVALS | unset
 1 MCP_TOOLSET_JOURNAL=folder journal | folder
-1 new server /dev/null/x | cannot name a module
+2 new server /dev/null/x | cannot name a module
 1 HOME=/dev/null install cursor kit.py | /dev/null
 1 HOME=/dev/null login git --config dead.json | 'git' is a program
 1 HOME= list nowhere.py | no such file

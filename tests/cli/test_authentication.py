@@ -30,7 +30,7 @@ ISSUER = ["--issuer", "https://idp.example.com"]
         ([*HTTP, "--auth-token-env", "NOPE"], 1, "the environment variable NOPE is not set"),
         ([*HTTP, "--auth-token-env", "ci=SHORT"], 1, "the token ci has fewer than 16 characters"),
         ([*HTTP, "--token-env", "SHORT"], 1, "the token SHORT has fewer than 16 characters"),
-        (["--token-env", "CI_TOKEN"], 1, "use --auth-token-env with --transport http"),
+        (["--token-env", "CI_TOKEN"], 2, "use --auth-token-env with --transport http"),
         ([*HTTP, *ISSUER], 2, "--issuer needs --audience"),
         ([*HTTP, "--audience", "x"], 2, "belong to --issuer"),
         ([*HTTP, "--jwks-url", "https://idp.example.com/jwks"], 2, "belong to --issuer"),

@@ -96,7 +96,7 @@ def test_u62_a_header_that_cannot_be_sent_is_refused_without_its_value(
 
 def test_u62_headers_are_for_urls_alone(line: CommandLine):
     done = line.run("list", "kit.py", "--header", f"X-Key:{SECRET}")
-    assert done.returncode == 1 and "--header and --token-env are for a URL" in done.stderr
+    assert done.returncode == 2 and "--header and --token-env are for a URL" in done.stderr
 
 
 def down(line: CommandLine) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,7 +90,7 @@ def test_p7_the_environment_moves_files(tmp_path: Path) -> None:
 
 
 def test_p7_a_scope_the_client_lacks_is_refused(desk: Desk) -> None:
-    with pytest.raises(ConfigError, match="Claude Desktop has no project scope; use --scope user"):
+    with pytest.raises(click.UsageError, match="Claude Desktop has no such scope; use --scope user"):
         desk.install("claude-desktop", scope="project")
 
 
@@ -342,7 +343,7 @@ def test_p7_a_target_that_is_not_there_is_refused(desk: Desk, target: tuple[str,
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "x" * 65, "a\n"])
 def test_p7_a_name_no_client_would_take_is_refused(desk: Desk, name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot name a server"):
+    with pytest.raises(click.UsageError, match="cannot name a server"):
         desk.install("cursor", name=name)
 
 

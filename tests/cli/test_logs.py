@@ -95,7 +95,10 @@ async def test_e2_a_server_that_does_not_start_has_its_last_words_in_the_log(
     assert "WARNING mcp.json[" in text and "orders: offline:" in text and "notes" not in text
     (first,) = said(cli, "--client", "mcp", "--grep", "asks what is served")
     assert first.startswith("mcp ") and "ended" in said(cli)
-    assert not said(cli, str(tmp_path / "other.json"))
+    other = tmp_path / "other.json"
+    assert f"{other}: no such file" in cli.run("logs", str(other)).stderr
+    other.write_text('{"mcpServers": {}}')
+    assert not said(cli, str(other))
 
 
 def test_e2_several_processes_are_shown_by_time_and_filtered(cli: CommandLine, path: Path) -> None:

@@ -45,8 +45,8 @@ def test_e6_a_new_project_is_a_target(line: CommandLine, kind: str, tools: list[
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["server", "calendar"], 1, "'calendar' is the name of another module; choose another name"),
-        (["server", "My Tools"], 1, "'My Tools' cannot name a module; choose another name"),
+        (["server", "calendar"], 2, "'calendar' is the name of another module; choose another name"),
+        (["server", "My Tools"], 2, "'My Tools' cannot name a module; choose another name"),
         (["app", "tools"], 2, "'app' is no kind; use server, toolset or hook"),
         (["server"], 2, "NAME is missing"),
     ],

@@ -297,7 +297,10 @@ def test_e10_what_cannot_be_packed_is_an_error_of_one_line(
         shop.write(f"{name}.json", json.dumps({"mcpServers": {"a": entry}}))
     shop.write("leak.py", APP.replace("os.environ['SHOP_KEY']", "'sk-live-0123456789'"))
     done = shop.run("pack", *arguments, env={"LEAKED": "sk-live-0123456789"})
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1), done.stderr
+    wrong_value = says.startswith("--ask SHOP_KEY")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1 + wrong_value, "", 1), (
+        done.stderr
+    )
     assert says in done.stderr and "sk-live" not in done.stderr
     assert not list(shop.folder.glob("*.mcpb"))
 

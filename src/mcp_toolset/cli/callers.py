@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, cast
 
+import click
+
 from mcp_toolset.errors import TargetError
 from mcp_toolset.tools.core.identity import Identity
 
@@ -19,7 +21,7 @@ def caller_of_key(written: str) -> Identity | None:
     """The caller of a key; `None` if the text is a name.
 
     Raises:
-        TargetError: the text begins as a key does, and is none.
+        UsageError: the text begins as a key does, and is none.
     """
     if not written.startswith("["):
         return None
@@ -31,7 +33,8 @@ def caller_of_key(written: str) -> Identity | None:
     parts = cast("list[object]", found) if isinstance(found, list) else []
     client, issuer, subject = parts if len(parts) == 3 else (0, 0, 0)
     if not (_is_text(client) and _is_text(issuer) and _is_text(subject)) or not (client or subject):
-        raise TargetError(f"--as {written}: a key is written as `{_FORM}`; write null for a missing part")
+        how = f"a key is written as `{_FORM}`; write null for a missing part"
+        raise click.UsageError(f"--as {written}: {how}")
     return Identity.of(cast("str | None", client), cast("str | None", subject), cast("str | None", issuer))
 
 

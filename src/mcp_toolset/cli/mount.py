@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
+import click
+
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.cli.credentials import Headers
@@ -105,10 +107,11 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
     A file that a bridge above this process serves may be inspected, but not served again (`serving`).
 
     Raises:
+        UsageError: An option is for another kind of target.
         ToolsetError: The target cannot be loaded, or cannot be served.
     """
     if options.headers and not isinstance(target, Url):
-        raise TargetError(
+        raise click.UsageError(
             "--header and --token-env are for a URL; in a configuration, write headers into its entry; to "
             "accept a token from clients over HTTP, use --auth-token-env with --transport http"
         )

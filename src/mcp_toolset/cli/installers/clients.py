@@ -25,10 +25,11 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+import click
+
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.installers.formats import JSON, TOML, YAML, Format
 from mcp_toolset.cli.installers.forms import CODEX, GEMINI, GOOSE, PLAIN, TYPED, ZED, Form
-from mcp_toolset.errors import ConfigError
 
 __all__ = ["CLIENTS", "Client", "ClientName", "Machine", "Scope", "locate"]
 
@@ -180,9 +181,11 @@ def locate(client: Client, scope: Scope | None, machine: Machine) -> tuple[Scope
     """The scope (the client's default for None) and its file.
 
     Raises:
-        ConfigError: The client has no such scope.
+        UsageError: The client has no such scope.
     """
     chosen = scope or next(iter(client.locations))
     if chosen not in client.locations:
-        raise ConfigError(f"{client.title} has no {chosen} scope; use --scope {next(iter(client.locations))}")
+        raise click.UsageError(
+            f"--scope {chosen}: {client.title} has no such scope; use --scope {next(iter(client.locations))}"
+        )
     return chosen, client.locations[chosen](machine)

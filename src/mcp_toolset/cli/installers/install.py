@@ -14,6 +14,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import cast
 
+import click
+
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.installers.clients import CLIENTS, Client, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.installers.entry import Writing, launcher
@@ -89,9 +91,12 @@ def plan_install(
         ConfigError: The file is broken or not a regular file, has another server of that name, or would
             serve itself.
         TargetError: The target does not exist.
+        UsageError: The name or the scope cannot be used.
     """
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} cannot name a server; use up to 64 letters, digits, _ and -")
+        raise click.UsageError(
+            f"--name: {name!r} cannot name a server; use up to 64 letters, digits, _ and -"
+        )
     machine, folder = Machine(home, platform, environ, project), (cwd or project).absolute()
     chosen, path = locate(CLIENTS[client], scope, machine)
     _check_no_loop(Writing(folder), target_args, path)

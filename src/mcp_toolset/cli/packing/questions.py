@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, Literal, TypeAlias, cast
 
+import click
+
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import TargetError
 
 __all__ = ["Kind", "Question", "parse_questions"]
 
@@ -53,7 +54,7 @@ def parse_questions(written: Iterable[str]) -> dict[str, Question]:
     """The questions of `--ask NAME[:KIND][=DEFAULT]`, by variable.
 
     Raises:
-        TargetError: one is not written so.
+        UsageError: one is not written so.
     """
     found = (_question(text) for text in written)
     return {question.variable: question for question in found}
@@ -66,9 +67,9 @@ def _question(text: str) -> Question:
     if parts is None or kind not in _TYPES:
         kinds = ", ".join(_TYPES)
         name = f" {parts['name']}" if parts else ""
-        raise TargetError(f"--ask{name}: cannot be read; write NAME or NAME:KIND with one of {kinds}")
+        raise click.UsageError(f"--ask{name}: cannot be read; write NAME or NAME:KIND with one of {kinds}")
     if kind == "secret" and parts["default"] is not None:
-        raise TargetError(
+        raise click.UsageError(
             f"--ask {parts['name']}: the default of a secret would be in the bundle; leave it out, or write "
             f"{parts['name']}:text=… if it is no secret"
         )

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import click
+
 from mcp_toolset.cli.projects.templates import KINDS
 from mcp_toolset.errors import TargetError
 
@@ -21,14 +23,15 @@ def write_project(kind: str, name: str, folder: Path) -> list[Path]:
     """Write a project into a new folder of its name below `folder`; returns the files.
 
     Raises:
-        TargetError: the name cannot be that of a module, or the folder exists.
+        UsageError: the name cannot be that of a module.
+        TargetError: the folder exists, or cannot be made.
     """
     module = name.replace("-", "_")
     taken = keyword.iskeyword(module) or module in sys.stdlib_module_names or module == "mcp_toolset"
     if not _NAME.fullmatch(name) or taken:
         why = "is the name of another module" if taken else "cannot name a module"
         mend = "choose another name of up to 40 small letters, digits, - and _, such as my-tools"
-        raise TargetError(f"{name!r} {why}; {mend}")
+        raise click.UsageError(f"{name!r} {why}; {mend}")
     home = folder / name
     try:
         home.mkdir()

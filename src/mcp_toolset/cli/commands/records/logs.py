@@ -134,7 +134,8 @@ def logs_command(
     Each `mcp-toolset serve` writes a log, with more than its stderr shows. With CONFIG, only the logs of
     that configuration are shown.
     """
-    from mcp_toolset.cli.display.output import answering, note
+    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.errors import TargetError
     from mcp_toolset.serving.log_reading import LogReader
 
     served = None if config is None else _place(str(config.absolute()))
@@ -150,15 +151,15 @@ def logs_command(
         )
 
     reader = LogReader(_folder(config))
+    news = reader.news()
+    found = [line for line in news if wanted(line)]
+    if not found and config is not None and not config.exists():
+        raise TargetError(f"{config}: no such file, and nothing was logged for it; check the path")
     with answering(as_json=as_json) as output:
         show = _shown(output, as_json)
-        news = reader.news()
-        found = [line for line in news if wanted(line)]
         last = lines if lines is not None else None if since else LINES
         show(found if last is None else found[len(found) - min(last, len(found)) :])
-        if not found and config is not None and not config.exists():
-            note(f"{config}: no such file, and nothing was logged for it; check the path")
-        elif not found:
+        if not found:
             _explain(reader.folder, news, follow)
         if follow:
             _follow(reader, wanted, show, output)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from mcp_toolset._records import replace
 from mcp_toolset.cli.authentication import Inbound, authentication_options
@@ -235,17 +236,29 @@ def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
 
 
 def _shared(url: str | None) -> SharedState | None:
-    """The state that replicas share, with the keys of the environment; `None` without a URL."""
+    """The state that replicas share, with the keys of the environment; `None` without a URL.
+
+    Raises:
+        UsageError: the URL of the option cannot be used.
+        ConfigError: the URL of the environment variable cannot be used.
+    """
     if url is None:
         return None
+    from mcp_toolset.errors import ConfigError
     from mcp_toolset.shared.state import KEYS_VARIABLE, SharedState
 
-    keys = os.environ.get(KEYS_VARIABLE)
-    if not keys:
-        return SharedState(url)
-    from mcp_toolset.security.secrets.key_ring import KeyRing
+    ring = None
+    if keys := os.environ.get(KEYS_VARIABLE):
+        from mcp_toolset.security.secrets.key_ring import KeyRing
 
-    return SharedState(url, keys=KeyRing.of_text(keys))
+        ring = KeyRing.of_text(keys)
+    try:
+        return SharedState(url, keys=ring)
+    except ConfigError as fault:
+        context = click.get_current_context()
+        if context.get_parameter_source("shared") is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--shared: {fault}", context) from None
+        raise
 
 
 def _mounted(target: Target, options: MountOptions, child: Child | None) -> ToolsetServer:
