@@ -16,10 +16,10 @@ from mcp_toolset.calls.middleware.permissions import (
     PolicyGuard,
     shown_arguments,
 )
-from mcp_toolset.calls.pipeline.decision import Complete, RunNormally, rejection_reason
+from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, rejection, rejection_reason
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import Guard
+from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, ToolMiddleware
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.errors import CannotAskError, DefinitionError, StoreError, UnknownToolError
 from mcp_toolset.security.policy.approvals import MAX_WAITING, Approvals
@@ -58,12 +58,26 @@ class Caller(ToolContext):
         return answer
 
 
+class Layered:
+    """A guard that is one layer before the tool."""
+
+    def __init__(self, layer: ToolMiddleware) -> None:
+        self.layer = layer
+
+    def gate(self, binding: ToolBinding) -> None:
+        return None
+
+    def layers(self, binding: ToolBinding) -> list[ToolMiddleware]:
+        return [self.layer]
+
+
 class Desk:
     """Two tools behind a policy, and the clock and file of its approvals."""
 
     def __init__(self, policy: Policy, path: Path | None = None, *, hooks: HookSet | None = None) -> None:
         self.time = 1000.0
         self.ran: list[dict[str, Any]] = []
+        self.answer = ToolResult.of_text("done")
         self.events: list[dict[str, Any]] = []
         self.approvals = Approvals(path, lifetime=600, now=lambda: self.time)
         self.guard = PolicyGuard(
@@ -82,7 +96,7 @@ class Desk:
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         self.ran.append(call.arguments)
-        return ToolResult.of_text("done")
+        return self.answer
 
     async def call(self, caller: ToolContext, tool: str = "delete", **arguments: Any) -> ToolResult:
         with anyio.fail_after(30):
@@ -271,6 +285,43 @@ async def test_i8_an_approval_stays_valid_if_a_limit_refuses_the_approved_call()
     desk.time += 60
     assert (await desk.call(alice, path="b")).text == "done" and not desk.approvals.waiting()
     assert [one["path"] for one in desk.ran] == ["a", "b"]
+
+
+async def test_i8_an_approval_is_used_up_by_a_tool_that_returns_a_refusal_of_an_inner_call():
+    desk, alice = Desk(ASK), Caller(ALICE)
+    desk.answer = rejection(Reject("an inner rule", "policy"))
+    desk.approvals.decide(await desk.waiting(alice), "granted")
+    assert "an inner rule" in (await desk.call(alice)).text
+    await desk.waiting(alice)
+    assert len(desk.ran) == 1
+
+
+async def test_i8_a_call_that_a_person_refuses_while_a_limit_holds_it_back_does_not_run():
+    desk, alice = Desk(ASK), Caller(ALICE)
+
+    async def refused_meanwhile(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        (approval,) = desk.approvals.waiting()
+        desk.approvals.decide(approval.id, "refused")
+        return await next()
+
+    desk.dispatch = desk.made("Delete a file.", desk.guard, Layered(refused_meanwhile))
+    desk.approvals.decide(await desk.waiting(alice), "granted")
+    told = await desk.call(alice)
+    assert told.is_error and "was refused; do not make this call again" in told.text and not desk.ran
+    assert [event["decision"] for event in desk.events] == ["approval needed"] * 2
+
+
+async def test_i8_each_of_two_policies_uses_up_an_approval_of_its_own():
+    desk, alice = Desk(ASK), Caller(ALICE)
+    others = Approvals(lifetime=600, now=lambda: desk.time)
+    desk.dispatch = desk.made(
+        "Delete a file.", desk.guard, PolicyGuard(ASK, approvals=others, served="inner")
+    )
+    desk.approvals.decide(await desk.waiting(alice), "granted")
+    await desk.waiting(alice)
+    others.decide(others.waiting()[0].id, "granted")
+    assert (await desk.call(alice)).text == "done"
+    assert not desk.approvals.waiting() and not others.waiting()
 
 
 @pytest.mark.parametrize("stored", [False, True])

@@ -10,15 +10,16 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import anyio.to_thread
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import Reject, record, rejection
-from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
+from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.pipeline.observation import note_rule
 from mcp_toolset.errors import CallError, CannotAskError, StoreError, UnknownToolError
 from mcp_toolset.security.policy.approvals import Approval, Approvals, CallToApprove
@@ -56,6 +57,27 @@ class Record(Protocol):
     def __call__(self, event: str, /, **fields: Any) -> object:
         """Note an event."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A call that a person has approved, on the way to its tool.
+
+    Attributes:
+        guard: What has to use the approval up.
+        wanted: The call.
+        obstacle: Why the client was not asked.
+        rule: The rule of the policy.
+    """
+
+    guard: PolicyGuard
+    wanted: CallToApprove
+    obstacle: str
+    rule: str
+
+
+_Look: TypeAlias = Callable[[Approvals, CallToApprove], Approval]
+_claims: Final[ContextVar[tuple[_Claim, ...]]] = ContextVar("mcp_toolset_approved", default=())
 
 
 class PolicyGuard:
@@ -101,6 +123,10 @@ class PolicyGuard:
         fixed = not self.policy.varies and self.policy.decide(binding, None).kind == "allow"
         return () if fixed else (partial(self._permitted, binding),)
 
+    def recorded(self, binding: ToolBinding, run: Run) -> Run:
+        """What uses an approval up, right before the tool; `run` itself for a tool that needs none."""
+        return partial(self._claimed, binding, run) if self._approvals and self.layers(binding) else run
+
     def denies(self, binding: ToolBinding) -> bool:
         """Whether the policy denies a tool to every caller."""
         return not self.policy.varies and self.policy.decide(binding, None).kind == "deny"
@@ -136,10 +162,12 @@ class PolicyGuard:
             # On 2026-07-28 the question ends the call here, and the repeated call has the answer.
             answer = await _answer(wanted, context)
         except CannotAskError as fault:
-            found = await self._unasked(wanted, fault.obstacle)
-            is_granted = isinstance(found, Approval)
-            self._note(binding, context, "approved" if is_granted else "approval needed", verdict.rule)
-            return await self._once(wanted, found, next) if is_granted else _refused(call, found)
+            claim = _Claim(self, wanted, fault.obstacle, verdict.rule)
+            refusal = await self._waiting_for(claim, Approvals.ask)
+            if refusal is not None:
+                self._note(binding, context, "approval needed", verdict.rule)
+                return _refused(call, refusal)
+            return await _with(claim, next)
         self._note(binding, context, answer, verdict.rule)
         if answer == DENY:
             told = f"{call.name} did not run: the user did not allow it"
@@ -161,28 +189,33 @@ class PolicyGuard:
             arguments=shown_arguments(call.arguments),
         )
 
-    async def _once(self, wanted: CallToApprove, granted: Approval, next: CallNext) -> ToolResult:
-        """Make a call by its approval, which stays valid if a limit refuses the call."""
-        result = await next()
-        if result.refused and self._approvals is not None:
-            # If the file fails now, the call needs a new approval.
-            with suppress(StoreError):
-                await anyio.to_thread.run_sync(self._approvals.give_back, wanted, granted)
-        return result
+    async def _claimed(
+        self, binding: ToolBinding, run: Run, call: ToolCall, context: ToolContext
+    ) -> ToolResult:
+        """Run a tool; what was approved is used up here, as nothing refuses the call any more."""
+        claims = _claims.get()
+        claim = next((one for one in claims if one.guard is self and one.wanted.tool == binding.name), None)
+        if claim is None:
+            return await run(call, context)
+        # The tool may make calls of its own.
+        _claims.set(tuple(one for one in claims if one is not claim))
+        refusal = await self._waiting_for(claim, Approvals.claim)
+        self._note(binding, context, "approved" if refusal is None else "approval needed", claim.rule)
+        return await run(call, context) if refusal is None else _refused(call, refusal)
 
-    async def _unasked(self, wanted: CallToApprove, obstacle: str) -> ToolResult | Approval:
-        """The approval that was granted for the call, or else what the caller is told."""
-        needs = f"{wanted.tool} did not run: it needs an approval"
+    async def _waiting_for(self, claim: _Claim, look: _Look) -> ToolResult | None:
+        """What the caller is told whose client cannot be asked; `None` if the call was granted."""
+        needs = f"{claim.wanted.tool} did not run: it needs an approval"
         if self._approvals is None:
             mend = "use a client that shows questions (elicitation)"
-            return rejection(Reject(f"{needs}, and {obstacle}; {mend}", "policy"))
+            return rejection(Reject(f"{needs}, and {claim.obstacle}; {mend}", "policy"))
         try:
-            approval = await anyio.to_thread.run_sync(self._approvals.claim, wanted)
+            approval = await anyio.to_thread.run_sync(look, self._approvals, claim.wanted)
         except StoreError as fault:
             return rejection(Reject(f"{needs}, and {fault}", "policy"))
         if approval.state == "granted":
-            return approval
-        return _waiting(approval, needs, obstacle, self._approvals.lifetime)
+            return None
+        return _waiting(approval, needs, claim.obstacle, self._approvals.lifetime)
 
     def _note(self, binding: ToolBinding, context: ToolContext, decision: str, rule: str) -> None:
         note_rule(rule)
@@ -215,6 +248,15 @@ def _waiting(approval: Approval, needs: str, obstacle: str, lifetime: float) -> 
     refusal = rejection(Reject(reason, "policy"))
     told = {"id": approval.id, "state": approval.state, "expires": approval.expires}
     return ToolResult({**refusal.wire, "_meta": {**refusal.wire["_meta"], APPROVAL_META_KEY: told}})
+
+
+async def _with(claim: _Claim, next: CallNext) -> ToolResult:
+    """Go on with an approved call; limits may refuse it, and the approval then stays valid."""
+    token = _claims.set((*_claims.get(), claim))
+    try:
+        return await next()
+    finally:
+        _claims.reset(token)
 
 
 async def _answer(wanted: CallToApprove, context: ToolContext) -> str:

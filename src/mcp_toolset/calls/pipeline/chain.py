@@ -146,7 +146,8 @@ def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Ro
         run = partial(_noted, run)
     middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
     guarded = rules.guarded(binding)
-    for guard, known in guarded:
+    # Innermost first, so that a guard that stands before a journal refuses before the journal records.
+    for guard, known in reversed(guarded):
         if isinstance(guard, Recorder):
             run = guard.recorded(known, run)
     gates = tuple(gate for guard, known in guarded if (gate := guard.gate(known)) is not None)

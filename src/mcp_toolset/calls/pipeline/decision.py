@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from math import ceil
 from typing import Any, Final, Literal, cast
 
-from mcp_toolset._records import dataclass, replace
+from mcp_toolset._records import dataclass
 from mcp_toolset.errors import RetrySuggestedError, ToolsetError
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.result import ToolResult, encodable
@@ -79,8 +79,7 @@ def rejection(decision: Reject) -> ToolResult:
             "content": [{"type": "text", "text": f"Rejected: {reason}"}],
             "isError": True,
             "_meta": {REJECTION_META_KEY: {"reason": reason, "source": decision.source}},
-        },
-        refused=True,
+        }
     )
 
 
@@ -108,7 +107,7 @@ def error_result(fault: ToolsetError) -> ToolResult:
 def suggesting(result: ToolResult, after: float) -> ToolResult:
     """The same result with a retry hint of so many seconds."""
     meta: Any = result.wire.get("_meta") or {}
-    return replace(result, wire={**result.wire, "_meta": {**meta, RETRY_META_KEY: {"after": after}}})
+    return ToolResult({**result.wire, "_meta": {**meta, RETRY_META_KEY: {"after": after}}})
 
 
 def retry_after(result: ToolResult) -> float | None:

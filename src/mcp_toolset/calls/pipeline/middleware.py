@@ -85,7 +85,7 @@ class Guard(Protocol):
 
 @runtime_checkable
 class Recorder(Protocol):
-    """A guard that records what tools do: a journal. It stands inside all guards, right at the tool."""
+    """A guard with a place right at the tool, inside the layers of all guards: a journal, approvals."""
 
     def recorded(self, binding: ToolBinding, run: Run) -> Run:
         """What runs the tool from now on; `run` itself for a tool that is not recorded."""

@@ -136,6 +136,15 @@ class Approvals:
         self._lock = RLock()
         self._memory: sqlite3.Connection | None = None
 
+    def ask(self, call: CallToApprove) -> Approval:
+        """The approval of a call, which stays valid; if there is none, the call waits for one from now on.
+
+        Raises:
+            StoreError: the file cannot be used, or too many calls of the caller wait.
+        """
+        with self._transaction() as file:
+            return self._found(file, call)
+
     def claim(self, call: CallToApprove) -> Approval:
         """Use up the approval of a call; if there is none, the call waits for one from now on.
 
@@ -146,25 +155,10 @@ class Approvals:
             StoreError: the file cannot be used, or too many calls of the caller wait.
         """
         with self._transaction() as file:
-            now = self._now()
-            file.execute("DELETE FROM approvals WHERE expires <= ?", (now,))
-            found = _one(file, "SELECT {} FROM approvals WHERE key = ?", call.key)
-            if found is None:
-                return self._added(file, call, now)
+            found = self._found(file, call)
             if found.state == "granted":
                 file.execute("DELETE FROM approvals WHERE id = ?", (found.id,))
             return found
-
-    def give_back(self, call: CallToApprove, approval: Approval) -> None:
-        """Make an approval valid again that was used up for a call which then did not run.
-
-        Raises:
-            StoreError: the file cannot be used.
-        """
-        with self._transaction() as file:
-            # The same call may wait for another approval by now.
-            file.execute("DELETE FROM approvals WHERE key = ?", (call.key,))
-            _put(file, call, approval)
 
     def waiting(self) -> list[Approval]:
         """All approvals that have not expired, the oldest first.
@@ -194,6 +188,11 @@ class Approvals:
                 return found
         raise StoreError(f"no approval {id} waits: it was used, has expired, or is in another file")
 
+    def _found(self, file: sqlite3.Connection, call: CallToApprove) -> Approval:
+        now = self._now()
+        file.execute("DELETE FROM approvals WHERE expires <= ?", (now,))
+        return _one(file, "SELECT {} FROM approvals WHERE key = ?", call.key) or self._added(file, call, now)
+
     def _added(self, file: sqlite3.Connection, call: CallToApprove, now: float) -> Approval:
         many = "SELECT count(*) FROM approvals WHERE caller = ?"
         if file.execute(many, (call.caller,)).fetchone()[0] >= MAX_WAITING:
@@ -208,7 +207,9 @@ class Approvals:
             now,
             now + self.lifetime,
         )
-        _put(file, call, made)
+        row = (made.id, call.key, made.state, call.caller, made.who, made.server, made.tool)
+        put = "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        file.execute(put, (*row, made.arguments, made.asked, made.expires))
         return made
 
     @contextmanager
@@ -251,12 +252,6 @@ def _prepare(file: sqlite3.Connection) -> None:
     file.execute("BEGIN IMMEDIATE")
     with file:
         claim(file, _APPLICATION, _TABLE, mend="; name another file")
-
-
-def _put(file: sqlite3.Connection, call: CallToApprove, approval: Approval) -> None:
-    row = (approval.id, call.key, approval.state, call.caller, approval.who, approval.server, approval.tool)
-    put = "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    file.execute(put, (*row, approval.arguments, approval.asked, approval.expires))
 
 
 def _one(file: sqlite3.Connection, query: str, *values: Any) -> Approval | None:

@@ -30,7 +30,6 @@ class ToolResult:
         unstructured: Whether it has no structured content, although its tool's output schema requires some,
             because the client's protocol revision cannot carry it.
         stopped: Whether its tool was stopped before its end, so that it is not known what the call has done.
-        refused: Whether a rule refused the call, so that its tool did not run.
     """
 
     wire: Mapping[str, Any]
@@ -38,7 +37,6 @@ class ToolResult:
     halt: Halt | None = None
     unstructured: bool = False
     stopped: bool = False
-    refused: bool = False
 
     @classmethod
     def of_text(cls, text: str, *, is_error: bool = False) -> Self:
