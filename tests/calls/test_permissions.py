@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -308,7 +309,32 @@ async def test_i8_a_call_that_a_person_refuses_while_a_limit_holds_it_back_does_
     desk.approvals.decide(await desk.waiting(alice), "granted")
     told = await desk.call(alice)
     assert told.is_error and "was refused; do not make this call again" in told.text and not desk.ran
-    assert [event["decision"] for event in desk.events] == ["approval needed"] * 2
+    assert [event["decision"] for event in desk.events] == ["approval needed", "approval refused"]
+
+
+async def test_i9_a_decision_is_recorded_with_its_approval_and_with_who_has_decided(tmp_path: Path):
+    desk, alice = Desk(ASK, tmp_path / "approvals.sqlite3"), Caller(ALICE)
+    id = await desk.waiting(alice)
+    for state in ("refused", "granted"):
+        desk.approvals.decide(id, state, decider=f"root-{state}")
+        await desk.call(alice)
+    told = [(event["decision"], event["approval"], event["by"]) for event in desk.events]
+    assert told == [
+        ("approval needed", id, ""),
+        ("approval refused", id, "root-refused"),
+        ("approved", id, "root-granted"),
+    ]
+
+
+async def test_i8_a_file_of_approvals_of_an_earlier_version_is_used(tmp_path: Path):
+    path = tmp_path / "approvals.sqlite3"
+    desk, alice = Desk(ASK, path), Caller(ALICE)
+    id = await desk.waiting(alice)
+    with sqlite3.connect(path) as file:
+        file.execute("ALTER TABLE approvals DROP COLUMN decider")
+    file.close()
+    assert desk.approvals.decide(id, "granted", decider="ann").decider == "ann"
+    assert (await desk.call(alice)).text == "done"
 
 
 async def test_i8_each_of_two_policies_uses_up_an_approval_of_its_own():

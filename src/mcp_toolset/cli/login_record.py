@@ -47,10 +47,12 @@ class LoginRecord:
         from mcp_toolset.security.audit.audit_log import AuditLog
 
         log = AuditLog(said.path, max_bytes=said.max_bytes, keep=said.keep, key=said.key)
-        log.hand_over(event, server=self.server, outcome=outcome, key=self.caller, user=_user(), **facts)
+        log.hand_over(
+            event, server=self.server, outcome=outcome, key=self.caller, user=system_user(), **facts
+        )
 
 
-def _user() -> str:
+def system_user() -> str:
     """Who runs the command, as the system says."""
     try:
         return getpass.getuser()

@@ -76,6 +76,13 @@ class _Claim:
     rule: str
 
 
+_DECISIONS: Final = {
+    "granted": "approved",
+    "pending": "approval needed",
+    "refused": "approval refused",
+}
+"""What an audit log says of an approval, by its state."""
+
 _Look: TypeAlias = Callable[[Approvals, CallToApprove], Approval]
 _claims: Final[ContextVar[tuple[_Claim, ...]]] = ContextVar("mcp_toolset_approved", default=())
 
@@ -163,11 +170,8 @@ class PolicyGuard:
             answer = await _answer(wanted, context)
         except CannotAskError as fault:
             claim = _Claim(self, wanted, fault.obstacle, verdict.rule)
-            refusal = await self._waiting_for(claim, Approvals.ask)
-            if refusal is not None:
-                self._note(binding, context, "approval needed", verdict.rule)
-                return _refused(call, refusal)
-            return await _with(claim, next)
+            refusal = await self._looked_up(claim, Approvals.ask, binding, context)
+            return await _with(claim, next) if refusal is None else _refused(call, refusal)
         self._note(binding, context, answer, verdict.rule)
         if answer == DENY:
             told = f"{call.name} did not run: the user did not allow it"
@@ -199,25 +203,36 @@ class PolicyGuard:
             return await run(call, context)
         # The tool may make calls of its own.
         _claims.set(tuple(one for one in claims if one is not claim))
-        refusal = await self._waiting_for(claim, Approvals.claim)
-        self._note(binding, context, "approved" if refusal is None else "approval needed", claim.rule)
+        refusal = await self._looked_up(claim, Approvals.claim, binding, context)
         return await run(call, context) if refusal is None else _refused(call, refusal)
 
-    async def _waiting_for(self, claim: _Claim, look: _Look) -> ToolResult | None:
+    async def _looked_up(
+        self, claim: _Claim, look: _Look, binding: ToolBinding, context: ToolContext
+    ) -> ToolResult | None:
         """What the caller is told whose client cannot be asked; `None` if the call was granted."""
         needs = f"{claim.wanted.tool} did not run: it needs an approval"
         if self._approvals is None:
             mend = "use a client that shows questions (elicitation)"
+            self._note(binding, context, "approval needed", claim.rule)
             return rejection(Reject(f"{needs}, and {claim.obstacle}; {mend}", "policy"))
         try:
             approval = await anyio.to_thread.run_sync(look, self._approvals, claim.wanted)
         except StoreError as fault:
+            self._note(binding, context, "approval needed", claim.rule)
             return rejection(Reject(f"{needs}, and {fault}", "policy"))
-        if approval.state == "granted":
-            return None
-        return _waiting(approval, needs, claim.obstacle, self._approvals.lifetime)
+        is_granted = approval.state == "granted"
+        if look is Approvals.claim or not is_granted:
+            self._note(binding, context, _DECISIONS[approval.state], claim.rule, approval)
+        return None if is_granted else _waiting(approval, needs, claim.obstacle, self._approvals.lifetime)
 
-    def _note(self, binding: ToolBinding, context: ToolContext, decision: str, rule: str) -> None:
+    def _note(
+        self,
+        binding: ToolBinding,
+        context: ToolContext,
+        decision: str,
+        rule: str,
+        approval: Approval | None = None,
+    ) -> None:
         note_rule(rule)
         if self._record is not None:
             self._record(
@@ -228,6 +243,8 @@ class PolicyGuard:
                 server=binding.source,
                 principal=None if context.identity is None else context.identity.name,
                 session=context.session,
+                approval=approval and approval.id,
+                by=approval and approval.decider,
             )
 
 

@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Literal, cast
@@ -43,9 +43,9 @@ _APPLICATION: Final = 0x4D547361
 _TABLE: Final = """CREATE TABLE approvals (
     id TEXT PRIMARY KEY, key TEXT NOT NULL UNIQUE, state TEXT NOT NULL, caller TEXT NOT NULL,
     who TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL, arguments TEXT NOT NULL,
-    asked REAL NOT NULL, expires REAL NOT NULL
+    asked REAL NOT NULL, expires REAL NOT NULL, decider TEXT NOT NULL DEFAULT ''
 )"""
-_FIELDS: Final = "id, state, who, server, tool, arguments, asked, expires"
+_FIELDS: Final = "id, state, who, server, tool, arguments, asked, expires, decider"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,7 @@ class Approval:
         arguments: The arguments, shortened and without secrets.
         asked: When the call was made first, in seconds since the epoch.
         expires: Until when it waits, or the decision holds.
+        decider: Who has granted or refused it; empty if unknown.
     """
 
     id: str
@@ -102,6 +103,7 @@ class Approval:
     arguments: str
     asked: float
     expires: float
+    decider: str = ""
 
 
 def approvals_path() -> Path | None:
@@ -172,8 +174,13 @@ class Approvals:
             query = f"SELECT {_FIELDS} FROM approvals WHERE expires > ? ORDER BY asked, id"
             return [Approval(*row) for row in file.execute(query, (self._now(),))]
 
-    def decide(self, id: str, state: Literal["granted", "refused"]) -> Approval:
+    def decide(self, id: str, state: Literal["granted", "refused"], *, decider: str = "") -> Approval:
         """Grant or refuse; a decision can be changed until the call has been made.
+
+        Args:
+            id: The id of the approval.
+            state: The decision.
+            decider: Who decides, for the audit log.
 
         Raises:
             StoreError: no such approval waits, or the file cannot be used.
@@ -181,8 +188,10 @@ class Approvals:
         if self.path is None or self.path.exists():
             with self._transaction() as file:
                 now = self._now()
-                update = "UPDATE approvals SET state = ?, expires = ? WHERE id = ? AND expires > ?"
-                file.execute(update, (state, now + self.lifetime, id, now))
+                update = (
+                    "UPDATE approvals SET state = ?, expires = ?, decider = ? WHERE id = ? AND expires > ?"
+                )
+                file.execute(update, (state, now + self.lifetime, decider, id, now))
                 found = _one(file, "SELECT {} FROM approvals WHERE id = ? AND expires > ?", id, now)
             if found is not None:
                 return found
@@ -208,7 +217,7 @@ class Approvals:
             now + self.lifetime,
         )
         row = (made.id, call.key, made.state, call.caller, made.who, made.server, made.tool)
-        put = "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        put = "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '')"
         file.execute(put, (*row, made.arguments, made.asked, made.expires))
         return made
 
@@ -247,11 +256,14 @@ class Approvals:
 
 def _prepare(file: sqlite3.Connection) -> None:
     """Make the table in an empty file; another process may be doing the same."""
-    if kind_of(file) == _APPLICATION:
-        return
-    file.execute("BEGIN IMMEDIATE")
-    with file:
-        claim(file, _APPLICATION, _TABLE, mend="; name another file")
+    if kind_of(file) != _APPLICATION:
+        file.execute("BEGIN IMMEDIATE")
+        with file:
+            claim(file, _APPLICATION, _TABLE, mend="; name another file")
+    elif not file.execute("SELECT 1 FROM pragma_table_info('approvals') WHERE name = 'decider'").fetchone():
+        # A file of an earlier version.
+        with suppress(sqlite3.OperationalError):
+            file.execute("ALTER TABLE approvals ADD COLUMN decider TEXT NOT NULL DEFAULT ''")
 
 
 def _one(file: sqlite3.Connection, query: str, *values: Any) -> Approval | None:

@@ -50,6 +50,7 @@ def approvals_command(
         raise click.UsageError("grant and refuse take the ID of an approval; list takes none", ctx)
 
     from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.cli.login_record import system_user
     from mcp_toolset.errors import StoreError
     from mcp_toolset.security.policy.approvals import VARIABLE, Approvals, approvals_path
 
@@ -65,7 +66,8 @@ def approvals_command(
             _show(approvals.waiting(), output)
         else:
             state = "granted" if action == "grant" else "refused"
-            decided = [approvals.decide(id, state) for id in ids]
+            decider = system_user()
+            decided = [approvals.decide(id, state, decider=decider) for id in ids]
             if output.as_json:
                 _show(decided, output)
             for one in () if output.as_json else decided:
