@@ -45,7 +45,7 @@ def count(report: CallReport) -> None:
 
 
 def line(report: CallReport) -> None:
-    """An audit log."""
+    """One line for each call."""
     name = report.called if report.called == report.tool else f"{report.called} → {report.tool or '?'}"
     print(f"{name}: {report.outcome}{report.reason and f' ({report.reason})'}")
 
