@@ -3,6 +3,7 @@ from pathlib import Path
 
 from mcp_toolset import SearchIndex, ToolDefinition
 from mcp_toolset.errors import InvalidStateError
+from mcp_toolset.search import MeaningScorer
 
 
 def opened(path: Path, tools: Callable[[], Iterable[ToolDefinition]]) -> SearchIndex:
@@ -10,6 +11,6 @@ def opened(path: Path, tools: Callable[[], Iterable[ToolDefinition]]) -> SearchI
     try:
         return SearchIndex.open(path)
     except (FileNotFoundError, InvalidStateError):
-        index = SearchIndex(tools())
+        index = SearchIndex(tools(), scorer=MeaningScorer())
         index.save(path)
         return index

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
-from examples.code_mode import limits, task
+from examples.code_mode import task
 
 from mcp_toolset.config import load_config
 
@@ -29,7 +31,13 @@ async def test_m6_the_transcript_of_a_whole_task_is_what_happens(capsys: pytest.
     assert _plain(capsys.readouterr().out) == _plain(shown)
 
 
-def test_m6_a_configuration_and_a_program_give_limits() -> None:
-    assert limits.server.toolset.runs_code
+def test_m6_a_configuration_and_a_program_give_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = ROOT / "examples" / "code_mode"
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "server", raising=False)
+    try:
+        assert runpy.run_path(str(folder / "limits.py"))["limited"].toolset.runs_code
+    finally:
+        sys.modules.pop("server", None)
     config = load_config(ROOT / "examples" / "code_mode" / "mcp.json")
     assert config.code == {"seconds": 5, "calls": 30}

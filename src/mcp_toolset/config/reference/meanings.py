@@ -362,7 +362,7 @@ HTTP: Final[Mapping[str, Meaning]] = {
 
 LEARNING: Final[Mapping[str, Meaning]] = {
     "path": Meaning("The file; if left out, a file in the user's data folder.", "learnt.json"),
-    "most": Meaning("The most that earlier calls add to the score of a hit, from 0 to 1.", 0.1),
+    "most": Meaning("The most that earlier calls add to the score of a hit; above 0 and below 0.2.", 0.1),
     "half_life": Meaning("Seconds after which an earlier call counts half.", 604_800),
     "tenants": Meaning(
         "The number of callers that are stored; the caller that was idle longest is removed first.", 20
