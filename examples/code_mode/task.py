@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import anyio
-from examples.code_mode.server import tools
+from server import tools
 
 from mcp_toolset import ToolsetServer
 from mcp_toolset.testing import Client

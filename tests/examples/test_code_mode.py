@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import runpy
 import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from examples.code_mode import task
 
 from mcp_toolset.config import load_config
 
@@ -24,20 +25,26 @@ def _plain(text: str) -> list[str]:
     return [line if "calls" not in line else "".join(sorted(line)) for line in text.strip().splitlines()]
 
 
-async def test_m6_the_transcript_of_a_whole_task_is_what_happens(capsys: pytest.CaptureFixture[str]) -> None:
-    await task.main()
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Generator[Callable[[str], dict[str, Any]]]:
+    """Loads a program of the page from its own folder."""
+    folder = ROOT / "examples" / "code_mode"
+    monkeypatch.syspath_prepend(folder)
+    sys.modules.pop("server", None)
+    yield lambda name: runpy.run_path(str(folder / name))
+    sys.modules.pop("server", None)
+
+
+async def test_m6_the_transcript_of_a_whole_task_is_what_happens(
+    program: Callable[[str], dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    await program("task.py")["main"]()
     page = (ROOT / "docs" / "code-mode.md").read_text()
     shown = page.partition("```text\n")[2].partition("```")[0]
     assert _plain(capsys.readouterr().out) == _plain(shown)
 
 
-def test_m6_a_configuration_and_a_program_give_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = ROOT / "examples" / "code_mode"
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.delitem(sys.modules, "server", raising=False)
-    try:
-        assert runpy.run_path(str(folder / "limits.py"))["limited"].toolset.runs_code
-    finally:
-        sys.modules.pop("server", None)
+def test_m6_a_configuration_and_a_program_give_limits(program: Callable[[str], dict[str, Any]]) -> None:
+    assert program("limits.py")["limited"].toolset.runs_code
     config = load_config(ROOT / "examples" / "code_mode" / "mcp.json")
     assert config.code == {"seconds": 5, "calls": 30}

@@ -38,8 +38,15 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def servers() -> set[int]:
     """The processes of the mounted server."""
-    lines = {pid: Path(f"/proc/{pid}/cmdline") for pid in children()}
-    return {pid for pid, line in lines.items() if line.exists() and b"session_server" in line.read_bytes()}
+    return {pid for pid in children() if b"session_server" in command_of(pid)}
+
+
+def command_of(pid: int) -> bytes:
+    """The command of a process; empty once the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def has_processes(number: int) -> bool:
