@@ -15,7 +15,7 @@ import pytest
 from mcp_toolset.calls.code.settings import CodeLimits
 from mcp_toolset.config import parse_config
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys
-from mcp_toolset.config.reference import meanings
+from mcp_toolset.config.reference import details, meanings
 from mcp_toolset.config.reference.published import FILE
 from mcp_toolset.config.reference.schema import parts
 
@@ -72,7 +72,7 @@ def test_u16_every_key_has_a_meaning(section: str, model: Any) -> None:
 
 def test_u16_the_limits_of_code_are_told_with_their_defaults() -> None:
     for field in fields(CodeLimits):
-        assert f"; {field.default:,.0f} if left out." in meanings.CODE[field.name].text
+        assert f"; {field.default:,.0f} if left out." in details.CODE[field.name].text
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -16,7 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from mcp_toolset.config.auth import AuthSection, JwtEntry, TokenEntry
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
 from mcp_toolset.config.permissions import CallersPermissions, GeneralPermissions, SectionPermissions
-from mcp_toolset.config.reference import meanings
+from mcp_toolset.config.reference import details, meanings
 from mcp_toolset.config.reference.meanings import Meaning
 from mcp_toolset.config.rules import JournalMode
 from mcp_toolset.config.sections import (
@@ -89,37 +89,41 @@ def parts() -> dict[str, Part]:
     return {
         "server": Part("A server", _server(), meanings.SERVER),
         "toolset": Part("The `toolset` section", _toolset(), meanings.TOOLSET),
-        "input": Part("An entry of `inputs`", _of_model(InputEntry, meanings.INPUT), meanings.INPUT),
+        "input": Part("An entry of `inputs`", _of_model(InputEntry, details.INPUT), details.INPUT),
         **{
-            f"login_{name}": Part(f"`auth` of a server, `{name}`", schema, meanings.LOGIN)
+            f"login_{name}": Part(f"`auth` of a server, `{name}`", schema, details.LOGIN)
             for name, schema in logins.items()
         },
-        "auth": Part("`auth` of `toolset`", _auth(), meanings.AUTH),
-        "token": Part("A token of `auth`", _of_model(TokenEntry, meanings.TOKEN), meanings.TOKEN),
-        "jwt": Part("An entry of `jwt`", _jwt(), meanings.JWT),
+        "auth": Part("`auth` of `toolset`", _auth(), details.AUTH),
+        "token": Part("A token of `auth`", _of_model(TokenEntry, details.TOKEN), details.TOKEN),
+        "jwt": Part("An entry of `jwt`", _jwt(), details.JWT),
         "server_permissions": Part(
             "`permissions` of a server",
-            _of_model(SectionPermissions, meanings.PERMISSIONS),
-            meanings.PERMISSIONS,
+            _of_model(SectionPermissions, details.PERMISSIONS),
+            details.PERMISSIONS,
         ),
-        "permissions": Part("`permissions` of `toolset`", _permissions(), meanings.PERMISSIONS),
-        "limits": Part("A pattern of `limits`", _limits(), meanings.LIMITS),
+        "permissions": Part("`permissions` of `toolset`", _permissions(), details.PERMISSIONS),
+        "limits": Part("A pattern of `limits`", _limits(), details.LIMITS),
         "callers": Part(
-            "The callers of a `for`", _of_model(CallersEntry, meanings.CALLERS), meanings.CALLERS
+            "The callers of a `for`",
+            _of_model(CallersEntry, details.CALLERS),
+            details.CALLERS,
         ),
-        "breaker": Part("`breaker`", _of_model(BreakerEntry, meanings.BREAKER), meanings.BREAKER),
-        "audit": Part("`audit`", _audit(), meanings.AUDIT),
-        "code": Part("`code`", _of_model(CodeEntry, meanings.CODE), meanings.CODE),
+        "breaker": Part("`breaker`", _of_model(BreakerEntry, details.BREAKER), details.BREAKER),
+        "audit": Part("`audit`", _audit(), details.AUDIT),
+        "code": Part("`code`", _of_model(CodeEntry, details.CODE), details.CODE),
         "large_results": Part(
-            "`large_results`", _of_model(LargeResultsEntry, meanings.LARGE_RESULTS), meanings.LARGE_RESULTS
+            "`large_results`",
+            _of_model(LargeResultsEntry, details.LARGE_RESULTS),
+            details.LARGE_RESULTS,
         ),
-        "journal": Part("`journal` of `toolset`", _journal(), meanings.JOURNAL),
-        "suspended": Part("`suspended`", _of_model(SuspendedEntry, meanings.SUSPENDED), meanings.SUSPENDED),
-        "learning": Part("`learning`", _of_model(LearningEntry, meanings.LEARNING), meanings.LEARNING),
-        "http": Part("`http`", _of_model(HttpEntry, meanings.HTTP), meanings.HTTP),
-        "telemetry": Part("`telemetry`", _of_model(TelemetryEntry, meanings.TELEMETRY), meanings.TELEMETRY),
-        "ready": Part("`ready`", _of_model(ReadyEntry, meanings.READY), meanings.READY),
-        "log": Part("`log`", _of_model(LogEntry, meanings.LOG), meanings.LOG),
+        "journal": Part("`journal` of `toolset`", _journal(), details.JOURNAL),
+        "suspended": Part("`suspended`", _of_model(SuspendedEntry, details.SUSPENDED), details.SUSPENDED),
+        "learning": Part("`learning`", _of_model(LearningEntry, details.LEARNING), details.LEARNING),
+        "http": Part("`http`", _of_model(HttpEntry, details.HTTP), details.HTTP),
+        "telemetry": Part("`telemetry`", _of_model(TelemetryEntry, details.TELEMETRY), details.TELEMETRY),
+        "ready": Part("`ready`", _of_model(ReadyEntry, details.READY), details.READY),
+        "log": Part("`log`", _of_model(LogEntry, details.LOG), details.LOG),
     }
 
 
@@ -157,7 +161,7 @@ def _toolset() -> _Json:
 
 
 def _auth() -> _Json:
-    schema = _of_model(AuthSection, meanings.AUTH)
+    schema = _of_model(AuthSection, details.AUTH)
     token = {"anyOf": [{"type": "string"}, _ref("token")]}
     _say(schema, "tokens", type="object", additionalProperties=token)
     _say(schema, "jwt", anyOf=[_ref("jwt"), {"type": "array", "items": _ref("jwt")}])
@@ -166,7 +170,7 @@ def _auth() -> _Json:
 
 
 def _login(name: str) -> _Json:
-    schema = _of_model(LOGINS[name], meanings.LOGIN)
+    schema = _of_model(LOGINS[name], details.LOGIN)
     schema["properties"]["type"] |= {"const": name, "examples": [name]}
     if name != "oauth":
         del schema["properties"]["type"]["default"]
@@ -175,14 +179,14 @@ def _login(name: str) -> _Json:
 
 
 def _jwt() -> _Json:
-    schema = _of_model(JwtEntry, meanings.JWT)
+    schema = _of_model(JwtEntry, details.JWT)
     _say(schema, "audience", **_one_or_more())
     return schema
 
 
 def _permissions() -> _Json:
-    schema = _of_model(GeneralPermissions, meanings.PERMISSIONS)
-    some = _of_model(CallersPermissions, {**meanings.PERMISSIONS, **meanings.CALLERS})
+    schema = _of_model(GeneralPermissions, details.PERMISSIONS)
+    some = _of_model(CallersPermissions, {**details.PERMISSIONS, **details.CALLERS})
     _say(schema, "for", type="array", items=some)
     return schema
 
@@ -198,24 +202,24 @@ def _limits() -> _Json:
     }
     # The fields of `Limits` in their order, which the page keeps.
     own = {
-        one.name: {**kinds[one.name], **_told(meanings.LIMITS[one.name])}
+        one.name: {**kinds[one.name], **_told(details.LIMITS[one.name])}
         for one in fields(Limits)
         if one.name in kinds
     }
-    who = {name: {**_TEXTS, **_told(meaning)} for name, meaning in meanings.CALLERS.items()}
+    who = {name: {**_TEXTS, **_told(meaning)} for name, meaning in details.CALLERS.items()}
     some: _Json = {"type": "object", "properties": {**own, **who}, "additionalProperties": False}
-    every = {**own, "for": {"type": "array", "items": some, **_told(meanings.LIMITS["for"])}}
+    every = {**own, "for": {"type": "array", "items": some, **_told(details.LIMITS["for"])}}
     return {"type": "object", "properties": every, "additionalProperties": False}
 
 
 def _journal() -> _Json:
-    schema = _of_model(JournalEntry, meanings.JOURNAL)
+    schema = _of_model(JournalEntry, details.JOURNAL)
     _say(schema, "tools", **_MODES)
     return schema
 
 
 def _audit() -> _Json:
-    schema = _of_model(AuditEntry, meanings.AUDIT)
+    schema = _of_model(AuditEntry, details.AUDIT)
     # The length counts after a reference to the key is expanded.
     _say(schema, "key", type="string")
     return schema
