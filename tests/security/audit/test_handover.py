@@ -14,7 +14,7 @@ import pytest
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.errors import AuditError
-from mcp_toolset.security.audit.audit_log import seal_of
+from mcp_toolset.security.audit.chain import seal_of
 from mcp_toolset.security.audit.verification import verify
 from mcp_toolset.server import audit_trail
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.errors import AuditError
-from mcp_toolset.security.audit.audit_log import AuditLog, seal_of
-from mcp_toolset.security.audit.chain import Head, ReadHead, Seal
+from mcp_toolset.security.audit.audit_log import AuditLog
+from mcp_toolset.security.audit.chain import Head, ReadHead, Seal, seal_of
 from mcp_toolset.security.audit.log_files import files_of
 from mcp_toolset.security.audit.verification import Finding, Verified, verify
 

@@ -10,36 +10,25 @@ that find the queue full are lost, counted, logged, and named by a line of the l
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic, time
-from typing import Any, Final, cast
-
-from pydantic_core import to_json
+from typing import Any, Final
 
 from mcp_toolset.errors import AuditError, DefinitionError
-from mcp_toolset.security.audit.call_facts import CallFacts, Common, common_of
-from mcp_toolset.security.audit.chain import Seal
-from mcp_toolset.security.audit.fields import (
-    cleaned_fields,
-    own_text,
-    repeated_of,
-    repeated_text,
-    shown_text,
-)
+from mcp_toolset.security.audit.call_facts import CallFacts, Common
+from mcp_toolset.security.audit.chain import seal_of
 from mcp_toolset.security.audit.handover import hand_over, handed_over
+from mcp_toolset.security.audit.line_texts import LineTexts
 from mcp_toolset.security.audit.log_files import LogFiles, stamp
-from mcp_toolset.tools.core.identity import Identity
 
 QUEUED: Final = 10_000
 """Events that wait at most; further ones are lost."""
@@ -59,19 +48,8 @@ _OPENING: Final = 10.0
 CLOSING: Final = 5.0
 """Seconds in which the last lines must be written."""
 
-_TEXTS: Final = 4096
-"""Texts of lines that are remembered."""
-
-_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-"""The text of nested arguments, whatever the order of their keys."""
-
-_FLAT: Final = frozenset({str, int, bool, type(None)})
-"""Types of the values whose text needs no order of keys; `to_json` makes it in a fraction of the time."""
-
 _MILLISECONDS: Final = tuple(f"{number:03d}" for number in range(1000))
 """To format a number takes longer than to look it up."""
-
-_SHORTEST_KEY: Final = 16
 
 _log = logging.getLogger("mcp_toolset.audit")
 
@@ -133,10 +111,7 @@ class AuditLog:
         self._until = 0.0
         self._synced = 0.0
         self._second = 0, ""
-        self._salt = b""
-        self._keyed = blake2b(digest_size=16)
-        self._scrubbing: dict[int, Callable[[str], str]] = {}
-        self._remember(self._scrubbed)
+        self._texts = LineTexts()
 
     @property
     def lost(self) -> int:
@@ -175,7 +150,7 @@ class AuditLog:
         Returns:
             Whether the call was recorded; if not, use `note`.
         """
-        known = self._known.get(common)
+        known = self._texts.known.get(common)
         if known is None or not arguments or len(self._queue) >= self._limit:
             return False
         at = time()
@@ -197,23 +172,15 @@ class AuditLog:
         With the log alone, arguments cannot be found by trying values. With its head or key, known arguments
         can be compared with those of a call.
         """
-        try:
-            text = _canonical(arguments)
-        except (TypeError, ValueError, RecursionError):
-            return ""
-        # A copy costs half of what a new one with the key does.
-        keyed = self._keyed.copy()
-        keyed.update(text)
-        return keyed.hexdigest()
+        return self._texts.digest(arguments)
 
     def short_digest(self, text: str) -> str:
         """A short keyed digest of a secret value, such as the id of a session."""
-        return blake2b(text.encode(), key=self._salt, digest_size=8).hexdigest()
+        return self._texts.short_digest(text)
 
     def redact(self, owner: object, scrubbed: Callable[[str], str]) -> None:
         """Pass every text of a line through a function that blanks secrets; each owner has one function."""
-        self._scrubbing[id(owner)] = scrubbed
-        self._remember(self._scrubbed)
+        self._texts.redact(owner, scrubbed)
 
     def hand_over(self, event: str, /, **fields: Any) -> None:
         """Record an event; if another process writes the log, hand the event to that process. Blocks.
@@ -309,9 +276,7 @@ class AuditLog:
         """The thread: it alone touches the files."""
         try:
             with self._files.opened():
-                self._salt = sha256(self._seal.line(self._files.salt.encode()).encode()).digest()
-                self._keyed = blake2b(key=self._salt, digest_size=16)
-                self._remember(self._scrubbed)
+                self._texts.use_key(sha256(self._seal.line(self._files.salt.encode()).encode()).digest())
                 self._ready.set()
                 if found := self._files.resumed.fields():
                     self._queue.appendleft((time(), "resumed", found))
@@ -398,7 +363,11 @@ class AuditLog:
         room = self._files.room
         while self._queue and len(lines) < _CHUNK and room > 0:
             said = self._queue.popleft()
-            lines.append(self._files.chain.line_of(said) if isinstance(said, str) else self._line(*said))
+            lines.append(
+                self._files.chain.line_of(said)
+                if isinstance(said, str)
+                else self._texts.line(self._files.chain, *said)
+            )
             room -= len(lines[-1]) + 1
         if not self._queue and self._lost:
             lines.append(self._lost_line())
@@ -408,70 +377,6 @@ class AuditLog:
         with self._counting:
             count, since, self._lost = self._lost, self._lost_since, 0
         _log.error("%s: %d events of the audit log were lost", self.path, count)
-        return self._line(time(), "lost", {"count": count, "since": stamp(since), "why": self._failing})
-
-    def _line(self, at: float, event: str, said: Any) -> bytes:
-        chain, told = self._files.chain, stamp(at)
-        try:
-            if not isinstance(said, dict):
-                call, known = cast("CallFacts", said), self._known
-                text = repeated_of(call, self._repeated)
-                if not call.reason and not call.rule:
-                    # For `note_plain`.
-                    if len(known) >= _TEXTS:
-                        known.clear()
-                    known[common_of(call)] = text, call.identity
-                return chain.line_of(f'"call","time":"{told}"{text}{own_text(call, self._quoted)}}}')
-            fields = cast("dict[str, Any]", said)
-            if session := fields.get("session"):
-                # The id of a session lets others use it.
-                fields = {**fields, "session": self.short_digest(str(session))}
-            return chain.line(self._shown(event), told, cleaned_fields(fields, self._shown))
-        # A recorded object may be anything; the line says what kind of error hid it.
-        except Exception as fault:
-            return chain.line(shown_text(str(event)), told, {"unreadable": type(fault).__name__})
-
-    def _remember(self, shown: Callable[[str], str]) -> None:
-        """Remember what texts of lines become: most of them are those of other lines too."""
-
-        def quoted(text: str) -> str:
-            return json.dumps(shown(text))
-
-        self._shown: Callable[[str], str] = lru_cache(_TEXTS)(shown)
-        self._quoted: Callable[[str], str] = lru_cache(_TEXTS)(quoted)
-        self._repeated: Callable[..., str] = lru_cache(_TEXTS)(repeated_text(quoted, self.short_digest))
-        # Set last, as it is read first: what was learned with the functions of before is not kept.
-        self._known: dict[Common, tuple[str, Identity | None]] = {}
-
-    def _scrubbed(self, text: str) -> str:
-        for scrubbed in list(self._scrubbing.values()):
-            text = scrubbed(text)
-        return shown_text(text)
-
-
-def _canonical(arguments: Mapping[str, Any]) -> bytes:
-    """The text of arguments, whatever the order of their keys."""
-    for value in arguments.values():
-        if type(value) not in _FLAT:
-            break
-    else:
-        try:
-            return to_json(dict(arguments if len(arguments) < 2 else sorted(arguments.items())))
-        # A text with half of a surrogate pair is no UTF-8.
-        except ValueError:
-            pass
-    return _CANONICAL(arguments).encode()
-
-
-def seal_of(key: str | bytes | None) -> Seal:
-    """The digests that belong to a key.
-
-    Raises:
-        DefinitionError: it is too short.
-    """
-    if key is None:
-        return Seal()
-    data = key.encode() if isinstance(key, str) else key
-    if len(data) < _SHORTEST_KEY:
-        raise DefinitionError(f"the key of an audit log has at least {_SHORTEST_KEY} characters")
-    return Seal(sha256(b"mcp-toolset audit log\n" + data).digest())
+        return self._texts.line(
+            self._files.chain, time(), "lost", {"count": count, "since": stamp(since), "why": self._failing}
+        )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.errors import DefinitionError
 
 FIRST: Final = "0" * 64
 """What the first line of a log has as the digest of the line before it."""
@@ -23,6 +24,9 @@ HEAD_SIZE: Final = 512
 
 LONGEST_LINE: Final = 65_536
 """Bytes of the longest line."""
+
+_SHORTEST_KEY: Final = 16
+"""Characters of the key of a log."""
 
 OWN: Final = frozenset({"seq", "prev", "event", "time"})
 """Members that the chain itself gives to a line."""
@@ -156,3 +160,17 @@ class Chain:
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=True).encode
+
+
+def seal_of(key: str | bytes | None) -> Seal:
+    """The digests that belong to a key.
+
+    Raises:
+        DefinitionError: it is too short.
+    """
+    if key is None:
+        return Seal()
+    data = key.encode() if isinstance(key, str) else key
+    if len(data) < _SHORTEST_KEY:
+        raise DefinitionError(f"the key of an audit log has at least {_SHORTEST_KEY} characters")
+    return Seal(hashlib.sha256(b"mcp-toolset audit log\n" + data).digest())

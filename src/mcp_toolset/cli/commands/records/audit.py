@@ -144,7 +144,7 @@ def verify_command(files: Sequence[Path], key_env: str | None, as_json: bool) ->
     log are checked too.
     """
     from mcp_toolset.cli.display.output import answering, working
-    from mcp_toolset.security.audit.audit_log import seal_of
+    from mcp_toolset.security.audit.chain import seal_of
     from mcp_toolset.security.audit.verification import verify
 
     key = None if key_env is None else os.environ.get(key_env)
