@@ -12,6 +12,7 @@ from tests.security.secrets.vaults import MemoryBackend, key, vault
 
 from mcp_toolset.errors import SecretError
 from mcp_toolset.security.secrets.credential_store import CredentialKey, CredentialStore
+from mcp_toolset.security.secrets.named_secrets import NamedSecrets
 from mcp_toolset.security.secrets.vault import Vault
 
 pytestmark = pytest.mark.anyio
@@ -187,6 +188,16 @@ async def test_i7_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -
     await anyio.Path(tmp_path).chmod(0o777)
     with pytest.raises(SecretError, match="of 'github' cannot be kept in .* can write to it; make it yours"):
         await vault(tmp_path).credentials.save(GITHUB, TOKENS)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX")
+async def test_i7_what_others_could_have_replaced_is_not_read(tmp_path: Path) -> None:
+    await vault(tmp_path).credentials.save(GITHUB, TOKENS)
+    await anyio.Path(tmp_path).chmod(0o777)
+    with pytest.raises(SecretError, match="can write to it; make it yours, mode 700"):
+        await vault(tmp_path).credentials.load(GITHUB)
+    with pytest.raises(SecretError, match="can write to it; make it yours, mode 700"):
+        NamedSecrets(vault(tmp_path)).places()
 
 
 async def test_i7_a_folder_that_cannot_be_made_is_an_error_with_the_way_out(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class EncryptedFiles:
         Raises:
             SecretError: The file is damaged, belongs to another entry, or was written with another key.
         """
-        with _told(entry, self.folder.path):
+        with _told(entry.what, self.folder.path):
             data = self.folder.read(self._name(entry)) if self._is_used() else None
             if data is None:
                 return None
@@ -82,12 +82,12 @@ class EncryptedFiles:
     def save(self, entry: Entry, data: Mapping[str, Any]) -> None:
         """Replace the object of an entry."""
         text = json.dumps({"for": [entry.kind, *entry.parts], "data": dict(data)})
-        with _told(entry, self.folder.path):
+        with _told(entry.what, self.folder.path):
             self.folder.write(self._name(entry), self.key.cipher.encrypt(text.encode()))
 
     def remove(self, entry: Entry) -> bool:
         """Remove the file of an entry, readable or not; whether it was there."""
-        with _told(entry, self.folder.path):
+        with _told(entry.what, self.folder.path):
             path = self.folder.path / self._name(entry) if self._is_used() else None
             is_there = path is not None and path.exists()
             if path is not None:
@@ -95,7 +95,13 @@ class EncryptedFiles:
             return is_there
 
     def entries(self, kind: str) -> Iterator[tuple[str, ...]]:
-        """The parts of all entries of a kind; a file that cannot be read is logged and left out."""
+        """The parts of all entries of a kind; a file that cannot be read is logged and left out.
+
+        Raises:
+            SecretError: other users can write to the folder.
+        """
+        with _told("a secret", self.folder.path), suppress(FileNotFoundError):
+            self.folder.check()
         for path in self.folder.path.glob(f"*.{kind}"):
             try:
                 data = self.folder.read(path.name)
@@ -108,7 +114,7 @@ class EncryptedFiles:
 
     def lock_file(self, entry: Entry) -> Path:
         """The path of the lock of an entry, in a folder that exists."""
-        with _told(entry, self.folder.path):
+        with _told(entry.what, self.folder.path):
             return self.folder.path / f"{self._name(entry)}.lock"
 
     def _is_used(self) -> bool:
@@ -187,12 +193,12 @@ def _taken(lock: BaseFileLock) -> bool:
 
 
 @contextmanager
-def _told(entry: Entry, folder: Path) -> Generator[None]:
-    """Turn an error of the file system into one that names the entry."""
+def _told(what: str, folder: Path) -> Generator[None]:
+    """Turn an error of the file system into one that names what cannot be read or written."""
     try:
         yield
     except OSError as fault:
         # A lock that is not free in time is an OSError without a number.
         why = fault.strerror or "another process holds its lock"
         mend = "mend that, or name another folder in MCP_TOOLSET_CREDENTIALS"
-        raise SecretError(f"{entry.what} cannot be kept in {folder} ({why})", mend) from None
+        raise SecretError(f"{what} cannot be kept in {folder} ({why})", mend) from None

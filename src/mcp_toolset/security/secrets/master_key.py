@@ -50,13 +50,14 @@ class PrivateFolder:
         """The content of a file, or `None`.
 
         Raises:
-            OSError: It cannot be read, or is larger than a megabyte.
+            OSError: It cannot be read, is larger than a megabyte, or another user can write to the folder.
         """
         try:
             with (self.path / name).open("rb") as file:
                 data = file.read(MOST_BYTES + 1)
         except FileNotFoundError:
             return None
+        self.check()
         if len(data) > MOST_BYTES:
             raise OSError(0, f"larger than {MOST_BYTES} bytes")
         return data
@@ -88,6 +89,14 @@ class PrivateFolder:
     def make(self) -> None:
         """Make the folder, or check that no other user can write to it."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.check()
+
+    def check(self) -> None:
+        """Check that no other user can write to the folder, as that user could replace a file with its key.
+
+        Raises:
+            OSError: the folder is not private, or is not there.
+        """
         if not is_private(self.path.stat()):
             raise PermissionError(0, "another user owns it or can write to it; make it yours, mode 700")
 
