@@ -1,4 +1,4 @@
-"""Two servers of one service share a rate, cached results, and which tools are members."""
+"""Three servers of one service share a rate, cached results, and which tools are switched on."""
 
 import asyncio
 import time
