@@ -152,3 +152,26 @@ def test_i9_serve_audit_records_the_calls_of_a_client_on_stdio(line: CommandLine
     assert [one["event"] for one in found] == ["started", "call", "stopped"]
     assert found[1]["tool"] == "add" and found[1]["client"] == "desk 1" and found[1]["outcome"] == "result"
     assert line.run("audit", "verify", "audit.jsonl").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "list mcp.json",
+        "inspect mcp.json",
+        "search mcp.json add",
+        "call mcp.json calc_add a=1 b=2",
+        "explain mcp.json",
+    ],
+)
+def test_i9_a_command_works_beside_the_server_that_writes_the_audit_log(
+    line: CommandLine, words: str
+) -> None:
+    server = line.entry("serve", str(line.folder / "calc.py"))
+    entry = {"mcpServers": {"calc": {**server, "start": "lazy"}}, "toolset": {"audit": "audit.jsonl"}}
+    line.write("mcp.json", json.dumps(entry))
+    with AuditLog(line.folder / "audit.jsonl").opened():
+        for _ in range(2):
+            done = line.run(*words.split())
+            assert (done.returncode, done.stderr) == (0, "")
+            assert "stopped" not in done.stdout

@@ -393,3 +393,30 @@ def test_p7_a_command_is_installed_under_its_own_name(line: CommandLine):
     done = line.run("install", "claude-code", "--dry-run", "--", "npx", "-y", "@scope/server-git@1.2")
     assert done.returncode == 0, done.stderr
     assert '"server-git"' in done.stdout
+
+
+def test_h24_inspect_starts_a_lazy_server_whose_list_is_stored(line: CommandLine) -> None:
+    kept = {"MCP_TOOLSET_CACHE": str(line.folder / "cache")}
+    entry = {**line.entry("serve", str(line.folder / "calc.py")), "start": "lazy"}
+    line.write("mcp.json", json.dumps({"mcpServers": {"calc": entry}, "toolset": {"list_patience": 60}}))
+    asked = [
+        {
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "1"},
+            },
+        },
+        {"method": "tools/list"},
+    ]
+    messages = [json.dumps({"jsonrpc": "2.0", "id": id, **one}) for id, one in enumerate(asked)]
+    with line.fork("serve", "mcp.json", env=kept) as serving:
+        assert serving.stdin is not None and serving.stdout is not None
+        serving.stdin.write("\n".join(messages) + "\n")
+        serving.stdin.flush()
+        assert any("calc_add" in answered for answered in serving.stdout)
+        serving.stdin.close()
+    assert list((line.folder / "cache").rglob("*.json"))
+    (found,) = json.loads(line.run("inspect", "mcp.json", "--json", env=kept).stdout)["servers"]
+    assert found["state"] == "ready" and found["protocol_version"]

@@ -100,6 +100,14 @@ class MountOptions:
     shared: SharedState | None = None
     telemetry: str | Literal[False] | None = None
 
+    @property
+    def looking(self) -> MountOptions:
+        """The options of a command that shows the present answers of servers, beside one that may serve.
+
+        No kept catalog is used. The running server writes the audit log, and exports telemetry.
+        """
+        return replace(self, keep=False, audit=False, telemetry=False)
+
 
 def mount(target: Target, options: MountOptions, *, serving: bool = False) -> ToolsetServer:
     """A server for the target, not opened yet.
@@ -198,9 +206,7 @@ async def opened(
     """
     from mcp_toolset.cli.completion.seen import remember
 
-    # The command is about the present answers of the servers, so no kept catalog is used. A running server
-    # writes the audit log; the calls of this command are the user's own.
-    server = mount(target, replace(options, keep=False, audit=False, telemetry=False))
+    server = mount(target, options.looking)
     async with AsyncExitStack() as stack:
         with opening(server):
             await stack.enter_async_context(server)

@@ -59,7 +59,7 @@ def inspect_command(
     reach.log()
 
     async def look(output: Output) -> int:
-        server = mount(place, reach.mounting(deferred=deferred))
+        server = mount(place, reach.mounting(deferred=deferred).looking)
         async with AsyncExitStack() as stack:
             with opening(server):
                 await stack.enter_async_context(server)
