@@ -28,6 +28,7 @@ def test_i8_explain_shows_the_rule_and_those_that_were_asked_before(line: Comman
     assert found["looked"] == [{"place": "mcpServers.up.permissions", "verdict": "ask", "pattern": "add"}]
     assert (found["caller"], found["roles"], found["scopes"]) == ("ann", [], ["s"])
     assert found["file"].endswith("mcp.json")
+    assert "caller: without a name" in line.run("explain", file, "up_add", "--role", "admin").stdout
     for who in (["--as", "ci"], ["--role", "admin"], ["--as", '["a", null, "b"]', "--role", "admin"]):
         assert answer(line, "explain", file, "up_add", *who)["rule"] == "toolset.permissions.for[0].allow: *"
 

@@ -432,9 +432,10 @@ async def test_p13_what_was_reloaded_is_served_when_the_server_is_opened_again(f
     server = folder.server()
     with anyio.fail_after(2 * BOUND):
         async with server:
-            folder.write({"two": folder.entry("b", "c"), "three": folder.entry("d")}, name="other")
+            later = {"name": "other", "audit": "audit.jsonl", "http": {"sessions": 5}}
+            folder.write({"two": folder.entry("b", "c"), "three": folder.entry("d")}, **later)
             report = await server.reload(patience=BOUND)
-            assert report.at_restart == ("name",) and "added three" in str(report)
+            assert report.at_restart == ("name", "audit", "http") and "added three" in str(report)
         with pytest.raises(StateError, match="while the server is open"):
             await server.reload()
         async with server:

@@ -44,6 +44,7 @@ FEW_FILES: Final = 512
 EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
     "code": ("pydantic_monty", "models can run code"),
     "dbos": ("dbos", "loops can resume after a crash"),
+    "embeddings": ("sentence_transformers", "search can use models of sentence-transformers"),
     "fast": ("orjson", "JSON is read and written faster"),
     "keyring": ("keyring", "secrets are kept in the system's keyring"),
     "model": ("numpy", "search can use a sentence model"),

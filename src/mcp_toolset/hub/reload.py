@@ -30,7 +30,7 @@ from mcp_toolset.tools.core.source import ToolSource
 _log = logging.getLogger("mcp_toolset.reload")
 _AT_RESTART: Final = (
     *("name", "client_prefix", "list_patience", "large_results", "code", "learning", "stats", "log"),
-    *("telemetry", "suspended", "handle_after"),
+    *("telemetry", "suspended", "handle_after", "audit", "http"),
 )
 
 

@@ -74,7 +74,7 @@ def explain_command(
 
     async def explain(mounted: ToolsetServer) -> dict[str, Any]:
         caller = _caller(mounted, name, roles, scopes)
-        told = {"caller": None if caller is None else caller.name, **_file(mounted)}
+        told = {"caller": None if caller is None else caller.subject or caller.client or "", **_file(mounted)}
         if caller is not None:
             told |= {"roles": sorted(caller.roles), "scopes": sorted(caller.scopes)}
         if not rest:
