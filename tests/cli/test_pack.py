@@ -283,6 +283,7 @@ def test_e10_a_value_that_is_no_secret_is_kept_when_asked(line: CommandLine) -> 
         (["typo.json"], "did you mean `exclude`?"),
         (["plain.json", "--ask", "X"], "--ask X: no server of plain.json reads it"),
         (["leak.py", "--ask", "LEAKED"], "leak.py: contains a secret"),
+        (["keyed.py"], "keyed.py: contains a secret"),
     ],
 )
 def test_e10_what_cannot_be_packed_is_an_error_of_one_line(
@@ -295,6 +296,7 @@ def test_e10_what_cannot_be_packed_is_an_error_of_one_line(
         "plain": {"command": "npx"},
     }.items():
         shop.write(f"{name}.json", json.dumps({"mcpServers": {"a": entry}}))
+    shop.write("keyed.py", APP + "\nKEY = 'ghp_" + "0123456789abcdef" * 2 + "'\n")
     shop.write("leak.py", APP.replace("os.environ['SHOP_KEY']", "'sk-live-0123456789'"))
     done = shop.run("pack", *arguments, env={"LEAKED": "sk-live-0123456789"})
     wrong_value = says.startswith("--ask SHOP_KEY")

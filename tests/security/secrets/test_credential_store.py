@@ -186,7 +186,9 @@ async def test_i7_a_key_file_that_others_can_read_is_refused(tmp_path: Path) -> 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX")
 async def test_i7_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     await anyio.Path(tmp_path).chmod(0o777)
-    with pytest.raises(SecretError, match="of 'github' cannot be kept in .* can write to it; make it yours"):
+    with pytest.raises(
+        SecretError, match="of 'github' cannot be written to or read from .* can write to it; make it yours"
+    ):
         await vault(tmp_path).credentials.save(GITHUB, TOKENS)
 
 
@@ -202,7 +204,9 @@ async def test_i7_what_others_could_have_replaced_is_not_read(tmp_path: Path) ->
 
 async def test_i7_a_folder_that_cannot_be_made_is_an_error_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SecretError, match="'github' cannot be kept in .*MCP_TOOLSET_CREDENTIALS"):
+    with pytest.raises(
+        SecretError, match="'github' cannot be written to or read from .*MCP_TOOLSET_CREDENTIALS"
+    ):
         await vault(tmp_path / "file" / "below").credentials.save(GITHUB, TOKENS)
 
 

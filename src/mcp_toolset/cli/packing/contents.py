@@ -25,6 +25,8 @@ __all__ = ["Packed", "Wishes", "pack_target"]
 
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+(?:[-+][\w.+-]+)?")
 _PRIVATE: Final = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY: Final = re.compile(rb"\b(?:gh[opsu]_\w{16,}|sk-[\w-]{20,}|xox[abp]-[\w-]{16,}|AKIA[0-9A-Z]{16}\b)")
+"""What has the form of a key of a well-known service."""
 _ADDRESS: Final = "https://host.example/"
 """An answer with which a configuration is tried: one that can be an address too."""
 
@@ -235,7 +237,12 @@ def _check_no_secret(files: Mapping[str, bytes], secrets: Sequence[str]) -> None
     hidden = Secrets.of(secrets)
     for name, data in files.items():
         text = data.decode("utf-8", "replace")
-        if _PRIVATE.search(data) or Path(name).name.startswith(".env") or hidden.scrubbed(text) != text:
+        if (
+            _PRIVATE.search(data)
+            or _KEY.search(data)
+            or Path(name).name.startswith(".env")
+            or hidden.scrubbed(text) != text
+        ):
             raise TargetError(
                 f"{name}: contains a secret, and would be in the bundle; read it from an environment "
                 "variable, and ask the user for that with --ask NAME"

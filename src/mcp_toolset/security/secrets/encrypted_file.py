@@ -201,4 +201,4 @@ def _told(what: str, folder: Path) -> Generator[None]:
         # A lock that is not free in time is an OSError without a number.
         why = fault.strerror or "another process holds its lock"
         mend = "mend that, or name another folder in MCP_TOOLSET_CREDENTIALS"
-        raise SecretError(f"{what} cannot be kept in {folder} ({why})", mend) from None
+        raise SecretError(f"{what} cannot be written to or read from {folder} ({why})", mend) from None
