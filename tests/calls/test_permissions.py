@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from mcp_toolset.calls.middleware import permissions
 from mcp_toolset.calls.middleware.call_limits import CallLimits
 from mcp_toolset.calls.middleware.permissions import (
     APPROVAL_META_KEY,
@@ -310,6 +311,20 @@ async def test_i8_a_call_that_a_person_refuses_while_a_limit_holds_it_back_does_
     told = await desk.call(alice)
     assert told.is_error and "was refused; do not make this call again" in told.text and not desk.ran
     assert [event["decision"] for event in desk.events] == ["approval needed", "approval refused"]
+
+
+async def test_i8_an_approval_is_used_up_if_the_call_goes_on_in_another_context():
+    desk, alice = Desk(ASK), Caller(ALICE)
+
+    async def elsewhere(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        permissions._claims.set(())
+        return await next()
+
+    desk.dispatch = desk.made("Delete a file.", desk.guard, Layered(elsewhere))
+    desk.approvals.decide(await desk.waiting(alice), "granted")
+    assert (await desk.call(alice)).text == "done"
+    await desk.waiting(alice)
+    assert len(desk.ran) == 1
 
 
 async def test_i9_a_decision_is_recorded_with_its_approval_and_with_who_has_decided(tmp_path: Path):

@@ -10,15 +10,17 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, cast
 
+import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
-from mcp_toolset.calls.pipeline.decision import Reject, record, rejection
+from mcp_toolset.calls.pipeline.decision import Reject, record, rejection, rejection_reason
 from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.pipeline.observation import note_rule
 from mcp_toolset.errors import CallError, CannotAskError, StoreError, UnknownToolError
@@ -59,7 +61,7 @@ class Record(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Claim:
     """A call that a person has approved, on the way to its tool.
 
@@ -68,12 +70,14 @@ class _Claim:
         wanted: The call.
         obstacle: Why the client was not asked.
         rule: The rule of the policy.
+        is_used: Whether it has come to the tool.
     """
 
     guard: PolicyGuard
     wanted: CallToApprove
     obstacle: str
     rule: str
+    is_used: bool = False
 
 
 _DECISIONS: Final = {
@@ -171,7 +175,7 @@ class PolicyGuard:
         except CannotAskError as fault:
             claim = _Claim(self, wanted, fault.obstacle, verdict.rule)
             refusal = await self._looked_up(claim, Approvals.ask, binding, context)
-            return await _with(claim, next) if refusal is None else _refused(call, refusal)
+            return await self._with(claim, next) if refusal is None else _refused(call, refusal)
         self._note(binding, context, answer, verdict.rule)
         if answer == DENY:
             told = f"{call.name} did not run: the user did not allow it"
@@ -193,6 +197,21 @@ class PolicyGuard:
             arguments=shown_arguments(call.arguments),
         )
 
+    async def _with(self, claim: _Claim, next: CallNext) -> ToolResult:
+        """Go on with an approved call; a limit may refuse it, and the approval then stays valid."""
+        token = _claims.set((*_claims.get(), claim))
+        result = None
+        try:
+            result = await next()
+            return result
+        finally:
+            _claims.reset(token)
+            is_kept = claim.is_used or (result is not None and rejection_reason(result) is not None)
+            if not is_kept and self._approvals is not None:
+                # What stands in between has made the call in a context of its own.
+                with anyio.CancelScope(shield=True), suppress(StoreError):
+                    await anyio.to_thread.run_sync(self._approvals.claim, claim.wanted)
+
     async def _claimed(
         self, binding: ToolBinding, run: Run, call: ToolCall, context: ToolContext
     ) -> ToolResult:
@@ -201,6 +220,7 @@ class PolicyGuard:
         claim = next((one for one in claims if one.guard is self and one.wanted.tool == binding.name), None)
         if claim is None:
             return await run(call, context)
+        claim.is_used = True
         # The tool may make calls of its own.
         _claims.set(tuple(one for one in claims if one is not claim))
         refusal = await self._looked_up(claim, Approvals.claim, binding, context)
@@ -265,15 +285,6 @@ def _waiting(approval: Approval, needs: str, obstacle: str, lifetime: float) -> 
     refusal = rejection(Reject(reason, "policy"))
     told = {"id": approval.id, "state": approval.state, "expires": approval.expires}
     return ToolResult({**refusal.wire, "_meta": {**refusal.wire["_meta"], APPROVAL_META_KEY: told}})
-
-
-async def _with(claim: _Claim, next: CallNext) -> ToolResult:
-    """Go on with an approved call; limits may refuse it, and the approval then stays valid."""
-    token = _claims.set((*_claims.get(), claim))
-    try:
-        return await next()
-    finally:
-        _claims.reset(token)
 
 
 async def _answer(wanted: CallToApprove, context: ToolContext) -> str:
