@@ -90,3 +90,10 @@ def test_e1_without_servers_the_clients_that_were_looked_for_are_named(line: Com
     done = line.run("discover")
     assert (done.returncode, done.stderr) == (0, "")
     assert "no client here has a server; looked for Claude Desktop, Claude Code" in done.stdout
+
+
+def test_e1_all_entries_are_counted_and_the_different_ones(line: CommandLine) -> None:
+    (line.folder / ".cursor").mkdir()
+    same = {"command": "uvx", "args": ["mcp-server-git"]}
+    line.write(".cursor/mcp.json", servers(one=same, two=same, three={"command": "other"}))
+    assert "3 servers in 1 client (2 different)" in line.run("discover").stdout.splitlines()

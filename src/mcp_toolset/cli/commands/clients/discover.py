@@ -122,10 +122,12 @@ def _show(rows: list[dict[str, Any]], found: Discovery, output: Output) -> None:
     ]
     output.table(_COLUMNS, cells)
     clients = Counter(server.client for server in found.servers)
-    several = sum(1 for server in found.distinct().values() if found.also_in(server))
+    distinct, several = len(found.distinct()), sum(map(bool, map(found.also_in, found.distinct().values())))
+    entries = len(found.servers)
     output.say(
-        f"{counted(len(found.distinct()), 'server')} in {counted(len(clients), 'client')}"
-        + (f", {several} of them in several" if several else "")
+        f"{counted(entries, 'server')} in {counted(len(clients), 'client')}"
+        + (f" ({distinct} different)" if distinct < entries else "")
+        + (f", {several} of them in several clients" if several else "")
     )
     if any(row["tokens_estimate"] for row in rows):
         told = sum(row["tokens_estimate"] or 0 for row in rows if not row["adopted"])
