@@ -121,7 +121,7 @@ async def test_j1_an_outcome_that_could_not_be_recorded_is_recorded_later(tmp_pa
     async with Unheard(tmp_path / "j", failed=2) as journal, till.served(journal) as server:
         for _ in range(2):
             result = await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
-            assert "runs still" in result.text or result.text == "charged 5, receipt 1"
+            assert "still running" in result.text or result.text == "charged 5, receipt 1"
         again = await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
         assert (again.text, noted(again)["state"]) == ("charged 5, receipt 1", "replayed")
     assert till.effects == [5]

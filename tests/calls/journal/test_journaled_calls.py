@@ -138,7 +138,7 @@ async def test_j1_a_repeat_is_told_that_the_call_runs_still(tmp_path: Path) -> N
             await shop.entered.wait()
             told = await server.call_tool("charge", {"amount": 5}, context=ann)
         shop.may_end.set()
-    assert "runs still" in told.text and noted(told)["state"] == "running"
+    assert "still running" in told.text and noted(told)["state"] == "running"
 
 
 async def test_j1_a_call_that_was_cut_off_is_never_run_again(tmp_path: Path) -> None:

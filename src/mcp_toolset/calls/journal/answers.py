@@ -90,21 +90,19 @@ def replayed(unit: Unit, record: Record) -> ToolResult:
 def refusal(unit: Unit, found: Found, what: str) -> ToolResult:
     """Why a call does not run now."""
     record = found.record
-    told = f"{_named(record.intent)} did not run: {what}"
+    told = f"{_named(record.intent)} {what}"
     return marked(ToolResult.of_error(told), unit.id, found.standing, began=record.began)
 
 
 def unknown(record: Record, standing: str) -> str:
     """Why a call does not run again whose outcome is not known."""
-    began = f"it began at {moment(record.began)}"
+    began = f"was not run again: a call under its key began at {moment(record.began)}"
     if standing == "asked":
-        return (
-            f"{began}, and has asked the client a question; answer that, or make the call under another key"
-        )
+        return f"{began}, and asked the client a question; answer it, or make the call under another key"
     place = f"on the server {record.intent.server}" if record.intent.server else "where it has its effect"
     return (
-        f"{began} under this key, and its outcome is not known. Look {place} whether it has happened, then "
-        f"say so by `mcp-toolset journal settle {record.intent.id[:SHOWN]}` with --done or --never"
+        f"{began}, and its outcome is not known. Find out {place} whether it has happened, then record that "
+        f"with `mcp-toolset journal settle {record.intent.id[:SHOWN]}`, with --done or --never"
     )
 
 

@@ -157,14 +157,17 @@ class JournalGuard:
             # The journal has recorded it after it was given up here, so nothing has run.
             idle = standing == "running" and record.intent.nonce in self._unbegun
             if problem := self._foreign(unit, intent, found):
-                return refusal(unit, found, problem)
+                return refusal(unit, found, f"did not run: {problem}")
             if standing == "done":
                 return replayed(unit, record)
             if standing == "running" and not idle:
                 if await self._pay():
                     continue
                 if anyio.current_time() >= until:
-                    return refusal(unit, found, "the same call runs still; make it again to get its result")
+                    told = (
+                        "was not run again: the same call is still running; make it again to get its result"
+                    )
+                    return refusal(unit, found, told)
                 await anyio.sleep(pause)
                 pause = min(pause * 2, _LAST_PAUSE)
             elif not (
