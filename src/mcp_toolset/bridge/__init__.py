@@ -1,1 +1,0 @@
-"""Old import paths, each of which says where its names have moved. Nothing else imports them."""
