@@ -172,9 +172,9 @@ def test_p3_keys_of_other_clients_are_passed_over() -> None:
 
 
 def test_p3_tool_lists_of_other_clients_are_kept_as_exact_names() -> None:
-    entry = {"command": "x", "includeTools": ["a"], "excludeTools": ["b*"], "disabledTools": ["c"]}
+    entry = {"command": "x", "includeTools": ["a"], "excludeTools": ["b[1]"], "disabledTools": ["c"]}
     read = server(entry | {"include": ["read_*"], "exclude": ["d?"]})
-    assert (read.include, read.exclude) == (("read_*", "a"), ("d?", "b[*]", "c"))
+    assert (read.include, read.exclude) == (("read_*", "a"), ("d?", "b[[]1]", "c"))
 
 
 def test_p3_own_options_and_their_defaults() -> None:
@@ -222,6 +222,19 @@ def test_p3_timeout_in_seconds_or_another_clients_milliseconds(written: float, s
 def test_p3_a_disabled_server_needs_no_variables(switch: dict[str, bool]) -> None:
     read = server({"command": "x", "args": ["${NOT_SET}"], "envFile": "/none/such", **switch})
     assert (read.disabled, read.args) == (True, ("${NOT_SET}",))
+
+
+def test_u115_the_login_of_a_disabled_server_is_not_read() -> None:
+    login = {
+        "type": "client_credentials",
+        "client_id": "${ID}",
+        "issuer": "${ISSUER}",
+        "client_secret": "${NO}",
+    }
+    entry = {"url": "https://a.example/mcp", "auth": login}
+    assert "not set" in server_refusal(entry)
+    read = server({**entry, "disabled": True})
+    assert read.disabled and read.auth is None
 
 
 def test_p3_relative_and_home_folders() -> None:
@@ -479,3 +492,13 @@ def test_config_import_stays_off_the_wire() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
     assert answer.stdout.strip() == "set()"
+
+
+def test_u71_the_sections_of_geminis_settings_are_no_rules_of_ours() -> None:
+    others = {
+        "tools": {"exclude": ["run_shell_command"], "core": ["x"]},
+        "mcp": {"allowed": ["a"], "excluded": ["b"]},
+        "telemetry": {"enabled": True, "target": "local"},
+        "security": {"auth": {"selectedType": "oauth-personal"}},
+    }
+    assert hub({"mcpServers": {"a": {"command": "x"}}, **others}).servers[0].fault == ""

@@ -323,7 +323,7 @@ async def test_l25_a_hook_can_be_registered_for_a_tool_itself():
 
 
 @pytest.mark.parametrize("selector", [None, 5, "", object()])
-def test_l25_a_hook_for_nothing_is_refused(selector: object):
+def test_l25_a_hook_for_nothing_is_refused(selector: Any):
     with pytest.raises(DefinitionError, match="registered for a tool, a tool's name or"):
         HookSet().execution(selector)
 

@@ -22,7 +22,7 @@ JWT = {"issuer": "https://idp.example.com", "audience": "https://tools.example.c
 
 
 def server(auth: object) -> ToolsetServer:
-    data = {"mcpServers": {}, "toolset": {"auth": auth}}
+    data = {"mcpServers": {}, "toolset": {} if auth is None else {"auth": auth}}
     return ToolsetServer(toolset_from_config(parse_config(data, source="mcp.json", environ=ENVIRON)))
 
 
@@ -94,7 +94,8 @@ async def test_i1_a_reload_takes_in_who_may_call(tmp_path: Path, caplog: pytest.
     file = tmp_path / "mcp.json"
 
     def write(auth: object) -> None:
-        file.write_text(json.dumps({"mcpServers": {}, "toolset": {"auth": auth}}))
+        section = {} if auth is None else {"auth": auth}
+        file.write_text(json.dumps({"mcpServers": {}, "toolset": section}))
 
     write(None)
     with anyio.fail_after(60):

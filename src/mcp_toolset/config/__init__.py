@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         SessionRule,
         StartRule,
         Transport,
+        UnlistedRule,
     )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "SessionRule",
     "StartRule",
     "Transport",
+    "UnlistedRule",
     "load_config",
     "parse_config",
 ]
@@ -42,7 +44,16 @@ _HOMES = {
     **dict.fromkeys(("load_config", "parse_config"), "config.hub"),
     **dict.fromkeys(("HubConfig", "ServerConfig"), "config.models"),
     **dict.fromkeys(
-        ("ArgumentRule", "Asked", "Era", "ProtocolRule", "SessionRule", "StartRule", "Transport"),
+        (
+            "ArgumentRule",
+            "Asked",
+            "Era",
+            "ProtocolRule",
+            "SessionRule",
+            "StartRule",
+            "Transport",
+            "UnlistedRule",
+        ),
         "config.rules",
     ),
 }

@@ -125,11 +125,7 @@ class AuthConfig:
 
     @classmethod
     def read(cls, data: object, place: Place, variables: Variables) -> AuthConfig | None:
-        """The section in a file; `None` if there is none.
-
-        Raises:
-            ConfigError: it has a mistake, or names no caller.
-        """
+        """The section in a file; `None` if there is none."""
         if data is None:
             return None
         section = validated(AuthSection, data, place)
@@ -145,11 +141,7 @@ class AuthConfig:
         return cls(place, section, tokens, issuers, variables)
 
     def rules(self) -> AuthRules:
-        """The section with its references expanded.
-
-        Raises:
-            ConfigError: a reference has no value.
-        """
+        """The section with its references expanded."""
         tokens = tuple(
             TokenRule(name, self._text(one.token, "tokens", name, "token"), (*one.roles,), (*one.scopes,))
             for name, one in self.tokens.items()

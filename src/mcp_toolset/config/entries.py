@@ -12,7 +12,15 @@ from pydantic_core import ValidationError
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.keys import CLIENT_KEYS, did_you_mean, nearest, synonym, unknown_keys
+from mcp_toolset.config.keys import (
+    CLIENT_KEYS,
+    NEVER_NULL,
+    did_you_mean,
+    misplaced,
+    nearest,
+    synonym,
+    unknown_keys,
+)
 from mcp_toolset.config.rules import (
     ArgumentRule,
     Asked,
@@ -22,6 +30,7 @@ from mcp_toolset.config.rules import (
     ProtocolRule,
     SessionRule,
     StartRule,
+    UnlistedRule,
 )
 from mcp_toolset.config.tables import (
     ANY,
@@ -142,6 +151,7 @@ class ServerEntry(Table):
     start: StartRule | None = key(_RULE, _START)
     idle_timeout: float | None = key(_TIME, _SECONDS)
     single: bool = key(BOOL, _SWITCH, False)
+    unlisted: UnlistedRule = key(one_of(*get_args(UnlistedRule)), '"refuse" or "pass"', "refuse")
     task_wait: float | None = key(
         {"type": "float", "ge": 0, "allow_inf_nan": False}, "a number of seconds, or 0"
     )
@@ -213,6 +223,7 @@ class ToolsetSection(Table):
     )
     ready: dict[str, Any] | None = key(TABLE, 'an object such as {"servers": ["github"]}')
     http: dict[str, Any] | None = key(TABLE, 'an object such as {"sessions_per_peer": 2000}')
+    egress: dict[str, Any] | None = key(TABLE, 'an object such as {"allow": ["10.0.0.0/8"]}')
 
 
 class _Checked(Protocol):
@@ -226,22 +237,27 @@ _Model = TypeVar("_Model", bound=_Checked)
 
 
 def validated(model: type[_Model], data: object, place: Place) -> _Model:
-    """The model of `data`.
-
-    Raises:
-        ConfigError: One line for the first problem, with the number of the others; no values in it.
-    """
+    """The model of `data`."""
     if not isinstance(data, dict):
         raise place.error("must be an object", "write it as { … }")
+    table = cast("dict[str, object]", data)
+    protecting = NEVER_NULL | {"auth"} if model is ToolsetSection else NEVER_NULL
+    if unsaid := [one for one in table if table[one] is None and one in protecting]:
+        raise place.at(unsaid[0]).error(
+            "is null, so it would protect nothing", "give it a value, or remove it"
+        )
     try:
-        return model.model_validate(data)
+        return model.model_validate(table)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
     # A key that is misspelt may be the one that is missing.
     first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
     named = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
-        cause, mend = "unknown option", did_you_mean(named, known_keys(model)) or _one_of(known_keys(model))
+        right = misplaced(named, holder=place.path)
+        moved = f"move it to `{right}`" if right else ""
+        mend = did_you_mean(named, known_keys(model)) or moved or _one_of(known_keys(model))
+        cause = "unknown option"
     else:
         cause = first["msg"].removeprefix("Input ").lower()
         mend = f"write `{named}` as {_descriptions(model)[named]}"
@@ -249,11 +265,6 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
 
 
 def server_keys(keys: Iterable[str], place: Place) -> list[str]:
-    """The unknown keys of a server's entry.
-
-    Raises:
-        ConfigError: a key is nearly one of ours, or of another client's.
-    """
     known = {*known_keys(ServerEntry), *CLIENT_KEYS}
     unknown = unknown_keys(keys, known)
     for written in unknown:
@@ -265,7 +276,6 @@ def server_keys(keys: Iterable[str], place: Place) -> list[str]:
 
 
 def known_keys(model: type[_Checked]) -> list[str]:
-    """The keys of the model as they are written in a file."""
     return list(_descriptions(model))
 
 

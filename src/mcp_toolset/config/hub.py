@@ -12,14 +12,27 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp_toolset.config.entries import ServerEntry, ToolsetSection, server_keys, validated
+from mcp_toolset._records import replace
+from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys, server_keys, validated
 from mcp_toolset.config.jsonc import Place, decode, read_text, without_mark
-from mcp_toolset.config.keys import FILE_KEYS, did_you_mean, named_servers, nearest, unknown_keys
-from mcp_toolset.config.limits import limits_in
+from mcp_toolset.config.keys import (
+    FILE_KEYS,
+    OF_ALL_SERVERS,
+    buried,
+    did_you_mean,
+    is_section,
+    misplaced,
+    named_servers,
+    nearest,
+    unknown_keys,
+)
+from mcp_toolset.config.limits import check_servers, limits_in
 from mcp_toolset.config.models import AuditConfig, HubConfig, JournalConfig, ServerConfig
 from mcp_toolset.config.server import Surroundings, server_config
+from mcp_toolset.config.server_auth import guarded
 from mcp_toolset.config.variables import Variables
-from mcp_toolset.errors import ConfigError
+from mcp_toolset.errors import ConfigError, DefinitionError
+from mcp_toolset.security.egress import Egress
 from mcp_toolset.security.policy.sections import Permissions
 from mcp_toolset.security.secrets.references import References
 from mcp_toolset.security.secrets.vault import Vault
@@ -30,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["config_text", "load_config", "parse_config"]
 
 _NAMED = 5
+_WRONG_PLACE = "is in the wrong place, where it has no effect"
 _EDITOR_FOLDERS = (".cursor", ".vscode")
 
 
@@ -50,11 +64,7 @@ def load_config(
 
 
 def config_text(source: str) -> str:
-    """The text of a configuration file.
-
-    Raises:
-        ConfigError: the file is missing, or no text.
-    """
+    """The text of a configuration file."""
     try:
         return without_mark(read_text(Path(source), source))
     except FileNotFoundError:
@@ -85,10 +95,13 @@ def parse_config(
     references = References(vault or Vault(environ))
     surroundings = _surroundings(path, defaults, environ, _inputs(table, root), references)
     _check_file_keys(table, root, warnings.append)
+    egress = _egress(defaults.egress, root.at("toolset", "egress"))
     servers = tuple(
-        _server(name, entry, section.at(name), surroundings, warnings.append, report)
+        _guarded(_server(name, entry, section.at(name), surroundings, warnings.append, report), egress)
         for name, entry in entries.items()
     )
+    journal = defaults.journal.get("tools") if isinstance(defaults.journal, dict) else None
+    check_servers(root.at("toolset"), entries, defaults.permissions, limits=defaults.limits, journal=journal)
     auth = _auth(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
     lock = None if defaults.lock is None else path.parent / defaults.lock
     return HubConfig(
@@ -214,6 +227,26 @@ def _http(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | N
     return {**found, "trusted_proxies": tuple(map(str, found["trusted_proxies"]))}
 
 
+def _egress(said: dict[str, object] | None, place: Place) -> Egress:
+    """Where mounted servers may send the bridge."""
+    if said is None:
+        return Egress()
+    from mcp_toolset.config.sections import EgressEntry
+
+    entry = validated(EgressEntry, said, place)
+    try:
+        return Egress(tuple(entry.allow))
+    except DefinitionError as fault:
+        cause, _, mend = str(fault).partition("; ")
+        raise place.at("allow").error(cause, mend) from None
+
+
+def _guarded(server: ServerConfig, egress: Egress) -> ServerConfig:
+    if not egress.allow:
+        return server
+    return replace(server, egress=egress.allow, auth=guarded(server.auth, egress))
+
+
 def _log(said: bool | dict[str, object], variables: Variables, place: Place) -> Mapping[str, Any] | None:
     """The log of the process; its folder is in that of the configuration."""
     if isinstance(said, bool):
@@ -261,7 +294,10 @@ def _audit(said: str | dict[str, object] | None, variables: Variables, place: Pl
         for key, value in table.items()
     }
     entry = validated(AuditEntry, expanded, place)
-    return AuditConfig(Path(variables.path(entry.path)), entry.max_bytes, entry.keep, entry.key)
+    path = Path(variables.path(entry.path))
+    if path.is_dir():
+        raise place.error("is a folder, so no line could be written", "name a file in it")
+    return AuditConfig(path, entry.max_bytes, entry.keep, entry.key)
 
 
 def _surroundings(
@@ -286,6 +322,7 @@ def _server(
     warn: Callable[[str], None],
     report: Callable[[ConfigError], object] | None,
 ) -> ServerConfig:
+    _check_sections(data, place)
     try:
         table = _table(data, place)
         unknown = server_keys(table, place)
@@ -300,18 +337,60 @@ def _server(
     return read
 
 
+def _check_sections(data: object, place: Place) -> None:
+    """Refuse the file if an entry has what protects all servers, for it would take down its server alone."""
+    entry = cast("dict[str, object]", data) if isinstance(data, dict) else {}
+    auth = entry.get("auth")
+    inner = cast("dict[str, object]", auth) if isinstance(auth, dict) else {}
+    for holder, at in ((entry, place), (inner, place.at("auth"))):
+        for key in holder:
+            if key in OF_ALL_SERVERS:
+                _check_place(key, at)
+    read = {*known_keys(ServerEntry)} - {"oauth"}
+    for key in entry:
+        # What is nearly one of these stops its server alone; see `server_keys`.
+        if key not in read and nearest(key, ("permissions", "limits")) is None:
+            _check_buried(key, entry[key], place)
+
+
 def _is_disabled(data: object) -> bool:
     table = cast("dict[str, object]", data) if isinstance(data, dict) else {}
     return table.get("disabled") is True or table.get("enabled") is False
 
 
 def _check_file_keys(table: dict[str, object], root: Place, warn: Callable[[str], None]) -> None:
-    """Refuse a mistyped `toolset` or `inputs`. Other unknown keys are ignored: they may be a client's own."""
+    """Refuse what protects at the wrong place, and a mistyped `toolset` or `inputs`.
+
+    Other unknown keys are ignored: they may be a client's own.
+    """
+    mcp = table.get("mcp")
+    nested = cast("dict[str, object]", mcp) if isinstance(mcp, dict) else {}
+    read, _ = named_servers(table) or ((), None)
     for key in unknown_keys(table, FILE_KEYS):
         if (meant := nearest(key, ("toolset", "mcpServers", "inputs"))) is not None:
             raise root.at(key).error("unknown key", f"did you mean `{meant}`?")
+        _check_place(key, root)
+    for key in unknown_keys(nested, FILE_KEYS - {"toolset"} | {"excluded"}):
+        _check_place(key, root.at("mcp"))
+    for holder, at in ((table, root), (nested, root.at("mcp"))):
+        for key in holder:
+            if at.at(key).steps not in (read, ("toolset",), ("mcp",)):
+                _check_buried(key, holder[key], at)
+                if key in ("mcpServers", "servers") and holder[key]:
+                    warn(str(at.at(key).error(f"is not read, as `{'.'.join(read)}` is", "keep one of them")))
     if "toolset" in table and (unknown := unknown_keys(table, FILE_KEYS)):
         warn(_ignored(unknown, root))
+
+
+def _check_place(key: str, place: Place) -> None:
+    if (right := misplaced(key)) is not None:
+        raise place.at(key).error(_WRONG_PLACE, f"move it to `{right}`")
+
+
+def _check_buried(key: str, value: object, place: Place) -> None:
+    """Refuse a rule of ours within a value that nothing reads."""
+    if (found := buried(key, value)) is not None:
+        raise place.at(*found[0]).error(_WRONG_PLACE, f"move it to `{found[1]}`")
 
 
 def _ignored(unknown: list[str], place: Place) -> str:
@@ -338,6 +417,9 @@ def _named(entries: dict[str, object], place: Place) -> dict[str, object]:
     blank = next((name for name in entries if not name.strip()), None)
     if blank is not None:
         raise place.at(blank).error("a server needs a name", "write one as its key")
+    for name, entry in entries.items():
+        if is_section(name, entry):
+            _check_place(name, place)
     return entries
 
 

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import ConfigError
@@ -86,22 +87,48 @@ def _blanked(match: re.Match[str]) -> str:
 
 
 def decode(text: str, source: str) -> object:
-    """Decode JSON or JSONC.
+    """Decode JSON or JSONC."""
+    doubled: list[tuple[dict[str, object], str]] = []
 
-    Raises:
-        ConfigError: The text is neither; names line and column.
-    """
+    def table(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            keys = [key for key, _ in pairs]
+            doubled.append((made, next(key for key in keys if keys.count(key) > 1)))
+        return made
+
     if not text.strip():
         raise ConfigError(f"{source}: line 1 column 1: the file is empty; write JSON into it")
     try:
-        return json.loads(plain_json(text))
+        found: object = json.loads(plain_json(text), object_pairs_hook=table)
     except json.JSONDecodeError as error:
         where, cause = f"line {error.lineno} column {error.colno}: ", error.msg
     except RecursionError:
         where, cause = "", "nested too deeply"
     except ValueError:
         where, cause = "", "a number has too many digits"
+    else:
+        if not doubled:
+            return found
+        # The first of the two would be ignored, and with it what it protects.
+        steps = _steps_to(doubled[0][0], found, doubled[0][1])
+        line, column = line_and_column(text, steps)
+        place = Place(f"{source}: line {line} column {column}", steps)
+        raise place.error("this key is written twice", "keep one of them")
     raise ConfigError(f"{source}: {where}not valid JSON: {cause}; correct the file there")
+
+
+def _steps_to(table: object, here: object, key: str) -> tuple[str | int, ...]:
+    """The way to the key of an object within decoded JSON."""
+    ways: list[tuple[object, tuple[str | int, ...]]] = [(here, ())]
+    for one, steps in ways:
+        if one is table:
+            return (*steps, key)
+        if isinstance(one, dict):
+            ways += [(value, (*steps, name)) for name, value in cast("dict[str, object]", one).items()]
+        elif isinstance(one, list):
+            ways += [(value, (*steps, at)) for at, value in enumerate(cast("list[object]", one))]
+    return (key,)
 
 
 def line_and_column(text: str, steps: Iterable[str | int]) -> tuple[int, int]:
@@ -150,12 +177,7 @@ def marked_as(text: str, before: str | None) -> str:
 
 
 def read_text(path: Path, source: str) -> str:
-    """The text of a file, unchanged, with a byte order mark if the file has one.
-
-    Raises:
-        FileNotFoundError: The file does not exist; callers decide what that means.
-        ConfigError: The file cannot be read, or is not UTF-8.
-    """
+    """The text of a file, unchanged, with a byte order mark if the file has one."""
     place = Place(source)
     try:
         return path.read_bytes().decode("utf-8")

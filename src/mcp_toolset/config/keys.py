@@ -10,12 +10,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, cast
+from unicodedata import normalize
 
 __all__ = [
     "CLIENT_KEYS",
     "FILE_KEYS",
+    "NEVER_NULL",
+    "OF_ALL_SERVERS",
     "USUAL_FILES",
+    "buried",
     "did_you_mean",
+    "PLACES",
+    "is_section",
+    "misplaced",
     "named_servers",
     "nearest",
     "synonym",
@@ -52,7 +59,7 @@ reported.
 
 FILE_KEYS: Final = frozenset(
     "mcpServers servers mcp inputs toolset globalShortcut preferences isUsingBuiltInNodeForMcp scale "
-    "dxt coworkUserFilesPath sandbox name version description $schema".split()
+    "dxt coworkUserFilesPath sandbox name version description tools $schema".split()
 )
 """The other top-level keys in the files of the clients."""
 
@@ -67,6 +74,54 @@ _MEANT: Final[Mapping[str, str]] = {
     ),
 }
 """Synonyms of `include` and `exclude`, in lower case without separators; ignored, they would be unsafe."""
+
+PLACES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        "name deferred timeout start_timeout start idle_timeout handle_after client_prefix pins new_tools "
+        "hidden_text arguments lock list_patience limits permissions audit auth code large_results stats log "
+        "learning journal suspended ready http egress".split(),
+        "toolset",
+    ),
+    **dict.fromkeys("allow ask deny for".split(), "toolset.permissions"),
+    **dict.fromkeys("approvals approval approve confirm".split(), "toolset.permissions.ask"),
+    **dict.fromkeys("principals roles scopes".split(), "toolset.permissions.for"),
+    **dict.fromkeys("tokens jwt resource required_scopes".split(), "toolset.auth"),
+    **dict.fromkeys("issuer audience jwks_url algorithms roles_claim leeway".split(), "toolset.auth.jwt"),
+    **dict.fromkeys("max_bytes keep".split(), "toolset.audit"),
+    **dict.fromkeys("rate calls concurrency result_bytes".split(), "toolset.limits.PATTERN"),
+    "trusted_proxies": "toolset.http",
+    "toolset": "",
+    **dict.fromkeys(
+        "include exclude includeTools excludeTools disabledTools enabled_tools disabled_tools prefix names "
+        "sessions forward forward_authorization declare retries breaker eras".split(),
+        "mcpServers.NAME",
+    ),
+}
+"""Where each key of ours stands. At another place it would be ignored, and a protection would be off."""
+
+_PROTECTING: Final = frozenset(
+    "permissions auth limits audit approvals pins new_tools hidden_text required_scopes tokens "
+    "exclude".split()
+)
+"""The keys whose misspelt form is never ignored, and that tell a section `toolset` of another name."""
+
+OF_ALL_SERVERS: Final = frozenset("toolset audit tokens jwt required_scopes lock".split())
+"""The keys that, in a server's entry, were meant for all servers."""
+
+NEVER_NULL: Final = frozenset(
+    "permissions limits audit pins new_tools hidden_text include exclude allow ask deny for principals roles "
+    "required_scopes tokens jwt audience lock arguments".split()
+)
+"""The keys that protect. Elsewhere null is the same as no key; here somebody meant to write a rule."""
+
+_OF_SERVERS: Final = frozenset(
+    "type transport command args env url serverUrl httpUrl headers disabled".split()
+)
+_OF_A_SERVER: Final = frozenset("include exclude permissions limits pins new_tools hidden_text".split())
+_SECTIONS: Final = frozenset("mcpservers servers contextservers extensions".split())
+_KINDS_OF_PERMISSIONS: Final = frozenset("allow ask deny for".split())
+_KINDS_OF_AUTH: Final = frozenset("tokens jwt resource required_scopes".split())
+_KINDS_OF_LIMITS: Final = frozenset("rate calls concurrency result_bytes".split())
 
 _COMMENT: Final = re.compile(r"_|\$|x-|//|#")
 _LEAST_LIKE: Final = 0.8
@@ -109,6 +164,69 @@ def synonym(key: str) -> str | None:
     return _MEANT.get(_plain(key))
 
 
+def misplaced(key: str, *, holder: str | None = None) -> str | None:
+    """The right place of a key of ours, or of nearly one that protects, where no key of ours is known."""
+    plain = {_plain(one): one for one in PLACES}
+    meant = plain.get(_plain(key)) or nearest(key, _PROTECTING)
+    if meant is None or PLACES[meant] == holder:
+        return None
+    place = PLACES[meant]
+    return place if place.endswith(".ask") else f"{place}.{meant}".removeprefix(".")
+
+
+def buried(key: str, value: object) -> tuple[tuple[str | int, ...], str] | None:
+    """The way to the first rule of ours in a value that nothing reads, and the right place of the rule.
+
+    A rule is told by its look, under any name and at any depth; what is in a comment is none.
+    """
+    ways: list[tuple[tuple[str | int, ...], object]] = [((key,), value)]
+    for steps, one in ways:
+        name = str(steps[-1])
+        if _COMMENT.match(name):
+            continue
+        if right := _rule(_plain(name), one):
+            return steps, right
+        if isinstance(one, dict):
+            table = cast("dict[str, object]", one)
+            ours = sorted(_OF_A_SERVER & {*table})
+            if ours and (_OF_SERVERS & {*table} or _plain(str((key, *steps)[-2])) in _SECTIONS):
+                return (*steps, ours[0]), f"mcpServers.{name}.{ours[0]}"
+            ways += [((*steps, each), table[each]) for each in table]
+        elif isinstance(one, list):
+            ways += [((*steps, at), each) for at, each in enumerate(cast("list[object]", one))]
+    return None
+
+
+def _rule(name: str, value: object) -> str | None:
+    """The place of the rule that a value is by its look, if it looks like one; `name` is plain."""
+    if "audit" in name and isinstance(value, str) and re.search(r"[./\\]", value):
+        return "toolset.audit"
+    if not isinstance(value, dict) or not value:
+        return None
+    table = cast("dict[str, object]", value)
+    keys = {*table}
+    limited = sum(isinstance(one, dict) and bool(_KINDS_OF_LIMITS & {*one}) for one in table.values())
+    if {"tokens", "jwt"} & keys and (name == "auth" or keys <= _KINDS_OF_AUTH):
+        return "toolset.auth"
+    if any(isinstance(table.get(one), list) for one in ("allow", "ask", "deny")) and (
+        name == "permissions" or keys <= _KINDS_OF_PERMISSIONS
+    ):
+        return "toolset.permissions"
+    if limited and (name == "limits" or limited == len(keys)):
+        return "toolset.limits"
+    if "path" in keys and ("audit" in name or {"max_bytes", "keep"} & keys):
+        return "toolset.audit"
+    said = keys if _rule("auth", table.get("auth")) else keys - {"auth"}
+    is_section = said & _PROTECTING and all(PLACES.get(one) == "toolset" for one in keys)
+    return "toolset" if is_section else None
+
+
+def is_section(name: str, entry: object) -> bool:
+    """Whether an entry among the servers is a section that belongs elsewhere."""
+    keys = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+    return PLACES.get(name) in ("", "toolset") and not _OF_SERVERS & {*keys}
+
+
 def did_you_mean(key: str, known: Sequence[str]) -> str:
     """A question with the nearest known key, or an empty string."""
     close = get_close_matches(key, known, n=1, cutoff=0.7)
@@ -116,4 +234,5 @@ def did_you_mean(key: str, known: Sequence[str]) -> str:
 
 
 def _plain(key: str) -> str:
-    return re.sub(r"[-_\s]", "", key).casefold()
+    """A key without separators, hidden characters and the forms of letters: what a reader takes it for."""
+    return re.sub(r"[\W_]", "", normalize("NFKC", key)).casefold()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,17 +10,13 @@ from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.security.policy.sections import KINDS
 
 if TYPE_CHECKING:
     from mcp_toolset.security.policy.limits import Limits
 
 
 def breaker_in(data: Mapping[str, Any] | None, place: Place) -> tuple[int, float] | None:
-    """The breaker of an entry.
-
-    Raises:
-        ConfigError: it cannot be used.
-    """
     if data is None:
         return None
     # Imported here, because few configurations have one.
@@ -30,12 +26,41 @@ def breaker_in(data: Mapping[str, Any] | None, place: Place) -> tuple[int, float
     return entry.failures, entry.seconds
 
 
-def limits_in(section: Mapping[str, Any], place: Place) -> Mapping[str, Limits]:
-    """The limits of a section, by pattern; `place` is that of the section's holder.
+def check_servers(
+    place: Place, servers: Collection[str], permissions: object, *, limits: object, journal: object
+) -> None:
+    """Refuse a rule for the tools of a server that is not there; wrong types are refused elsewhere.
 
     Raises:
-        ConfigError: a pattern names nothing, or a limit cannot be used.
+        ConfigError: with the place of the first such pattern.
     """
+    rules = [*_patterns(permissions, place.at("permissions"))]
+    for table, at in ((limits, place.at("limits")), (journal, place.at("journal"))):
+        rules += [
+            (one, at.at(one)) for one in (cast("dict[str, Any]", table) if isinstance(table, dict) else {})
+        ]
+    for pattern, at in rules:
+        if "/" in pattern:
+            # Imported here, because few configurations have such a rule.
+            from mcp_toolset.security.policy.patterns import fault_of_server
+
+            if fault := fault_of_server(pattern, servers):
+                raise at.error(*fault)
+
+
+def _patterns(said: object, place: Place) -> Iterator[tuple[str, Place]]:
+    """The patterns of permissions, each with its place."""
+    table = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+    for key, listed in table.items():
+        for number, one in enumerate(cast("list[object]", listed) if isinstance(listed, list) else []):
+            if key == "for":
+                yield from _patterns(one, place.at(key, number))
+            elif key in KINDS and isinstance(one, str):
+                yield one, place.at(key, number)
+
+
+def limits_in(section: Mapping[str, Any], place: Place) -> Mapping[str, Limits]:
+    """The limits of a section, by pattern; `place` is that of the section's holder."""
     if not section:
         return MappingProxyType({})
     # Imported here, because few configurations have limits.
@@ -59,6 +84,8 @@ def _limits(table: dict[str, Any], place: Place) -> Limits:
     if not isinstance(some, list):
         raise place.at("for").error("must be a list", 'write it as [{"roles": ["guest"], "rate": "5/min"}]')
     own = {key: value for key, value in table.items() if key != "for"}
+    if all(value is None for value in table.values()):
+        raise place.error("limits nothing", 'add a limit such as "rate": "60/min"')
     places = ((place.at("for", number), one) for number, one in enumerate(cast("list[object]", some)))
     callers = tuple(_for_callers(_table(one, at), at) for at, one in places)
     return Limits(**_checked(own, place), callers=callers)

@@ -20,6 +20,7 @@ from mcp_toolset.config.rules import (
     SessionRule,
     StartRule,
     Transport,
+    UnlistedRule,
 )
 from mcp_toolset.config.server_auth import CallerAuth, ServerAuth
 from mcp_toolset.security.policy.sections import Permissions, Section
@@ -96,7 +97,9 @@ class ServerConfig:
         auth: The kind of login that gets its tokens; None means without OAuth.
         journal: How the calls of its tools are recorded, by pattern.
         single: Whether one replica alone may have it at a time.
+        unlisted: Whether calls of what it does not list are refused or passed on.
         idempotency: Where its tools are told the key of a call, by pattern of its own names.
+        egress: Hosts and networks that the servers may send the bridge to; see `Egress`.
     """
 
     name: str
@@ -139,6 +142,8 @@ class ServerConfig:
     journal: Mapping[str, JournalMode] = field(default_factory=_nothing_journaled, hash=False)
     idempotency: Mapping[str, str] = field(default_factory=_nothing, hash=False)
     single: bool = False
+    egress: tuple[str, ...] = ()
+    unlisted: UnlistedRule = "refuse"
 
     def reached(self) -> ServerConfig:
         """The settings that decide which process or address is used, and how sessions with it are made.

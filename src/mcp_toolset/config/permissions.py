@@ -36,11 +36,7 @@ class GeneralPermissions(SectionPermissions):
 
 
 def permissions_at(data: object, place: Place) -> Permissions:
-    """The `permissions` of the `toolset` section; those of servers are added by `HubConfig`.
-
-    Raises:
-        ConfigError: a key or a pattern cannot be used.
-    """
+    """The `permissions` of the `toolset` section; those of servers are added by `HubConfig`."""
     if data is None:
         return Permissions()
     entry = validated(GeneralPermissions, data, place)

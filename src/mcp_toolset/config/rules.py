@@ -28,6 +28,9 @@ StartRule: TypeAlias = Literal["lazy", "background", "eager"]
 ArgumentRule: TypeAlias = Literal["strict", "lenient"]
 """What is done with arguments that do not fit the schema: refuse, or repair where that is unambiguous."""
 
+UnlistedRule: TypeAlias = Literal["refuse", "pass"]
+"""What is done with calls of tools and prompts that a server does not list; see docs/transparent.md."""
+
 JournalMode: TypeAlias = Literal["off", "once", "repeat"]
 """Whether calls of a tool are recorded, and may run again after an unknown outcome; see docs/journal.md."""
 

@@ -16,13 +16,14 @@ from mcp_toolset.config.entries import LIST_OF_TEXTS
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.rules import JournalMode
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.policy.patterns import check_pattern
+from mcp_toolset.security.policy.patterns import check_pattern, fault_of_name
 
 __all__ = [
     "AuditEntry",
     "BreakerEntry",
     "CallersEntry",
     "CodeEntry",
+    "EgressEntry",
     "Entry",
     "HttpEntry",
     "InputEntry",
@@ -75,14 +76,15 @@ class CallersEntry(Entry):
     scopes: _Some | None = Field(None, description=LIST_OF_TEXTS)
 
     def who(self, place: Place) -> tuple[_Names, _Names, _Names]:
-        """The names, roles and scopes.
-
-        Raises:
-            ConfigError: there are none.
-        """
+        """The names, roles and scopes."""
         if self.principals is None and self.roles is None and self.scopes is None:
             raise place.error("does not say for which callers it is", "add `principals`, `roles` or `scopes`")
-        return _tuple(self.principals), _tuple(self.roles), _tuple(self.scopes)
+        found = _tuple(self.principals), _tuple(self.roles), _tuple(self.scopes)
+        for key, names in zip(("principals", "roles", "scopes"), found, strict=True):
+            for number, one in enumerate(names or ()):
+                if fault := fault_of_name(one):
+                    raise place.at(key, number).error(*fault)
+        return found
 
 
 def _tuple(names: Sequence[str | _Key] | None) -> _Names:
@@ -187,6 +189,14 @@ class ReadyEntry(Entry):
     store: bool = Field(False, description="true or false")
 
 
+class EgressEntry(Entry):
+    """Where mounted servers may send the bridge, in the `toolset` section."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    allow: list[str] = Field(description=LIST_OF_TEXTS + ", of hosts and networks")
+
+
 class HttpEntry(Entry):
     """How much is kept for clients over HTTP, in the `toolset` section; `HttpLimits` says what each means."""
 
@@ -234,11 +244,7 @@ class BreakerEntry(BaseModel):
 
 
 def modes_in(section: Mapping[str, object], place: Place) -> Mapping[str, JournalMode]:
-    """The modes of a section, by pattern.
-
-    Raises:
-        ConfigError: a pattern names nothing, or there is no such mode.
-    """
+    """The modes of a section, by pattern."""
     known = get_args(JournalMode)
     for pattern, mode in section.items():
         at = place.at(pattern)
@@ -252,11 +258,7 @@ def modes_in(section: Mapping[str, object], place: Place) -> Mapping[str, Journa
 
 
 def places_in(said: str | Mapping[str, str], place: Place) -> Mapping[str, str]:
-    """Where tools are told the key of a call, by pattern.
-
-    Raises:
-        ConfigError: no key can be put there.
-    """
+    """Where tools are told the key of a call, by pattern."""
     places = {"*": said} if isinstance(said, str) else said
     for pattern, one in places.items():
         where, _, name = one.partition(".")

@@ -15,7 +15,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
 from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.keys import did_you_mean
-from mcp_toolset.config.limits import breaker_in, limits_in
+from mcp_toolset.config.limits import breaker_in, check_servers, limits_in
 from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.config.rules import JournalMode, Transport
 from mcp_toolset.config.variables import Variables, parse_env_file
@@ -79,12 +79,10 @@ class _Reader:
 def server_config(
     name: str, entry: ServerEntry, keys: Sequence[str], place: Place, surroundings: Surroundings
 ) -> ServerConfig:
-    """The model of one entry; `keys` are the keys as they were written, to guess at misspelt ones.
-
-    Raises:
-        ConfigError: It has no address or command, or both, or refers to a variable that is not set.
-    """
+    """The model of one entry; `keys` are the keys as they were written, to guess at misspelt ones."""
     defaults = surroundings.defaults
+    check_servers(place, [name], entry.permissions, limits=entry.limits, journal=entry.journal)
+    _check_own_names(name, entry, place)
     disabled = entry.disabled or not entry.enabled
     common = ServerConfig(
         name=name,
@@ -112,10 +110,13 @@ def server_config(
         limits=limits_in(entry.limits, place),
         retries=entry.retries,
         single=entry.single,
+        unlisted=entry.unlisted,
         breaker=breaker_in(entry.breaker, place),
         permissions=_permissions(entry.permissions, place.at("permissions")),
         **_recorded(entry, place),
     )
+    if entry.unlisted == "pass":
+        common = _transparent(common, place)
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":
         if entry.auth is not None:
@@ -124,6 +125,42 @@ def server_config(
     else:
         read = _remote(common, entry, reader)
     return replace(read, secrets=tuple(dict.fromkeys(reader.secrets)))
+
+
+def _check_own_names(name: str, entry: ServerEntry, place: Place) -> None:
+    """Refuse what would fit no tool where only the server's own names are looked at."""
+    exact = {
+        "excludeTools": entry.exclude_tools,
+        "disabledTools": entry.disabled_tools,
+        "disabled_tools": entry.codex_disabled,
+    }
+    for key, listed in {"include": entry.include or [], "exclude": entry.exclude, **exact}.items():
+        for number, one in enumerate(listed):
+            # Imported here, because few configurations choose tools.
+            from mcp_toolset.security.policy.patterns import fault_of, split_hint
+
+            own = one.removeprefix(f"{name}/")
+            if own != one:
+                fault = "takes the server's own names of its tools", f"write `{own}`"
+            elif split_hint(one)[0]:
+                fault = "takes names, and no hints", "write it into `deny` or `allow` of `permissions`"
+            elif key in exact and "*" in one:
+                fault = "takes exact names", "write the pattern into `exclude`"
+            else:
+                fault = fault_of(one)
+            if fault:
+                raise place.at(key, number).error(*fault)
+
+
+def _transparent(common: ServerConfig, place: Place) -> ServerConfig:
+    """The entry of a server whose calls are passed on unseen: nothing in it may choose or rename tools."""
+    for key in ("include", "exclude", "names", "prefix", "deferred", "permissions"):
+        if getattr(common, key):
+            raise place.at("unlisted").error(
+                f'"pass" does not go with `{key}`, which cannot judge a tool that is not listed',
+                f"remove `{key}`, or leave out `unlisted`",
+            )
+    return replace(common, prefix=False)
 
 
 class _Recorded(TypedDict, total=False):

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.security.egress import Egress
 
 if TYPE_CHECKING:
     from mcp_toolset.security.secrets.credential_store import CredentialStore
@@ -27,6 +28,7 @@ __all__ = [
     "OAuth",
     "ServerAuth",
     "TokenExchange",
+    "guarded",
 ]
 
 
@@ -60,6 +62,7 @@ class OAuth:
         callback: The address to which browsers of callers are redirected: `https://host/oauth/callback`; by
             default made of the address that the caller has used.
         page: Logs a person in when the server requires it; without it, calls fail and name the login command.
+        egress: Where requests to authorization servers may go besides.
     """
 
     scopes: Sequence[str] = ()
@@ -72,6 +75,7 @@ class OAuth:
     callback: str | None = None
     store: CredentialStore | None = field(default=None, repr=False, compare=False)
     page: LoginPage | None = field(default=None, repr=False, compare=False)
+    egress: Egress = Egress()
 
     def __post_init__(self) -> None:
         """Check what has been given.
@@ -107,6 +111,7 @@ class ClientCredentials:
         issuer: The authorization server of the client; the credentials are sent to no other server.
         algorithm: The algorithm to sign with.
         scopes: The scopes to request.
+        egress: Where requests to authorization servers may go besides.
     """
 
     client_id: str
@@ -115,6 +120,7 @@ class ClientCredentials:
     private_key: str | None = field(default=None, repr=False)
     algorithm: str = "RS256"
     scopes: Sequence[str] = ()
+    egress: Egress = Egress()
 
     def __post_init__(self) -> None:
         """Check what has been given.
@@ -149,6 +155,7 @@ class EnterpriseLogin:
         idp_client_id: The id of the client there.
         id_token: The user's ID token.
         scopes: The scopes to request.
+        egress: Where requests to authorization servers may go besides.
     """
 
     client_id: str
@@ -158,6 +165,7 @@ class EnterpriseLogin:
     idp_client_id: str
     id_token: IdToken = field(repr=False)
     scopes: Sequence[str] = ()
+    egress: Egress = Egress()
 
     def __post_init__(self) -> None:
         """Check what has been given.
@@ -188,6 +196,7 @@ class TokenExchange:
         resource: The audience of the new tokens, by an address; by default the address of the server.
         scopes: The scopes to request.
         client_authentication: How to send the secret; by default as in the metadata, otherwise by HTTP Basic.
+        egress: Where requests to authorization servers may go besides.
     """
 
     client_id: str
@@ -198,6 +207,7 @@ class TokenExchange:
     resource: str | None = None
     scopes: Sequence[str] = ()
     client_authentication: Literal["client_secret_basic", "client_secret_post"] | None = None
+    egress: Egress = Egress()
 
     def __post_init__(self) -> None:
         """Check what has been given.
@@ -227,11 +237,20 @@ class Forward:
         return ()
 
 
+_Any = TypeVar("_Any")
+
 CallerAuth: TypeAlias = TokenExchange | Forward
 """The ways to send a mounted server what callers have sent."""
 
 ServerAuth: TypeAlias = OAuth | ClientCredentials | EnterpriseLogin
 """The ways to get tokens for a mounted server."""
+
+
+def guarded(auth: _Any, egress: Egress) -> _Any:
+    """A login whose requests may go besides where `egress` allows it."""
+    if not egress.allow or not isinstance(auth, OAuth | ClientCredentials | EnterpriseLogin | TokenExchange):
+        return auth
+    return replace(auth, egress=egress)
 
 
 def _check_issuer(url: str | None, name: str = "issuer") -> None:

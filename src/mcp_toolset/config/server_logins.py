@@ -106,9 +106,6 @@ def server_auth(auth: object, oauth: object, place: Place, expanded: Callable[..
         oauth: The value of `oauth`, as other clients write it.
         place: The place of the entry.
         expanded: Expands the references in a text; it takes the steps to the text too.
-
-    Raises:
-        ConfigError: `auth` is wrong.
     """
     if auth is None:
         return _of_other_client(oauth, place, expanded)

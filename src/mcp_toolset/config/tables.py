@@ -29,7 +29,6 @@ TABLE: Final[Schema] = {"type": "dict", "keys_schema": TEXT, "values_schema": AN
 
 
 def one_of(*values: str) -> Schema:
-    """One of these words."""
     return {"type": "literal", "expected": [*values]}
 
 
@@ -65,11 +64,7 @@ class Table:
 
     @classmethod
     def model_validate(cls, data: object) -> Self:
-        """The table of decoded JSON.
-
-        Raises:
-            ValidationError: a key has a value of another kind, or is unknown where that is forbidden.
-        """
+        """The table of decoded JSON."""
         members = cast("Mapping[str, object]", data)
         given = {name: value for name, value in members.items() if value is not None}
         return cls(**_validator(cls).validate_python(given))

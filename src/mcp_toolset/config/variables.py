@@ -75,9 +75,6 @@ class Variables:
             text: The text in the file.
             place: Its place, for errors.
             secret: Called with each value that came from a variable, an input, a keyring or a file.
-
-        Raises:
-            ConfigError: A value is missing and has no default; names it, never a value.
         """
 
         def value(found: re.Match[str]) -> str:

@@ -18,7 +18,6 @@ class ConfiguredAuthentication:
     """The authenticator of a configuration that may be reloaded: it stays, and takes over other rules."""
 
     def __init__(self) -> None:
-        """Read nothing yet."""
         self._of: AuthConfig | None = None
         self._rules: AuthRules | None = None
         self._made: Authenticator | None = None
@@ -29,11 +28,7 @@ class ConfiguredAuthentication:
         return self._made is not None
 
     def of(self, config: AuthConfig | None) -> Authenticator | None:
-        """Who may call; a section that was removed holds until the server starts again.
-
-        Raises:
-            ConfigError: the section cannot be used.
-        """
+        """Who may call; a section that was removed holds until the server starts again."""
         if config is self._of:
             return self._made
         if config is not None:
@@ -52,11 +47,7 @@ class ConfiguredAuthentication:
 
 
 def authenticator_of(rules: AuthRules, config: AuthConfig) -> Authenticator:
-    """The authenticator that a section describes.
-
-    Raises:
-        ConfigError: a token is too short, a URL is not safe, or the like.
-    """
+    """The authenticator that a section describes."""
     from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.security.authentication.jwt import JWT
     from mcp_toolset.security.authentication.static_tokens import StaticToken, StaticTokens
@@ -79,5 +70,5 @@ def authenticator_of(rules: AuthRules, config: AuthConfig) -> Authenticator:
                 )
             )
     except DefinitionError as fault:
-        raise ConfigError(f"{place.source}: {place.path}: {fault}") from None
+        raise ConfigError(f"{place.source}: {place.path}: {fault}", steps=place.steps) from None
     return Authenticator(verifiers, resource=rules.resource, required_scopes=rules.required_scopes)

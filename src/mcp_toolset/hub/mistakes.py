@@ -14,6 +14,7 @@ from mcp_toolset.config.jsonc import decode, line_and_column
 from mcp_toolset.config.keys import named_servers
 from mcp_toolset.config.models import HubConfig
 from mcp_toolset.errors import ConfigError
+from mcp_toolset.hub.authentication import authenticator_of
 from mcp_toolset.hub.mounts import judged, mounted
 from mcp_toolset.security.secrets.vault import Vault
 
@@ -64,11 +65,7 @@ _NAMING: Final = frozenset({"prefix", "names"})
 
 
 def mistakes_in(path: str | os.PathLike[str]) -> Mistakes:
-    """Read a file, and find all its mistakes; no server is started.
-
-    Raises:
-        ConfigError: the file is missing, is no JSON, or names no servers.
-    """
+    """Read a file, and find all its mistakes; no server is started."""
     source = os.fspath(path)
     text, vault = config_text(source), Vault(os.environ)
     data = decode(text, source)
@@ -84,7 +81,8 @@ def mistakes_in(path: str | os.PathLike[str]) -> Mistakes:
             break
         taken_out += [fault.steps for fault in faults]
     if whole is None:
-        raise found[-1] if found else ConfigError(f"{source}: names no servers")
+        whole_file = found[-1] if found else ConfigError(f"{source}: names no servers")
+        raise ConfigError(_problem(whole_file, "", text, (source,)).message)
     further = config and judged(config, lambda server: mounted(server, None))
     for server in () if further is None else further.servers:
         # Without its wrong names a server may conflict with another: that is no mistake of the user either.
@@ -99,7 +97,7 @@ def _read(data: object, source: str, vault: Vault) -> tuple[HubConfig | None, li
     try:
         config = parse_config(data, source=source, vault=vault, report=faults.append)
         if config.auth is not None:
-            config.auth.rules()
+            authenticator_of(config.auth.rules(), config.auth)
     except ConfigError as fault:
         return None, [fault]
     return config, faults
@@ -129,7 +127,6 @@ def _sorted_out(config: HubConfig, found: list[ConfigError], text: str, source: 
 
 
 def _entry(data: object, server: str) -> tuple[str, ...]:
-    """The place of a server's entry."""
     section, _ = named_servers(cast("dict[str, Any]", data)) or ((), None)
     return (*section, server)
 

@@ -126,6 +126,7 @@ def judged(config: HubConfig, mount: Callable[[ServerConfig], object]) -> HubCon
         try:
             _check_folder(server, config.path)
             check_no_loop(server, config.path)
+            _check_alone(server, config)
             mount(server)
             names.add(server)
         except ToolsetError as fault:
@@ -134,6 +135,14 @@ def judged(config: HubConfig, mount: Callable[[ServerConfig], object]) -> HubCon
         return server
 
     return replace(config, servers=tuple(map(judge, config.servers)))
+
+
+def _check_alone(server: ServerConfig, config: HubConfig) -> None:
+    if server.unlisted == "pass" and (len(enabled(config)) > 1 or config.permissions):
+        raise ConfigError(
+            f'{config.path}: server {server.name!r}: `unlisted` is "pass", which is for the only server of a '
+            "file without `permissions`; disable the other servers and remove `permissions`, or leave it out"
+        )
 
 
 def _check_folder(server: ServerConfig, path: Path) -> None:
@@ -177,7 +186,6 @@ class _Named(Transformed):
         super().__init__(inner, Each(names))
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        """The bindings under their names."""
         found = dict(self._unused())
         for tool in sorted(found.keys() - self._told):
             _log.warning("%s/%s: %s", self._names.server, in_log(tool), in_log(found[tool]))
@@ -226,22 +234,17 @@ class FileNames:
 
     path: str
     prefixes: dict[str, str] = field(default_factory=dict[str, str])
+    _prefixed: dict[str, str] = field(default_factory=dict[str, str])
     _owners: dict[str, str] = field(
         default_factory=lambda: dict.fromkeys(FIXED_TOOLS, "the deferred catalog")
     )
 
     @property
     def chosen(self) -> frozenset[str]:
-        """The names that the file gives to single tools."""
         return frozenset(self._owners) - set(FIXED_TOOLS)
 
     def add(self, server: ServerConfig) -> None:
-        """Reserve the names of a server; if one is refused, none is reserved.
-
-        Raises:
-            DefinitionError: its prefix, or a name for a tool, cannot be used.
-            NameConflictError: another server has its prefix, or another tool has a name that it gives.
-        """
+        """Reserve the names of a server; if one is refused, none is reserved."""
         prefix = "" if server.prefix is False else self._prefix(server)
         owners = dict(self._owners)
         for tool, name in server.names.items():
@@ -254,11 +257,12 @@ class FileNames:
                 )
         self._owners = owners
         self.prefixes[server.name] = prefix
+        self._prefixed[prefix] = server.name
 
     def _prefix(self, server: ServerConfig) -> str:
         prefix = self._written_prefix(server) if server.prefix else prefix_from(server.name)
-        other = next((name for name, taken in self.prefixes.items() if prefix and taken == prefix), None)
-        if other is not None:
+        other = self._prefixed.get(prefix)
+        if prefix and other is not None:
             raise NameConflictError(
                 f"{self.path}: servers {other!r} and {server.name!r} have the same prefix {prefix!r}; "
                 "give one of them another `prefix`"
@@ -276,9 +280,6 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
     """The tools of one server of the file at `path`, not opened yet.
 
     Without lock file and path, only whether the server can be mounted is checked.
-
-    Raises:
-        DefinitionError: it cannot be mounted as the entry says.
     """
     target = server.url if server.url is not None else [server.command or "", *server.args]
     return RemoteToolset(
@@ -306,6 +307,8 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         retries=server.retries,
         breaker=server.breaker,
         single=server.single,
+        egress=server.egress,
+        unlisted=server.unlisted,
         auth=server.auth,
         login=f"mcp-toolset login {shlex.quote(server.name)}",
     )
@@ -342,18 +345,14 @@ class Misconfigured(Toolset):
         return lambda: None
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Wait until cancelled."""
         task_status.started()
         await anyio.sleep_forever()
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
-        """Do nothing."""
         return iter(())
 
     def sources(self) -> list[ToolSource]:
-        """The mount itself."""
         return [self]
 
     def bindings(self) -> list[ToolBinding]:
-        """Do nothing."""
         return []

@@ -50,9 +50,7 @@ class Configured(Protocol):
     """The configuration that is served and its mounts; see `ConfiguredToolset`."""
 
     @property
-    def config(self) -> HubConfig:
-        """The current configuration."""
-        ...
+    def config(self) -> HubConfig: ...
 
     @property
     def mounts(self) -> Mapping[str, Mount]:
@@ -108,7 +106,6 @@ class Reloads:
                 self.configured.put(self.configured.config, mounts)
 
     async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport:
-        """See `ToolsetServer.reload`."""
         self._open()
         # One reload at a time, and each reads the file when its turn comes: the last one wins.
         async with self._turn:

@@ -66,6 +66,10 @@ class ConfiguredToolset(Toolset):
         self._warned |= frozenset(config.warnings)
         return judged(config, mount or partial(mounted, lock=None))
 
+    def passing(self) -> RemoteToolset | None:
+        """The only server, if its entry says `"unlisted": "pass"`; see `PassingToolset`."""
+        return next((mount.remote.passing() for mount in self.mounts.values()), None)
+
     @property
     def stated_permissions(self) -> Permissions:
         """Who may use which tools; see `server.visibility.Permitting`."""
@@ -85,22 +89,14 @@ class ConfiguredToolset(Toolset):
             mount.remote.share(shared)
 
     def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
-        """Serve this configuration from the next compilation on.
-
-        Raises:
-            DefinitionError: see `toolset_from_config`; nothing has changed.
-        """
+        """Serve this configuration from the next compilation on."""
         self._members = tuple(shaped(config, mounts))
         self.config, self.mounts = config, dict(mounts)
         if self._authentication.is_used:
             self.authenticator()
 
     def authenticator(self) -> Authenticator | None:
-        """Who may call, as the configuration says; `None` if it does not say.
-
-        Raises:
-            ConfigError: what it says cannot be used.
-        """
+        """Who may call, as the configuration says; `None` if it does not say."""
         return self._authentication.of(self.config.auth)
 
     @property
@@ -120,11 +116,7 @@ class ConfiguredToolset(Toolset):
         return AuditLog(said.path, max_bytes=said.max_bytes, keep=said.keep, key=said.key)
 
     def journal(self) -> Journal | None:
-        """Where calls are recorded; `None` if the configuration names neither a file nor a store.
-
-        Raises:
-            ConfigError: the store cannot be used.
-        """
+        """Where calls are recorded; `None` if the configuration names neither a file nor a store."""
         said = self.config.journal
         if said is None or (said.path is None and said.store is None):
             return None

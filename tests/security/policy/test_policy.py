@@ -95,10 +95,33 @@ def test_i8_a_tool_that_had_to_take_another_name_is_still_the_hosts():
     assert kinds(Policy(deny=["read"]), tool) == ["deny"]
 
 
-def test_i8_own_names_alone_count_in_the_section_of_their_server_only():
+def test_i8_own_names_alone_allow_in_the_section_of_their_server_only():
     tool = binding("gh_read", "github", "read")
-    assert kinds(Policy(deny=["read"]), tool) == ["allow"]
-    assert kinds(Policy(servers={"github": Policy(deny=["read"])}), tool) == ["deny"]
+    assert kinds(Policy(allow=["read"]), tool) == ["deny"]
+    assert kinds(Policy(servers={"github": Policy(allow=["read"])}), tool) == ["allow"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "verdict"),
+    [
+        (Policy(deny=["read"]), "deny"),
+        (Policy(deny=["re*"]), "deny"),
+        (Policy(deny=["destructive:read"]), "deny"),
+        (Policy(deny=["read"], allow=["*"]), "deny"),
+        (Policy(ask=["read"]), "ask"),
+        (Policy(ask=["read"], allow=["*"]), "ask"),
+        (Policy(ask=["read"], allow=["github/*"]), "ask"),
+        (Policy(ask=["read"], deny=["gh_*"]), "deny"),
+        (Policy(ask=["read"], allow=["other"]), "deny"),
+        (Policy(ask=["read"], servers={"github": Policy(deny=["*"])}), "deny"),
+        (Policy(deny=["read"], servers={"github": Policy(allow=["*"])}), "allow"),
+        (Policy(deny=["read_all"]), "allow"),
+    ],
+)
+def test_u73_a_tools_own_name_denies_and_asks_at_every_server_and_loosens_nothing(
+    policy: Policy, verdict: str
+):
+    assert kinds(policy, binding("gh_read", "github", "read")) == [verdict]
 
 
 HINTED: list[tuple[str, dict[str, bool], bool]] = [
@@ -179,3 +202,21 @@ def test_i8_a_pattern_that_names_nothing_is_refused():
 def test_i8_rules_for_callers_do_not_nest():
     with pytest.raises(DefinitionError, match="rules for some callers"):
         Policy(roles={"a": Policy(scopes={"b": Policy()})})
+
+
+@pytest.mark.parametrize("kind", ["deny", "ask"])
+def test_u75_patterns_that_can_be_read_once_apply(kind: str) -> None:
+    once: Any = {kind: (pattern for pattern in ["pay"])}
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    assert kinds(Policy(**once), pay.bind()) == [kind]
+
+
+def test_u75_rules_for_callers_that_are_no_policy_are_refused() -> None:
+    wrong: Any = {"admin": {"deny": ["pay"]}}
+    with pytest.raises(DefinitionError, match=r"policy.roles\['admin'\] takes a Policy"):
+        Policy(roles=wrong)

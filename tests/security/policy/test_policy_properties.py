@@ -85,7 +85,8 @@ def naive(rules: Permissions, tool: ToolFacts, caller: Identity | None) -> str:
         names += [f"{tool.server}/{tool.own}"] if tool.server else []
         names += [tool.own] if section is own else []
         for kind, listed in (("deny", section.deny), ("ask", section.ask), ("allow", section.allow or ())):
-            if any(fits(pattern, names, tool.hints) for pattern in listed):
+            every = [*names, tool.own] if kind == "deny" else names  # a deny is for the own name, too
+            if any(fits(pattern, every, tool.hints) for pattern in listed):
                 return kind
     return "deny" if any(section.allow is not None for section in asked) else "allow"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Literal, cast
 
@@ -16,7 +17,7 @@ from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.errors import CallError, CannotAskError, DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import Block, ToolResult
-from mcp_toolset.tools.text.hidden_text import cleaned, cleaned_metadata
+from mcp_toolset.tools.text.hidden_text import cleaned, cleaned_metadata, in_log
 from mcp_toolset.tools.view.tool_names import NameUse
 
 Permission = Literal["allow", "deny", "ask"]
@@ -25,7 +26,7 @@ Policy = Callable[[ToolCall], "Permission | Awaitable[Permission]"]
 ASK_DEADLINE: Final = 300.0
 """The default seconds that the user has for an answer; without an answer the call is refused."""
 
-
+_log = logging.getLogger("mcp_toolset.policy")
 _NO_FIELDS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
 
@@ -38,6 +39,8 @@ class PermissionChecker:
         Any other answer denies the call, and so does a user who does not answer within `ask_deadline`
         seconds.
         """
+        if not callable(policy):
+            raise DefinitionError(f"PermissionChecker takes a function of a call, not {policy!r}")
         self._policy = policy
         self._ask_deadline = ask_deadline
 
@@ -56,6 +59,11 @@ class PermissionChecker:
                 return await next()
             if obstacle:
                 return rejection(Reject(_unasked(call.name, obstacle), "policy"))
+        elif permission != "deny":
+            told = in_log(repr(permission))
+            _log.error(
+                "the policy of %s answered %s, not allow, deny or ask: denied", in_log(call.name), told
+            )
         return rejection(Reject(f"{call.name} is not permitted by the policy of this server", "policy"))
 
 

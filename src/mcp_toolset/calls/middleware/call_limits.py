@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -82,6 +82,14 @@ class CallLimits:
         """No gate: limits apply to calls that would run."""
         return None
 
+    def facts(self, binding: ToolBinding) -> ToolFacts:
+        """What the patterns look at of a tool."""
+        return _facts(binding)
+
+    def unused(self, tools: Iterable[ToolFacts]) -> Iterator[tuple[str, str]]:
+        """The patterns that fit none of the tools, each with its place."""
+        return self._table.unused(tools)
+
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """The middleware that limits the calls of one tool; tools of one pattern share it."""
         if binding.redirect is not None:
@@ -89,7 +97,7 @@ class CallLimits:
         facts = _facts(binding)
         every = self._table.for_some(facts)
         if not every:
-            return list(self._layers(facts, ()).values())
+            return [_counting(key, layer) for key, layer in self._layers(facts, ()).items()]
         kinds = {limit.key for limit in self._table.of(facts, every)}
         return [partial(self._callers_own, facts, key) for key in _ORDER if key in kinds]
 
@@ -102,7 +110,7 @@ class CallLimits:
     ) -> ToolResult:
         """Apply the limit of one kind that the caller has, if any."""
         layer = self._layers(facts, self._group(context.identity)).get(key)
-        return await (next() if layer is None else layer(call, context, next))
+        return await (next() if layer is None else _counting(key, layer)(call, context, next))
 
     def _made_for(self, facts: ToolFacts, group: Group) -> Mapping[str, ToolMiddleware]:
         found = {limit.key: limit for limit in self._table.of(facts, group)}
@@ -134,7 +142,18 @@ class CallLimits:
 def _facts(binding: ToolBinding) -> ToolFacts:
     definition = binding.definition
     hints = hints_of(definition.annotations)
-    return ToolFacts(*binding.judged_names, binding.source, definition.name, hints)
+    return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)
+
+
+def _counting(key: str, layer: ToolMiddleware) -> ToolMiddleware:
+    """The limit, which counts no call that a journal answers; the result of such a call is limited too."""
+    return layer if key == "result_bytes" else partial(_unless_recorded, layer)
+
+
+async def _unless_recorded(
+    layer: ToolMiddleware, call: ToolCall, context: ToolContext, next: CallNext
+) -> ToolResult:
+    return await (layer(call, context, next) if call.recorded is None else next())
 
 
 def _refused(call: ToolCall, reason: str, after: float) -> ToolResult:
@@ -229,7 +248,6 @@ class ResultLimit:
         self._most = most
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call and shorten its result."""
         result = await next()
         size = _size(result.wire) if result.is_complete else 0
         if size <= self._most:

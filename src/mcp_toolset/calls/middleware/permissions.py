@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import anyio
 import anyio.to_thread
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import Reject, record, rejection, rejection_reason
 from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
@@ -27,7 +27,7 @@ from mcp_toolset.errors import CallError, CannotAskError, StoreError, UnknownToo
 from mcp_toolset.security.policy.approvals import Approval, Approvals, CallToApprove
 from mcp_toolset.security.policy.policy import Policy, Verdict
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.call import ToolCall, ToolContext, digest_of_json
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import plain_to_see
 
@@ -37,12 +37,18 @@ APPROVAL_META_KEY: Final = "mcp-toolset/approval"
 REMEMBERED: Final = 3600.0
 """Seconds for which "allow for this session" holds."""
 
+MAX_EDITED: Final = 1000
+"""Calls whose edited arguments are kept while they wait for an approval."""
+
 LONGEST_VALUE: Final = 200
 LONGEST: Final = 2000
 """Characters that are shown of one text in the arguments, and of all arguments together."""
 
 ONCE, SESSION, HOUR, DENY = "allow once", "allow for this session", "allow for one hour", "deny"
 """The answers to choose from; a caller without a session is remembered for an hour."""
+
+OWN_FORM: Final = "mcp-toolset needs your approval."
+"""The first line of a question about a call; those of mounted servers begin with the name of the server."""
 
 _SECRET: Final = re.compile(
     r"(?:^|_)(?:password|passwd|passphrase|pwd|secrets?|token|credentials?|authorization|cookie|api_?key"
@@ -56,9 +62,7 @@ _Remembered = tuple[str, ...]
 class Record(Protocol):
     """Notes an event, such as `AuditLog.record`; it neither waits nor raises."""
 
-    def __call__(self, event: str, /, **fields: Any) -> object:
-        """Note an event."""
-        ...
+    def __call__(self, event: str, /, **fields: Any) -> object: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -70,6 +74,7 @@ class _Claim:
         wanted: The call.
         obstacle: Why the client was not asked.
         rule: The rule of the policy.
+        sent: What tells the call from others as it was sent.
         is_used: Whether it has come to the tool.
     """
 
@@ -77,6 +82,7 @@ class _Claim:
     wanted: CallToApprove
     obstacle: str
     rule: str
+    sent: str
     is_used: bool = False
 
 
@@ -123,6 +129,7 @@ class PolicyGuard:
         self._record = record
         self._now = now
         self._allowed: Recent[_Remembered, float] = Recent(MAX_KEPT)
+        self._edited: Recent[str, tuple[float, Mapping[str, Any]]] = Recent(MAX_EDITED)
 
     def gate(self, binding: ToolBinding) -> Gate | None:
         """Refuses calls of denied tools; nothing for a tool that no caller is denied."""
@@ -161,7 +168,7 @@ class PolicyGuard:
         self, binding: ToolBinding, call: ToolCall, context: ToolContext, next: CallNext
     ) -> ToolResult:
         verdict = self._admitted(binding, call, context)
-        if verdict.kind == "allow":
+        if verdict.kind == "allow" or call.recorded is not None:
             return await next()
         who = (caller_of(context) or "", context.session or "")
         remembered = (*who, binding.source, binding.name, binding.definition.digest)
@@ -173,9 +180,14 @@ class PolicyGuard:
             # On 2026-07-28 the question ends the call here, and the repeated call has the answer.
             answer = await _answer(wanted, context)
         except CannotAskError as fault:
-            claim = _Claim(self, wanted, fault.obstacle, verdict.rule)
+            sent = replace(wanted, digest=call.digest).key
+            call = self._as_asked(call, sent)
+            claim = _Claim(self, self._wanted(binding, call, context), fault.obstacle, verdict.rule, sent)
             refusal = await self._looked_up(claim, Approvals.ask, binding, context)
-            return await self._with(claim, next) if refusal is None else _refused(call, refusal)
+            if refusal is None:
+                return await self._with(claim, partial(next, call))
+            self._keep(call, sent)
+            return _refused(call, refusal)
         self._note(binding, context, answer, verdict.rule)
         if answer == DENY:
             told = f"{call.name} did not run: the user did not allow it"
@@ -192,12 +204,22 @@ class PolicyGuard:
             server=binding.source,
             tool=binding.name,
             definition=binding.definition.digest,
-            digest=_digest(call.arguments),
+            digest=digest_of_json(call.arguments),
             who="" if identity is None else plain_to_see(identity.name),
             arguments=shown_arguments(call.arguments),
         )
 
-    async def _with(self, claim: _Claim, next: CallNext) -> ToolResult:
+    def _as_asked(self, call: ToolCall, sent: str) -> ToolCall:
+        """The call with the arguments that its approval waits for."""
+        until, edits = self._edited.get(sent) or (0.0, {})
+        return call.with_edits(edits) if self._now() < until else call
+
+    def _keep(self, call: ToolCall, sent: str) -> None:
+        if self._approvals is not None and (edits := call.edits):
+            # Once for the decision, and once more for the repeated call.
+            self._edited.put(sent, (self._now() + 2 * self._approvals.lifetime, edits))
+
+    async def _with(self, claim: _Claim, next: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Go on with an approved call; a limit may refuse it, and the approval then stays valid."""
         token = _claims.set((*_claims.get(), claim))
         result = None
@@ -224,7 +246,10 @@ class PolicyGuard:
         # The tool may make calls of its own.
         _claims.set(tuple(one for one in claims if one is not claim))
         refusal = await self._looked_up(claim, Approvals.claim, binding, context)
-        return await run(call, context) if refusal is None else _refused(call, refusal)
+        if refusal is not None:
+            return _refused(call, refusal)
+        self._edited.drop(claim.sent)
+        return await run(call, context)
 
     async def _looked_up(
         self, claim: _Claim, look: _Look, binding: ToolBinding, context: ToolContext
@@ -296,7 +321,8 @@ async def _answer(wanted: CallToApprove, context: ToolContext) -> str:
     # Callers that cannot be told apart are not remembered.
     choices = [ONCE, longer, DENY] if wanted.caller else [ONCE, DENY]
     place = f" of {wanted.server}" if wanted.server else ""
-    asks = f"Allow the call of {wanted.tool}{place}?\nArguments: {wanted.arguments}\nCall: {wanted.key[:32]}"
+    asks = f"{OWN_FORM}\nAllow the call of {wanted.tool}{place}?\nArguments: {wanted.arguments}"
+    asks += f"\nCall: {wanted.key[:32]}"
     form = {
         "type": "object",
         "properties": {"decision": {"type": "string", "title": "Decision", "enum": choices}},
@@ -312,26 +338,38 @@ async def _answer(wanted: CallToApprove, context: ToolContext) -> str:
     return decision if decision in choices else DENY
 
 
-def _digest(arguments: Mapping[str, Any]) -> str:
-    canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"), default=repr)
-    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def shown_arguments(arguments: Mapping[str, Any]) -> str:
-    """Arguments as people see them: hidden characters spelt out, secrets blanked, long texts cut."""
+    """Arguments as people see them: hidden characters spelt out, secrets blanked, long texts cut.
+
+    Of what is not shown there is the length, and a digest that tells it from other values.
+    """
     text = plain_to_see(json.dumps(_shown(dict(arguments)), ensure_ascii=False, default=repr))
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text) - LONGEST} more characters)"
+    return _cut(text, LONGEST)
 
 
 def _shown(value: Any) -> Any:
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
         return {
-            name: "***" if item and _SECRET.search(_WORD.sub("_", name).lower()) else _shown(item)
+            name: _blanked(item) if item and _SECRET.search(_WORD.sub("_", name).lower()) else _shown(item)
             for name, item in table.items()
         }
     if isinstance(value, list):
         return [_shown(item) for item in cast("list[Any]", value)]
-    if isinstance(value, str) and len(value) > LONGEST_VALUE:
-        return f"{value[:LONGEST_VALUE]}… ({len(value) - LONGEST_VALUE} more characters)"
-    return value
+    return _cut(value, LONGEST_VALUE) if isinstance(value, str) else value
+
+
+def _blanked(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
+    return f"*** ({len(text)} characters, sha256 {_fingerprint(text)})"
+
+
+def _cut(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    rest = text[longest:]
+    return f"{text[:longest]}… ({len(rest)} more characters, sha256 {_fingerprint(rest)})"
+
+
+def _fingerprint(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

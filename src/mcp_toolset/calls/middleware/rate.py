@@ -114,11 +114,7 @@ class LeasedTokens:
         self._flights: SingleFlight[str] = SingleFlight()
 
     async def take(self, bucket: str) -> float:
-        """Take a token of a bucket; otherwise return the seconds until there is one.
-
-        Raises:
-            StoreError: the store failed, or gave no answer in time.
-        """
+        """Take a token of a bucket; otherwise return the seconds until there is one."""
         while not self._spent(bucket):
             taken = await self._flights.run(bucket, partial(self._ask, bucket))
             if taken.tokens < 1:

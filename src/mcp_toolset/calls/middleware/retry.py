@@ -67,18 +67,15 @@ class FailureCounts(Generic[_K]):
         return wait
 
     def failed(self, key: _K) -> None:
-        """Count a failure."""
         failures = self._failures.get(key) or _Failures()
         failures.count += 1
         failures.since = self._now()
         self._failures.put(key, failures)
 
     def drop(self, key: _K) -> None:
-        """Start at zero again."""
         self._failures.drop(key)
 
     def keys(self) -> list[_K]:
-        """The keys with failures."""
         return self._failures.keys()
 
 

@@ -7,7 +7,7 @@ neither the tool nor its rules have changed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -16,7 +16,7 @@ import anyio
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, error_result, rejection
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
-from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, Recorder, Run, ToolMiddleware
+from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, Recorder, Replayer, Run, ToolMiddleware
 from mcp_toolset.calls.pipeline.observation import CURRENT, note_decision
 from mcp_toolset.calls.pipeline.output_check import check_output, completed
 from mcp_toolset.calls.pipeline.reporting import extra_of
@@ -33,6 +33,7 @@ from mcp_toolset.errors import (
     innermost,
 )
 from mcp_toolset.tools.binding.binding import CarriedRules, Executor, Gate
+from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.frozen import copied
 from mcp_toolset.tools.core.result import ToolResult, checked_result
@@ -146,21 +147,33 @@ def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Ro
         run = partial(_noted, run)
     middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
     guarded = rules.guarded(binding)
-    # Innermost first, so that a guard that stands before a journal refuses before the journal records.
-    for guard, known in reversed(guarded):
-        if isinstance(guard, Recorder):
-            run = guard.recorded(known, run)
     gates = tuple(gate for guard, known in guarded if (gate := guard.gate(known)) is not None)
     route = Route(binding, run, rules.names, rules, gates)
-    for layer in reversed([layer for guard, known in guarded for layer in guard.layers(known)]):
-        run = partial(_around, layer, route, run)
+    run = _guarded(guarded, route, run)
+    if asked or middleware:
+        run = partial(_settled, route, run)
     if seeing:
         run = partial(_seen, seeing, asked, route, run)
     elif asked:
         run = partial(_hooked, asked, route, run)
     for layer in reversed(middleware):
         run = partial(_around, layer, route, run)
+    if guarded or asked or middleware:
+        run = partial(_sent, bool(middleware), run)
     return Route(binding, run, rules.names, rules, gates)
+
+
+def _guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run: Run) -> Run:
+    # Innermost first, so that a guard that stands before a journal refuses before the journal records.
+    for guard, known in reversed(guarded):
+        if isinstance(guard, Recorder):
+            run = guard.recorded(known, run)
+    if layers := [layer for guard, known in guarded for layer in guard.layers(known)]:
+        replaying = (one.replaying(known) for one, known in guarded if isinstance(one, Replayer))
+        layers = [*(layer for layer in replaying if layer is not None), *layers]
+    for layer in reversed(layers):
+        run = partial(_around, layer, route, run)
+    return run
 
 
 def _noted(run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
@@ -168,6 +181,28 @@ def _noted(run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResu
     if (seen := CURRENT.get()) is not None:
         seen.ran = True
     return run(call, context)
+
+
+def _sent(copies: bool, run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
+    """Run a call that says what its caller has sent; middleware may edit its arguments in place."""
+    # Of a round, this is what the model wrote: its hooks may have run already.
+    sent = call.original if call.id and call.original is not None else call.arguments
+    return run(replace(call, sent=copied(dict(sent)) if copies else sent), context)
+
+
+async def _settled(route: Route, run: Run, call: ToolCall, context: ToolContext) -> ToolResult:
+    """Run a call; if it asks and is made again, it runs with the arguments that it has asked about."""
+    if edits := context.edits:
+        call = call.with_edits(edits)
+        route.check(call)
+    try:
+        result = await run(call, context)
+    except (InputRequired, BaseExceptionGroup):
+        context.keep(call.edits)
+        raise
+    if not result.is_complete:
+        context.keep(call.edits)
+    return result
 
 
 async def _around(
@@ -223,7 +258,6 @@ async def _seen(
     call: ToolCall,
     context: ToolContext,
 ) -> ToolResult:
-    """Show the outcome of a call to the result hooks."""
     try:
         call, answer = await _asked(hooks, route, call, context)
         result = await run(call, context) if answer is None else answer

@@ -18,8 +18,10 @@ import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally, record
+from mcp_toolset.calls.pipeline.policy import HookKind
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.binding.selector import ToolGroup, ToolSelector
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import resolved_hints
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
     from mcp_toolset.tools.core.definition import ToolDefinition
+
+HookSelector = ToolSelector | ToolGroup
+"""A tool, a toolset however it is nested, or the name or pattern of tools."""
 
 ExecutionHook = Callable[..., Awaitable[Decision]]
 """`async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`."""
@@ -157,11 +162,6 @@ class BoundResultHook:
 
 
 def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
-    """An adapter for an execution hook.
-
-    Raises:
-        DefinitionError: it is not async, takes other parameters, or its input's type cannot be parsed.
-    """
     shown = require_async(hook)
     hints = resolved_hints(hook, f"hook {shown}")
     parameters = _parameters(hook, "input", hints)
@@ -210,6 +210,17 @@ def check_description_hook(hook: Callable[..., Any]) -> None:
     except TypeError:
         found = inspect.signature(hook)
         raise DefinitionError(f"description hook {shown} must take (definition), not {found}") from None
+
+
+def is_bare(selector: object, kind: HookKind) -> bool:
+    """Whether a selector is a hook: its decorator was written without parentheses."""
+    if isinstance(selector, type | str) or not inspect.iscoroutinefunction(selector):
+        return False
+    hints = getattr(selector, "__annotations__", {})
+    first = next(iter(inspect.signature(selector).parameters), "")
+    name, cls = ("definition", "ToolDefinition") if kind == "description" else ("call", "ToolCall")
+    said = hints.get(first)
+    return first == name or getattr(said, "__name__", str(said)).rpartition(".")[2] == cls
 
 
 def require_async(hook: Callable[..., Any]) -> str:

@@ -57,7 +57,6 @@ async def decided(
 async def seen(
     call: ToolCall, result: ToolResult, hooks: Iterable[BoundResultHook], context: ToolContext
 ) -> ToolResult:
-    """The result after the result hooks."""
     for hook in hooks:
         result = await hook.passed(copied(call), result, context)
     return result

@@ -19,11 +19,7 @@ _COMBINED: Final = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties")
 
 
 def input_adapter(hook: str, annotation: Any) -> TypeAdapter[Any] | None:
-    """A parser from arguments to a model, dataclass or TypedDict; `None` for any other type.
-
-    Raises:
-        DefinitionError: the type cannot be parsed; it names the hook.
-    """
+    """A parser from arguments to a model, dataclass or TypedDict; `None` for any other type."""
     if not _is_structure(annotation):
         return None
     try:

@@ -19,12 +19,14 @@ from mcp_toolset.calls.pipeline.hook_adapters import (
     BoundHook,
     BoundResultHook,
     ExecutionHook,
+    HookSelector,
     ResultHook,
     bound,
     bound_result,
     check_description_hook,
+    is_bare,
 )
-from mcp_toolset.calls.pipeline.policy import policy_hooks
+from mcp_toolset.calls.pipeline.policy import HookKind, policy_hooks
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -68,8 +70,9 @@ class HookSet:
         self._execution: list[tuple[NameUse, BoundHook]] = []
         self._descriptions: list[tuple[NameUse, DescriptionHook]] = []
         self._results: list[tuple[NameUse, BoundResultHook]] = []
+        self._unfinished: list[NameUse] = []
 
-    def execution(self, selector: object) -> Callable[[_Exec], _Exec]:
+    def execution(self, selector: HookSelector) -> Callable[[_Exec], _Exec]:
         """Register `async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`.
 
         `input` is parsed into the type of its annotation, if that is a model, dataclass or
@@ -84,32 +87,32 @@ class HookSet:
             DefinitionError: the function cannot be a hook, or its input is of a model that the tool's
                 arguments never fit.
         """
-        use = _selected(selector, "hooks.execution")
+        use = self._begun(selector, "execution")
 
         def register(hook: _Exec) -> _Exec:
             made = bound(hook, self.deadline)
             if isinstance(tool := declared_tool(selector) or selector, Tool):
                 made.require_fitting(tool.definition)
-            self._execution.append((use, made))
+            self._execution.append((self._ended(use), made))
             return hook
 
         return register
 
-    def description(self, selector: object) -> Callable[[_Desc], _Desc]:
+    def description(self, selector: HookSelector) -> Callable[[_Desc], _Desc]:
         """Register `async def hook(definition) -> str | None`; `None` keeps the text.
 
         Each tool has one slot: the last registration wins.
         """
-        use = _selected(selector, "hooks.description")
+        use = self._begun(selector, "description")
 
         def register(hook: _Desc) -> _Desc:
             check_description_hook(hook)
-            self._take_descriptions([(use, hook)])
+            self._take_descriptions([(self._ended(use), hook)])
             return hook
 
         return register
 
-    def result(self, selector: object) -> Callable[[_Result], _Result]:
+    def result(self, selector: HookSelector) -> Callable[[_Result], _Result]:
         """Register `async def hook(call, result[, context]) -> ToolResult | None`.
 
         `None` keeps the result. Result hooks run in the order of registration, each with the result of the
@@ -121,10 +124,11 @@ class HookSet:
         Args:
             selector: As in `execution`.
         """
-        use = _selected(selector, "hooks.result")
+        use = self._begun(selector, "result")
 
         def register(hook: _Result) -> _Result:
-            self._results.append((use, bound_result(hook, self.deadline)))
+            made = bound_result(hook, self.deadline)
+            self._results.append((self._ended(use), made))
             return hook
 
         return register
@@ -149,10 +153,16 @@ class HookSet:
     @property
     def is_empty(self) -> bool:
         """Whether no hook is registered."""
+        self._check_finished()
         return not (self._execution or self._descriptions or self._results)
 
     def uses(self) -> list[NameUse]:
-        """The tools that hooks are registered for, as they were given."""
+        """The tools that hooks are registered for, as they were given.
+
+        Raises:
+            DefinitionError: a hook was never given for one of them.
+        """
+        self._check_finished()
         return [use for use, _ in (*self._execution, *self._descriptions, *self._results)]
 
     def check(self, view: ToolView) -> None:
@@ -204,6 +214,7 @@ class HookSet:
             DefinitionError: the prefix cannot start a tool's name.
         """
         check_prefix(prefix)
+        self._check_finished()
         moved = HookSet(deadline=self.deadline)
         moved._execution = [(_moved(use, prefix), hook) for use, hook in self._execution]
         moved._descriptions = [(_moved(use, prefix), hook) for use, hook in self._descriptions]
@@ -246,7 +257,7 @@ class HookSet:
     async def describe(
         self, bindings: ToolView | Iterable[ToolBinding], names: ToolNames | None = None
     ) -> list[ToolBinding]:
-        """The bindings with the texts of description hooks; see `ToolView.described`.
+        """The bindings with the texts of description hooks; see `ToolView.with_texts`.
 
         The hooks run concurrently. A tool whose hook raises or exceeds its deadline is left out; all other
         tools are served.
@@ -285,7 +296,30 @@ class HookSet:
             return binding
         return replace(binding, definition=binding.definition.described(text))
 
+    def _begun(self, selector: object, kind: HookKind) -> NameUse:
+        where = f"hooks.{kind}"
+        use = None if is_bare(selector, kind) else use_of(selector, where)
+        if use is None:
+            raise DefinitionError(
+                f"{where}: a hook is registered for a tool, a tool's name or '*', not {selector!r}; "
+                f'write @{where}("NAME") above the hook, with parentheses, or @{where}("*") for every tool'
+            )
+        self._unfinished.append(use)
+        return use
+
+    def _ended(self, use: NameUse) -> NameUse:
+        self._unfinished = [one for one in self._unfinished if one is not use]
+        return use
+
+    def _check_finished(self) -> None:
+        for use in self._unfinished:
+            raise DefinitionError(
+                f"{use.where}({use.name!r}) was given no hook, so no rule applies; "
+                f'write @{use.where}("{use.name}") above the hook, with parentheses'
+            )
+
     def _take(self, other: HookSet) -> None:
+        other._check_finished()
         self._execution.extend(other._execution)
         self._take_descriptions(other._descriptions)
         self._results.extend(other._results)
@@ -322,10 +356,3 @@ def _text(value: object) -> str | None:
     if value is not None and not isinstance(value, str):
         raise TypeError(f"a description hook returns a text or None, not {value!r}")
     return value
-
-
-def _selected(selector: object, where: str) -> NameUse:
-    use = use_of(selector, where)
-    if use is None:
-        raise DefinitionError(f"a hook is registered for a tool, a tool's name or '*', not {selector!r}")
-    return use

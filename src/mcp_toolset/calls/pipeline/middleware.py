@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
+from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError, NextConsumedError
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -57,6 +58,9 @@ class CallNext:
             raise NextConsumedError("next was already used; a middleware may run the rest of the chain once")
         self._used = True
         going_on = self._call if call is None else call
+        if going_on.sent is None and self._call.sent is not None:
+            # A call that middleware has made itself is still the call of this caller.
+            going_on = replace(going_on, sent=self._call.sent, recorded=self._call.recorded)
         self._check(going_on)
         self.given = await self._run(going_on, self._context)
         return self.given
@@ -93,6 +97,15 @@ class Recorder(Protocol):
 
 
 @runtime_checkable
+class Replayer(Protocol):
+    """A guard that knows calls that happened before, and answers them before other guards refuse them."""
+
+    def replaying(self, binding: ToolBinding) -> ToolMiddleware | None:
+        """What sets `ToolCall.recorded`, outside the layers of all guards; `None` for no such tool."""
+        ...
+
+
+@runtime_checkable
 class NamesTools(Protocol):
     """Middleware that takes names of tools, such as `Timeout(5, per_tool={"search": 60})`."""
 
@@ -105,9 +118,7 @@ class NamesTools(Protocol):
 class NamesPatterns(Protocol):
     """A guard that takes names and patterns of tools: a policy."""
 
-    def denies(self, binding: ToolBinding) -> bool:
-        """Whether a tool is denied to every caller."""
-        ...
+    def denies(self, binding: ToolBinding) -> bool: ...
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
         """The names and patterns that fit none of these tools, each behind its place."""
@@ -135,6 +146,10 @@ def check_middleware(layer: _M) -> _M:
         raise DefinitionError(f"{expected}, not the class {shown}; give an object: {shown}(…)")
     if not callable(found):
         raise DefinitionError(f"{expected}, not {found!r}")
+    # A lambda may return what the next layer returns, which is awaited.
+    ways = (found, type(found).__call__)
+    if not any(map(inspect.iscoroutinefunction, ways)) and getattr(found, "__name__", "") != "<lambda>":
+        raise DefinitionError(f"{expected}; {shown} is not async, so its result cannot be awaited")
     try:
         signature = inspect.signature(found)
     except ValueError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from mcp_toolset.calls.pipeline.hook_adapters import HookSelector, is_bare
+from mcp_toolset.calls.pipeline.policy import HookKind
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 Register = Callable[[Any], Any]
@@ -13,17 +15,11 @@ Register = Callable[[Any], Any]
 class RegistersHooks(Protocol):
     """Registers hooks by tool: a `HookSet`."""
 
-    def execution(self, selector: object, /) -> Register:
-        """Register an execution hook."""
-        ...
+    def execution(self, selector: HookSelector, /) -> Register: ...
 
-    def description(self, selector: object, /) -> Register:
-        """Register a description hook."""
-        ...
+    def description(self, selector: HookSelector, /) -> Register: ...
 
-    def result(self, selector: object, /) -> Register:
-        """Register a result hook."""
-        ...
+    def result(self, selector: HookSelector, /) -> Register: ...
 
 
 class NestedHooks:
@@ -34,24 +30,22 @@ class NestedHooks:
         self._hooks = hooks
         self._toolset = toolset
 
-    def execution(self, selector: object = "*") -> Register:
-        """Register an execution hook; see `HookSet.execution`.
+    def execution(self, selector: HookSelector = "*") -> Register:
+        """Register an execution hook; see `HookSet.execution`."""
+        return self._hooks.execution(self._selected(selector, "execution"))
 
-        Raises:
-            UnknownToolError: the toolset has no such tool; the message has close matches.
-        """
-        return self._hooks.execution(self._selected(selector))
-
-    def description(self, selector: object = "*") -> Register:
+    def description(self, selector: HookSelector = "*") -> Register:
         """Register a description hook; see `HookSet.description`, and `execution` here."""
-        return self._hooks.description(self._selected(selector))
+        return self._hooks.description(self._selected(selector, "description"))
 
-    def result(self, selector: object = "*") -> Register:
+    def result(self, selector: HookSelector = "*") -> Register:
         """Register a result hook; see `HookSet.result`, and `execution` here."""
-        return self._hooks.result(self._selected(selector))
+        return self._hooks.result(self._selected(selector, "result"))
 
-    def _selected(self, selector: Any) -> object:
+    def _selected(self, selector: Any, kind: HookKind) -> Any:
         """The tool itself, which prefixes and renames do not change; for `*` every tool of the toolset."""
+        if is_bare(selector, kind):
+            return selector
         if selector == "*":
             return self._toolset
         found = self._toolset.find(selector)

@@ -36,7 +36,6 @@ class Observation:
     )
 
     def __init__(self, binding: ToolBinding | None = None, arguments: str = "") -> None:
-        """Begin now."""
         self.binding = binding
         self.fault: BaseException | None = None
         self.ran = False

@@ -30,9 +30,7 @@ class CallObserver(Protocol):
 class DigestingObserver(CallObserver, Protocol):
     """An observer that makes the digests of arguments and can do without reports, such as an `AuditLog`."""
 
-    def digest(self, arguments: Mapping[str, Any]) -> str:
-        """The digest of the arguments of a call."""
-        ...
+    def digest(self, arguments: Mapping[str, Any]) -> str: ...
 
     def note(self, facts: CallFacts, /) -> object:
         """Receive what the report of a call would say; a report costs a call more."""

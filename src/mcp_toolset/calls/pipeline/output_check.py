@@ -10,11 +10,7 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 
 def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
-    """A hook's answer in the form that the output schema requires; clients refuse any other form.
-
-    Raises:
-        InvalidOutputError: it has no JSON form, does not fit the schema, or cannot be read by clients.
-    """
+    """A hook's answer in the form that the output schema requires; clients refuse any other form."""
     try:
         result = decision.result()
         if isinstance(decision.output, ToolResult):

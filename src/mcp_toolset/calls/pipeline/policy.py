@@ -33,10 +33,6 @@ def policy_hooks(policy: object) -> list[PolicyHook]:
     """The hooks of a policy object: `weather_hook`, `weather_description_hook`, `weather_result_hook`.
 
     Names that start with an underscore, and data whose name does not end in `_hook`, are ignored.
-
-    Raises:
-        DefinitionError: it is a class, has no hook, has a public method whose name is not a hook's, or
-            has a hook's name for something that cannot be called.
     """
     if isinstance(policy, type):
         raise DefinitionError(f"a policy is an object: register {policy.__name__}(), not the class")

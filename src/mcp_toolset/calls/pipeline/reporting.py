@@ -95,12 +95,10 @@ def _is_noted(
 def report_of(
     seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
 ) -> CallReport:
-    """The report of a call that has ended."""
     return CallReport(*facts_of(seen, call, context, result))
 
 
 def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None) -> CallFacts:
-    """The facts of a call that has ended."""
     outcome, reason = outcome_of(seen.fault, result)
     binding, duration = seen.binding, perf_counter() - seen.began
     return CallFacts._make(

@@ -116,7 +116,7 @@ class RuleSet:
         ]
 
     async def describe(self, view: ToolView) -> list[ToolBinding]:
-        """The tools of a view with the texts of these rules; see `ToolView.described`."""
+        """The tools of a view with the texts of these rules; see `ToolView.with_texts`."""
         self.check(view)
         return await self.described(list(view.values()), view.names)
 

@@ -79,6 +79,20 @@ class Rules(RuleSet):
             guards=[guard for one in every for guard in one.guards],
         )
 
+    @property
+    def only_hooks(self) -> HookSet:
+        """The hooks, for a call that has run already or is answered without its tool.
+
+        Raises:
+            DefinitionError: there are rules of other kinds, which run around a tool.
+        """
+        if self.has_middleware or self.guards or self.observers or self.descriptions:
+            raise DefinitionError(
+                "call.hook(…) runs hooks alone; for middleware, guards and observers use "
+                "toolset.execute(…, rules=…), or round.apply(rules) and run_pending"
+            )
+        return self.hooks
+
     def none(self) -> Rules:
         """No rules; rules that a tool's toolset carries still apply."""
         return Rules()
@@ -129,27 +143,19 @@ def _hook_for_all(rule: Any, no_middleware: DefinitionError) -> HookSet:
 
 
 def rules_from(
-    rules: Rules | None,
+    rules: AnyRule | None,
     hooks: HookSet | None,
     middleware: Sequence[ToolMiddleware],
     tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] | None,
 ) -> Rules:
-    """The given rules, or rules made from the parts.
-
-    Raises:
-        DefinitionError: both were given, or a part cannot be a rule.
-    """
+    """The given rules, or rules made from the parts."""
     if rules is None:
         return Rules(HookSet() if hooks is None else hooks, middleware, tool_middleware or {})
     if hooks is not None or middleware or tool_middleware:
         raise DefinitionError(
             "rules=… cannot be given together with hooks or middleware; join them with rules.merged(…)"
         )
-    if not isinstance(cast("object", rules), Rules):
-        raise DefinitionError(
-            f"rules=… takes Rules, not {rules!r}; make them with Rules(hooks=…, middleware=[…])"
-        )
-    return rules
+    return Rules.of(rules)
 
 
 def _joined(every: Iterable[Mapping[Any, Sequence[ToolMiddleware]]]) -> dict[Any, list[ToolMiddleware]]:

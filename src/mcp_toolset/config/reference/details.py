@@ -144,6 +144,12 @@ HTTP: Final[Mapping[str, Meaning]] = {
     ),
 }
 
+EGRESS: Final[Mapping[str, Meaning]] = {
+    "allow": Meaning(
+        "Hosts, all hosts below one (`*.corp`), IP addresses and networks.", ["login.corp", "10.0.0.0/8"]
+    ),
+}
+
 LEARNING: Final[Mapping[str, Meaning]] = {
     "path": Meaning("The file; if left out, a file in the user's data folder.", "learnt.json"),
     "most": Meaning("The most that earlier calls add to the score of a hit; above 0 and below 0.2.", 0.1),

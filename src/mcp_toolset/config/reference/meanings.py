@@ -141,6 +141,11 @@ SERVER: Final[Mapping[str, Meaning]] = {
     "single": Meaning(
         "Whether [one replica alone](replicas.md#servers-that-must-be-single) may have the server.", True
     ),
+    "unlisted": Meaning(
+        "Whether calls of tools and prompts that the server does not list are "
+        "[passed on](transparent.md); for the only server of a file.",
+        "pass",
+    ),
     "forward_authorization": Meaning("Sends each caller's own `Authorization` on to the server.", True),
     "forward": Meaning(
         "Headers that tell the server [who calls](per-user-credentials.md).", {"X-User": "identity.name"}
@@ -200,6 +205,11 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
     "http": Meaning(
         "[Limits on clients over HTTP](http.md#limits), and the proxies in front of the server.",
         {"trusted_proxies": ["10.0.0.0/8"]},
+    ),
+    "egress": Meaning(
+        "Where mounted servers may [send the bridge](upstream-login.md#where-a-server-can-send-the-bridge), "
+        "beside public addresses.",
+        {"allow": ["login.corp", "10.0.0.0/8"]},
     ),
     "auth": Meaning(
         "[Who may call](authentication.md) over HTTP.", {"tokens": {"ci": {"token": "${CI_TOKEN}"}}}

@@ -24,6 +24,7 @@ from mcp_toolset.config.sections import (
     BreakerEntry,
     CallersEntry,
     CodeEntry,
+    EgressEntry,
     HttpEntry,
     InputEntry,
     JournalEntry,
@@ -120,6 +121,7 @@ def parts() -> dict[str, Part]:
         "journal": Part("`journal` of `toolset`", _journal(), details.JOURNAL),
         "suspended": Part("`suspended`", _of_model(SuspendedEntry, details.SUSPENDED), details.SUSPENDED),
         "learning": Part("`learning`", _of_model(LearningEntry, details.LEARNING), details.LEARNING),
+        "egress": Part("`egress`", _of_model(EgressEntry, details.EGRESS), details.EGRESS),
         "http": Part("`http`", _of_model(HttpEntry, details.HTTP), details.HTTP),
         "telemetry": Part("`telemetry`", _of_model(TelemetryEntry, details.TELEMETRY), details.TELEMETRY),
         "ready": Part("`ready`", _of_model(ReadyEntry, details.READY), details.READY),
@@ -157,6 +159,7 @@ def _toolset() -> _Json:
     _say(schema, "suspended", anyOf=[{"type": "boolean"}, _ref("suspended")])
     _say(schema, "ready", **_ref("ready"))
     _say(schema, "http", **_ref("http"))
+    _say(schema, "egress", **_ref("egress"))
     return schema
 
 

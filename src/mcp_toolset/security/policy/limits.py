@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from math import inf
 from typing import Any, Final, NamedTuple, cast
@@ -175,11 +175,8 @@ class LimitTable:
     def __init__(
         self, general: Mapping[str, Limits], servers: Mapping[str, Mapping[str, Limits]] | None = None
     ) -> None:
-        """Take the limits for all tools, and those for the tools of mounted servers.
-
-        Raises:
-            DefinitionError: a pattern names nothing.
-        """
+        if not isinstance(general, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f'limits takes limits by pattern, {{"*": Limits(…)}}, not {general!r}')
         sections = [
             ("limits", "", general),
             *((f"{name}.limits", name, own) for name, own in (servers or {}).items()),
@@ -189,6 +186,8 @@ class LimitTable:
             for pattern, limits in section.items():
                 check_pattern(pattern, place)
                 at = f"{place}[{pattern!r}]"
+                if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise DefinitionError(f'{at} takes Limits(calls="20/day", …), not {limits!r}')
                 own = ((f"{at}.for[{number}]", one) for number, one in enumerate(limits.callers))
                 entries += (_entry(where, server, pattern, one) for where, one in (*own, (at, limits)))
         self._entries = sorted(entries, key=lambda entry: entry.precision, reverse=True)
@@ -203,6 +202,14 @@ class LimitTable:
     def for_some(self, tool: ToolFacts) -> Group:
         """The limits of a tool that are for some callers only."""
         return tuple(one for one in self._for_some if self._entries[one].fits(tool))
+
+    def unused(self, tools: Iterable[ToolFacts]) -> Iterator[tuple[str, str]]:
+        """The patterns that fit none of the tools, each with its place."""
+        known = list(tools)
+        for entry in self._entries:
+            of_it = [tool for tool in known if entry.server in ("", tool.server)]
+            place = f"{entry.server}.limits" if entry.server else "limits"
+            yield from ((place, one) for _, one in entry.rules.unused(of_it) if one != "*")
 
     def of(self, tool: ToolFacts, group: Group = ()) -> list[Limit]:
         """The limits of one tool and the callers of a group, at most one of each kind."""

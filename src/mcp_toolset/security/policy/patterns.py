@@ -1,9 +1,12 @@
-"""Patterns of tools and callers: `fnmatch` on names; the hints of a tool go before them (`destructive:*`)."""
+"""Patterns of tools and callers: `fnmatch` on names.
+
+The hints of a tool go before the names (`destructive:*`); `tag:money` is for tags instead of names.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase, translate
 from typing import Any, Final, NamedTuple, Protocol
@@ -31,6 +34,9 @@ HINTS: Final[Mapping[str, Callable[[Hints], bool]]] = {
 """What may stand before a pattern. A missing hint counts as the protocol says (server/tools, annotations)."""
 
 
+TAG: Final = "tag"
+"""Before a pattern of tags: `tag:money`."""
+
 _LEAST_LIKE: Final = 0.75
 """How much a misspelt hint has in common with the hint that is meant, from 0 to 1."""
 
@@ -44,6 +50,7 @@ class ToolFacts(NamedTuple):
         server: The mounted server that it is of; empty for a local tool.
         own: Its name on that server.
         hints: Which of `HINTS` hold for it.
+        tags: Its tags, which the program or its manifest gave it.
     """
 
     name: str
@@ -51,6 +58,7 @@ class ToolFacts(NamedTuple):
     server: str = ""
     own: str = ""
     hints: frozenset[str] = frozenset()
+    tags: frozenset[str] = frozenset()
 
     def names(self, *, own: bool = False) -> list[str]:
         """Its public names, then `server/tool`; with `own` its name on the server, too."""
@@ -64,27 +72,59 @@ def hints_of(annotations: Hints | None) -> frozenset[str]:
 
 
 def split_hint(pattern: str) -> tuple[str, str]:
-    """The hint before a pattern, empty for none, and the rest."""
+    """The hint before a pattern, or `tag`, empty for none; and the rest."""
     hint, colon, rest = pattern.partition(":")
-    return (hint, rest) if colon and hint in HINTS else ("", pattern)
+    return (hint, rest) if colon and (hint in HINTS or hint == TAG) else ("", pattern)
 
 
 def fault_of(pattern: str) -> tuple[str, str] | None:
     """What is wrong with a pattern that names nothing, or whose hint is misspelt; and the remedy."""
     hint, colon, rest = pattern.partition(":")
-    if not split_hint(pattern)[1].strip():
+    name = split_hint(pattern)[1]
+    if not name.strip() or name.endswith("/"):
         return "names no tool", "write a name or a pattern, such as `*`"
-    if not colon or hint in HINTS:
+    if fault := fault_of_name(name):
+        return fault
+    if pattern in HINTS:
+        return "is a hint without names", f"write `{pattern}:*`"
+    if not colon or hint in HINTS or hint == TAG:
         return None
-    known = {one.lower(): one for one in HINTS}
+    known = {one.lower(): one for one in (*HINTS, TAG)}
     meant = get_close_matches(hint.lower().replace("_", ""), known, n=1, cutoff=_LEAST_LIKE)
     return (f"there is no hint `{hint}`", f"did you mean `{known[meant[0]]}:{rest}`?") if meant else None
+
+
+def fault_of_name(name: str) -> tuple[str, str] | None:
+    """What is wrong with the name of a tool or a caller that nothing can have; and the remedy."""
+    if name != name.strip() or not name.isprintable():
+        return "has blanks at an end or hidden characters, and so fits nothing", "remove them"
+    if "${" in name:
+        return "has a reference, which is not replaced here", "write the name itself"
+    return None
 
 
 def check_pattern(pattern: str, place: str) -> None:
     """Raise `DefinitionError` for a pattern with a fault."""
     if fault := fault_of(pattern):
         raise DefinitionError(f"{place}: {pattern!r}: {fault[0]}; {fault[1]}")
+
+
+def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] | None:
+    """What is wrong with a pattern of `server/tool` that fits no tool of these servers; and the remedy."""
+    hint, rest = split_hint(pattern)
+    heads = [rest[:at] for at, letter in enumerate(rest) if letter == "/"]
+    if (
+        hint == TAG
+        or not heads
+        or any(one == head or fnmatchcase(one, head) for head in heads for one in servers)
+    ):
+        return None
+    meant = get_close_matches(heads[0], servers, n=1)
+    if meant:
+        colon = f"{hint}:" if hint else ""
+        return f"there is no server `{heads[0]}`", f"did you mean `{colon}{meant[0]}{rest[len(heads[0]) :]}`?"
+    known = ", ".join(f"`{one}`" for one in servers) or "none"
+    return f"there is no server `{heads[0]}`", f"correct its name; the servers here are {known}"
 
 
 def is_caller(pattern: str, name: str, key: str) -> bool:
@@ -99,24 +139,16 @@ class Caller(Protocol):
     """What sections look at of a caller: an `Identity`."""
 
     @property
-    def name(self) -> str:
-        """What it is called."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def key(self) -> str:
-        """What it is told apart by."""
-        ...
+    def key(self) -> str: ...
 
     @property
-    def roles(self) -> frozenset[str]:
-        """Its roles."""
-        ...
+    def roles(self) -> frozenset[str]: ...
 
     @property
-    def scopes(self) -> frozenset[str]:
-        """What its credentials allow."""
-        ...
+    def scopes(self) -> frozenset[str]: ...
 
 
 def is_for(section: Section, caller: Caller) -> bool:
@@ -136,6 +168,10 @@ class _Rule:
     hint: str
     fits: Callable[[str], object]
 
+    def is_for(self, tool: ToolFacts, names: Iterable[str]) -> bool:
+        """Whether its pattern fits a tool of these names, whatever the hints of the tool are."""
+        return any(map(self.fits, tool.tags if self.hint == TAG else names))
+
 
 class SectionRules:
     """The patterns of one section, compiled.
@@ -147,11 +183,7 @@ class SectionRules:
     __slots__ = ("_any", "_own", "_rules", "section")
 
     def __init__(self, section: Section, *, of_server: bool = False) -> None:
-        """Compile a section; that of a server compares patterns with the server's own names, too.
-
-        Raises:
-            DefinitionError: a pattern names nothing.
-        """
+        """Compile a section; that of a server compares patterns with the server's own names, too."""
         self.section = section
         self._own = of_server
         self._rules: list[_Rule] = []
@@ -160,26 +192,43 @@ class SectionRules:
             check_pattern(pattern, f"{section.place}.{kind}")
             hint, name = split_hint(pattern)
             # A name with `[` in it is meant as it is written, too.
-            parts.append(f"(?:{translate(name)}|{re.escape(name)}\\Z)")
-            self._rules.append(_Rule(kind, pattern, hint, re.compile(parts[-1]).match))
+            part = f"(?:{translate(name)}|{re.escape(name)}\\Z)"
+            if hint != TAG:
+                parts.append(part)
+            self._rules.append(_Rule(kind, pattern, hint, re.compile(part).match))
         # Most tools fit none of many patterns: one look at all of them says so.
         self._any = re.compile("|".join(parts) or r"(?!)").match
 
     def first(self, tool: ToolFacts) -> tuple[Kind, str] | None:
-        """The first pattern that fits a tool, and what it decides: `deny` before `ask` before `allow`."""
-        names = tool.names(own=self._own)
-        if not any(map(self._any, names)):
-            return None
-        return next(
-            (
-                (rule.kind, rule.pattern)
-                for rule in self._rules
-                if (not rule.hint or rule.hint in tool.hints) and any(map(rule.fits, names))
-            ),
-            None,
-        )
+        """The first pattern that fits a tool, and what it decides: `deny` before `ask` before `allow`.
 
-    def unused(self, tools: Iterable[ToolFacts]) -> list[tuple[Kind, str]]:
+        A `deny` fits by the tool's own name, too: `destroy` is denied at every server.
+        """
+        return next(self._fitting(tool, tool.names(own=True), frozenset(("deny",))), None)
+
+    def asks_own(self, tool: ToolFacts) -> str | None:
+        """The first pattern of `ask` that fits a tool by its own name on its server, or by another name."""
+        found = self._fitting(tool, tool.names(own=True), frozenset(("deny", "ask")))
+        return next((pattern for kind, pattern in found if kind == "ask"), None)
+
+    def _fitting(
+        self, tool: ToolFacts, every: list[str], by_own: frozenset[Kind]
+    ) -> Iterator[tuple[Kind, str]]:
+        """The patterns that fit a tool; those of `by_own` by its own name, too."""
+        if not tool.tags and not any(map(self._any, every)):
+            return
+        names = tool.names(own=self._own)
+        for rule in self._rules:
+            among = every if rule.kind in by_own else names
+            if (rule.hint in ("", TAG) or rule.hint in tool.hints) and rule.is_for(tool, among):
+                yield rule.kind, rule.pattern
+
+    def unused(self, tools: Sequence[ToolFacts]) -> list[tuple[Kind, str]]:
         """The patterns whose names fit none of the tools, whatever the hints of the tools are."""
-        names = {name for tool in tools for name in tool.names(own=self._own)}
-        return [(rule.kind, rule.pattern) for rule in self._rules if not any(map(rule.fits, names))]
+        own, every = ({name for tool in tools for name in tool.names(own=one)} for one in (self._own, True))
+        tagged = ToolFacts("", tags=frozenset(tag for tool in tools for tag in tool.tags))
+        return [
+            (rule.kind, rule.pattern)
+            for rule in self._rules
+            if not rule.is_for(tagged, own if rule.kind == "allow" else every)
+        ]

@@ -86,7 +86,7 @@ class Policy:
         scopes: Mapping[str, Policy] | None = None,
         servers: Mapping[str, Policy] | None = None,
     ) -> None:
-        """Make a policy of patterns: of public names, of `server/tool`, of hints such as `destructive:*`.
+        """Make a policy of patterns: names, `server/tool`, hints (`destructive:*`) and tags (`tag:money`).
 
         Args:
             allow: The tools that are allowed; if given, all others are denied.
@@ -152,7 +152,7 @@ class Policy:
         """What the patterns of this policy look at of a tool."""
         definition = binding.definition
         hints = self._hints(definition) if self._hinted else _NO_HINTS
-        return ToolFacts(*binding.judged_names, binding.source, definition.name, hints)
+        return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)
 
     def any_tool_of(self, server: str) -> ToolFacts:
         """A tool of a server that fits the patterns for all of its tools (`*`, `server/*`) and no others."""
@@ -199,23 +199,36 @@ class _Chain:
     def matching(self, identity: Identity) -> Iterator[int]:
         return (number for number, one in enumerate(self._callers) if is_for(one.section, identity))
 
+    def _asked(self, tool: ToolFacts, callers: Iterable[int]) -> Iterator[SectionRules]:
+        """The sections for a caller and a tool, in the order in which they are asked."""
+        yield from (self._callers[number] for number in callers)
+        if tool.server in self._servers:
+            yield self._servers[tool.server]
+        yield self._general
+
     def looks(self, tool: ToolFacts, callers: Iterable[int]) -> Iterator[Look]:
-        of_server = self._servers.get(tool.server)
-        of_callers = (self._callers[number] for number in callers)
-        for rules in (*of_callers, *((of_server,) if of_server else ()), self._general):
+        for rules in self._asked(tool, callers):
             kind, pattern = rules.first(tool) or (None, "")
             yield Look(rules.section, kind, pattern)
             if kind is not None:
                 return
 
     def verdict(self, tool: ToolFacts, callers: Iterable[int]) -> Verdict:
+        callers = [*callers]
         *before, last = self.looks(tool, callers)
-        if last.kind is not None:
+        if last.kind is None:
+            closing = next((look.section for look in (*before, last) if look.section.allow is not None), None)
+            if closing is not None:
+                return Verdict("deny", f"{closing.place}.allow: a list that the tool is not in")
+        elif last.kind != "allow":
             return Verdict(last.kind, f"{last.section.place}.{last.kind}: {last.pattern}")
-        closing = next((look.section for look in (*before, last) if look.section.allow is not None), None)
-        if closing is None:
+        # A name that any server may give its tool asks for an approval, and loosens nothing.
+        for rules, look in zip(self._asked(tool, callers), (*before, last), strict=False):
+            if pattern := rules.asks_own(tool):
+                return Verdict("ask", f"{look.section.place}.ask: {pattern}")
+        if last.kind is None:
             return _ALLOWED
-        return Verdict("deny", f"{closing.place}.allow: a list that the tool is not in")
+        return Verdict(last.kind, f"{last.section.place}.{last.kind}: {last.pattern}")
 
     def unused(self, tools: Sequence[ToolFacts]) -> Iterator[tuple[str, str]]:
         of_servers = (
@@ -236,7 +249,8 @@ def _hints_of(definition: ToolDefinition) -> frozenset[str]:
 
 
 def _plain(policy: Policy, place: str) -> Section:
-    """The section of a policy that is nested in another one."""
+    if not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DefinitionError(f"policy.{place} takes a Policy(allow=…, ask=…, deny=…), not {policy!r}")
     [stated] = policy.permissions
     if stated.callers or stated.servers:
         raise DefinitionError(
@@ -246,8 +260,8 @@ def _plain(policy: Policy, place: str) -> Section:
 
 
 def _texts(patterns: Sequence[str], kind: str) -> tuple[str, ...]:
-    if isinstance(patterns, str) or not all(
-        isinstance(one, str) for one in cast("Sequence[object]", patterns)
-    ):
+    # An iterator can be read once.
+    texts = () if isinstance(patterns, str) else tuple(cast("Sequence[object]", patterns))
+    if isinstance(patterns, str) or not all(isinstance(one, str) for one in texts):
         raise DefinitionError(f"policy.{kind} takes a list of patterns, not {patterns!r}")
-    return tuple(patterns)
+    return cast("tuple[str, ...]", texts)

@@ -1,0 +1,400 @@
+"""Mistakes in a configuration file that would leave a protection without effect.
+
+A row is the name of the mistake, what the file has beside its server `a` (or the whole text of the file), and
+what the refusal says. `FILES` are refused whole; of `ENTRIES` only the server `a` cannot be used.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from tests.support.configured import PLAIN
+
+SERVER: dict[str, Any] = {
+    "command": sys.executable,
+    "args": [PLAIN, json.dumps({"tools": ["destroy", "look"]})],
+}
+RULES = {"deny": ["a_destroy"]}
+TOKENS = {"tokens": {"ci": {"token": "a-token-of-many-letters-0123456789"}}}
+
+
+def _moved(right: str) -> str:
+    return f"is in the wrong place, where it has no effect; move it to `{right}`"
+
+
+def _top(key: str, value: Any, right: str) -> tuple[str, dict[str, Any], str]:
+    return f"{key} at the top level", {key: value}, f"{key}: {_moved(right)}"
+
+
+LIMITED = {"*": {"rate": "1/min"}}
+
+
+def _entry(**more: Any) -> dict[str, Any]:
+    return {"mcpServers": {"a": {**SERVER, **more}}}
+
+
+MISPLACED: list[tuple[str, Any, str]] = [
+    _top("permissions", RULES, "toolset.permissions"),
+    _top("auth", TOKENS, "toolset.auth"),
+    _top("limits", {"*": {"rate": "1/min"}}, "toolset.limits"),
+    _top("audit", "audit.jsonl", "toolset.audit"),
+    _top("deferred", True, "toolset.deferred"),
+    _top("pins", "quarantine", "toolset.pins"),
+    _top("new_tools", "quarantine", "toolset.new_tools"),
+    _top("hidden_text", "refuse", "toolset.hidden_text"),
+    _top("arguments", "strict", "toolset.arguments"),
+    _top("lock", "mcp.lock", "toolset.lock"),
+    _top("journal", True, "toolset.journal"),
+    _top("http", {"trusted_proxies": []}, "toolset.http"),
+    _top("approvals", ["a_destroy"], "toolset.permissions.ask"),
+    _top("allow", ["a_look"], "toolset.permissions.allow"),
+    _top("ask", ["a_destroy"], "toolset.permissions.ask"),
+    _top("deny", ["a_destroy"], "toolset.permissions.deny"),
+    _top("tokens", TOKENS["tokens"], "toolset.auth.tokens"),
+    _top("required_scopes", ["x"], "toolset.auth.required_scopes"),
+    _top("trusted_proxies", [], "toolset.http.trusted_proxies"),
+    _top("exclude", ["destroy"], "mcpServers.NAME.exclude"),
+    _top("include", ["look"], "mcpServers.NAME.include"),
+    _top("excludeTools", ["destroy"], "mcpServers.NAME.excludeTools"),
+    _top("Permissions", RULES, "toolset.permissions"),
+    _top("permission", RULES, "toolset.permissions"),
+    _top("permisions", RULES, "toolset.permissions"),
+    _top("limit", {}, "toolset.limits"),
+    _top("AUDIT", "audit.jsonl", "toolset.audit"),
+    _top("required-scopes", [], "toolset.auth.required_scopes"),
+    _top("hiddenText", "refuse", "toolset.hidden_text"),
+    ("toolset in capitals", {"TOOLSET": {"permissions": RULES}}, "did you mean `toolset`?"),
+    ("toolset in two words", {"tool_set": {"permissions": RULES}}, "did you mean `toolset`?"),
+    ("toolset in the plural", {"toolsets": {"permissions": RULES}}, "did you mean `toolset`?"),
+    ("toolset with letters swapped", {"toolste": {"permissions": RULES}}, "did you mean `toolset`?"),
+    ("toolset by the package's name", {"mcp-toolset": {"permissions": RULES}}, "did you mean `toolset`?"),
+    ("toolset called settings", {"settings": {"permissions": RULES}}, f"settings: {_moved('toolset')}"),
+    ("toolset called bridge", {"bridge": {"auth": TOKENS}}, f"bridge: {_moved('toolset')}"),
+    ("toolset called policy", {"policy": {"limits": {}}}, f"policy: {_moved('toolset')}"),
+    ("toolset in mcp", {"mcp": {"toolset": {"permissions": RULES}}}, f"mcp.toolset: {_moved('toolset')}"),
+    ("permissions in mcp", {"mcp": {"permissions": RULES}}, _moved("toolset.permissions")),
+    ("toolset twice nested", {"toolset": {"toolset": {"permissions": RULES}}}, "move it to `toolset`"),
+    ("tokens beside auth", {"toolset": TOKENS}, "toolset.tokens: unknown option; move it to `toolset.auth."),
+    ("deny beside permissions", {"toolset": RULES}, "move it to `toolset.permissions.deny`"),
+    ("approvals in toolset", {"toolset": {"approvals": ["a"]}}, "move it to `toolset.permissions.ask`"),
+    ("exclude in toolset", {"toolset": {"exclude": ["a"]}}, "move it to `mcpServers.NAME.exclude`"),
+    ("include in toolset", {"toolset": {"include": ["a"]}}, "move it to `mcpServers.NAME.include`"),
+    ("audience in auth", {"toolset": {"auth": {**TOKENS, "issuer": "x"}}}, "`toolset.auth.jwt.issuer`"),
+    ("deny in auth", {"toolset": {"auth": {**TOKENS, **RULES}}}, "`toolset.permissions.deny`"),
+    ("auth in permissions", {"toolset": {"permissions": {"auth": TOKENS}}}, "move it to `toolset.auth`"),
+    ("max_bytes in toolset", {"toolset": {"max_bytes": 5}}, "move it to `toolset.audit.max_bytes`"),
+    ("rate in toolset", {"toolset": {"rate": "1/min"}}, "move it to `toolset.limits.PATTERN.rate`"),
+    (
+        "roles beside deny",
+        {"toolset": {"permissions": {**RULES, "roles": ["x"]}}},
+        "move it to `toolset.permissions.for.roles`",
+    ),
+    (
+        "permissions among the servers",
+        {"mcpServers": {"a": SERVER, "permissions": RULES}},
+        f"mcpServers.permissions: {_moved('toolset.permissions')}",
+    ),
+    ("toolset among the servers", {"mcpServers": {"a": SERVER, "toolset": {}}}, _moved("toolset")),
+    ("limits among the servers", {"mcpServers": {"a": SERVER, "limits": {}}}, _moved("toolset.limits")),
+    ("audit among the servers", {"mcpServers": {"a": SERVER, "audit": "x"}}, _moved("toolset.audit")),
+    ("auth among the servers", {"mcpServers": {"a": SERVER, "auth": TOKENS}}, _moved("toolset.auth")),
+    ("toolset in an entry", {"mcpServers": {"a": {**SERVER, "toolset": {}}}}, _moved("toolset")),
+    ("audit in an entry", {"mcpServers": {"a": {**SERVER, "audit": "x"}}}, _moved("toolset.audit")),
+    ("lock in an entry", {"mcpServers": {"a": {**SERVER, "lock": "x"}}}, _moved("toolset.lock")),
+    (
+        "tokens in an entry",
+        {"mcpServers": {"a": {"url": "https://a.example/mcp", "auth": TOKENS}}},
+        _moved("toolset.auth.tokens"),
+    ),
+    ("a wrapper with more in it", {"x": {"permissions": RULES, "y": 1}}, "x.permissions: is in the wrong"),
+    ("a wrapper within a wrapper", {"x": {"y": {"limits": LIMITED}}}, "x.y: is in the wrong place"),
+    ("a wrapper that is a list", {"x": [{"permissions": RULES}]}, "is in the wrong place"),
+    ("a client's own key as a wrapper", {"sandbox": {"permissions": RULES}}, "sandbox: is in the wrong"),
+    ("permissions under a dotted name", {"toolset.permissions": RULES}, _moved("toolset.permissions")),
+    ("permissions called policy", {"policy": {"deny": ["a"], "ask": []}}, _moved("toolset.permissions")),
+    (
+        "permissions in letters that look alike",
+        {"permi\u0455\u0455ion\u0455": RULES},
+        "`toolset.permissions`",
+    ),
+    ("permissions with a hidden letter", {"permis\u200bsions": RULES}, "`toolset.permissions`"),
+    ("limits called quota", {"quota": LIMITED}, f"quota: {_moved('toolset.limits')}"),
+    ("audit called auditLog", {"auditLog": "audit.jsonl"}, _moved("toolset.audit")),
+    ("auth called login", {"login": TOKENS}, _moved("toolset.auth")),
+    ("egress", {"egress": {"allow": []}}, _moved("toolset.egress")),
+    ("rules in a second section", {"servers": {"a": {**SERVER, "exclude": ["a"]}}}, "`mcpServers.a.exclude`"),
+    ("rules in Zed's section", {"context_servers": {"b": {"permissions": RULES}}}, "in the wrong place"),
+    ("permissions in an input", {"inputs": [{"id": "a", "permissions": RULES}]}, "inputs[0].permissions: is"),
+    (
+        "permissions in settings of an entry",
+        _entry(settings={"permissions": RULES}),
+        "a.settings: is in the wrong",
+    ),
+    (
+        "auth in options of an entry",
+        _entry(options={"auth": TOKENS, "x": 1}),
+        "a.options.auth: is in the wrong",
+    ),
+    (
+        "limits in oauth of an entry",
+        _entry(oauth={"limits": LIMITED}),
+        "a.oauth: is in the wrong place",
+    ),
+]
+"""What protects, at a place where it would be ignored."""
+
+
+def _section(name: str, section: Any, says: str) -> tuple[str, Any, str]:
+    return name, {"toolset": section}, says
+
+
+def _rules(name: str, permissions: Any, says: str) -> tuple[str, Any, str]:
+    return _section(f"permissions: {name}", {"permissions": permissions}, says)
+
+
+def _login(name: str, auth: Any, says: str) -> tuple[str, Any, str]:
+    return _section(f"auth: {name}", {"auth": auth}, says)
+
+
+def _limit(name: str, limits: Any, says: str) -> tuple[str, Any, str]:
+    return _section(f"limits: {name}", {"limits": limits}, says)
+
+
+LONG = "a-token-of-many-letters-0123456789"
+NULL = "is null, so it would protect nothing; give it a value, or remove it"
+JWT = {"issuer": "https://i.example", "audience": "https://a.example/mcp"}
+MALFORMED: list[tuple[str, Any, str]] = [
+    *(
+        _section(f"{key} is null", {key: None}, f"toolset.{key}: {NULL}")
+        for key in ("permissions", "limits", "audit", "pins", "new_tools", "hidden_text", "lock", "arguments")
+    ),
+    _section("audit is a folder", {"audit": "."}, "is a folder, so no line could be written"),
+    _section("auth is null", {"auth": None}, NULL),
+    _rules("a caller with a blank", {"for": [{"roles": ["x "], **RULES}]}, "blanks at an end"),
+    *(_rules(f"{key} is null", {key: None}, NULL) for key in ("allow", "ask", "deny", "for")),
+    *(
+        _rules(f"{key} of callers is null", {"for": [{"scopes": ["x"], "deny": ["*"], key: None}]}, NULL)
+        for key in ("principals", "roles")
+    ),
+    ("toolset is null", {"toolset": None}, "toolset: must be an object"),
+    ("toolset is a list", {"toolset": [{"permissions": RULES}]}, "toolset: must be an object"),
+    ("toolset is a text", {"toolset": "strict"}, "toolset: must be an object"),
+    _rules("a list", ["a_destroy"], "must be an object"),
+    _rules("true", True, "must be an object"),
+    _rules("a text", "deny", "must be an object"),
+    _rules("deny is a text", {"deny": "a_destroy"}, "write `deny` as a list of strings"),
+    _rules("deny is an object", {"deny": {"a_destroy": True}}, "write `deny` as a list of strings"),
+    _rules("deny has a list", {"deny": [["a_destroy"]]}, "write `deny` as a list of strings"),
+    _rules("deny has null", {"deny": [None]}, "write `deny` as a list of strings"),
+    _rules("deny has nothing", {"deny": [""]}, "names no tool"),
+    _rules("deny has blanks", {"deny": ["  "]}, "names no tool"),
+    _rules("deny has a hint alone", {"deny": ["destructive:"]}, "names no tool"),
+    _rules("denied", {"denied": ["a_destroy"]}, "unknown option"),
+    _rules("Deny", {"Deny": ["a_destroy"]}, "did you mean `deny`?"),
+    _rules("dney", {"dney": ["a_destroy"]}, "did you mean `deny`?"),
+    _rules("exclude", {"exclude": ["destroy"]}, "move it to `mcpServers.NAME.exclude`"),
+    _rules("a misspelt hint", {"deny": ["destuctive:*"]}, "did you mean `destructive:*`?"),
+    _rules("a hint in snake case", {"deny": ["open_world:*"]}, "did you mean `openWorld:*`?"),
+    _rules("a hint in capitals", {"ask": ["DESTRUCTIVE:*"]}, "did you mean `destructive:*`?"),
+    _rules("an unknown server", {"deny": ["git/*"]}, "there is no server `git`; correct its name"),
+    _rules("a misspelt server", {"deny": ["aa/*"]}, "there is no server `aa`"),
+    _rules("a server in the wrong case", {"deny": ["A/destroy"]}, "there is no server `A`"),
+    _rules("an unknown server behind a hint", {"ask": ["destructive:git/*"]}, "there is no server `git`"),
+    _rules("an unknown pattern of servers", {"deny": ["g*/destroy"]}, "there is no server `g*`"),
+    _rules("an unknown server to allow", {"allow": ["git/*"]}, "there is no server `git`"),
+    _rules(
+        "an unknown server for callers", {"for": [{"roles": ["x"], "deny": ["git/*"]}]}, "no server `git`"
+    ),
+    _rules("a server's name with a blank", {"deny": ["a /destroy"]}, "there is no server `a `"),
+    _rules("mcpServers before the server", {"deny": ["mcpServers/a/destroy"]}, "no server `mcpServers`"),
+    _rules("for is an object", {"for": {"roles": ["x"], "deny": ["*"]}}, "write `for` as a list of objects"),
+    _rules("for has no callers", {"for": [{"deny": ["*"]}]}, "does not say for which callers it is"),
+    _rules("for has no rules", {"for": [{"roles": ["x"]}]}, "has no rules"),
+    _rules("for has empty roles", {"for": [{"roles": [], "deny": ["*"]}]}, "`roles`"),
+    _rules("for has a role as a text", {"for": [{"roles": "x", "deny": ["*"]}]}, "write `roles` as a list"),
+    _rules("for has role", {"for": [{"role": ["x"], "deny": ["*"]}]}, "did you mean `roles`?"),
+    _rules("for has principal", {"for": [{"principal": ["x"], "deny": ["*"]}]}, "did you mean `principals`?"),
+    _rules("for in for", {"for": [{"roles": ["x"], "for": []}]}, "unknown option"),
+    _login("empty", {}, "accepts no caller"),
+    _login("true", True, "toolset.auth"),
+    _login("a text", "oauth", "toolset.auth"),
+    _login("a short token", {"tokens": {"ci": "abcdef"}}, "16"),
+    _login("an empty token", {"tokens": {"ci": ""}}, "toolset.auth.tokens"),
+    _login("a token with a blank", {"tokens": {"ci": "a token with blanks in it"}}, "toolset.auth.tokens"),
+    _login("one token for two", {"tokens": {"a": LONG, "b": LONG}}, "toolset.auth.tokens"),
+    _login("a token that is a list", {"tokens": {"ci": [LONG]}}, "toolset.auth.tokens.ci: must be an object"),
+    _login("tokens in a list", {"tokens": [LONG]}, "write `tokens` as an object"),
+    _login("token", {"token": LONG}, "did you mean `tokens`?"),
+    _login(
+        "a variable that is not set", {"tokens": {"ci": "${NOT_SET_AT_ALL}"}}, "NOT_SET_AT_ALL is not set"
+    ),
+    _login(
+        "a role beside a token", {"tokens": {"ci": {"token": LONG, "role": "x"}}}, "did you mean `roles`?"
+    ),
+    _login("no audience", {"jwt": {"issuer": "https://i.example"}}, "write `audience` as"),
+    _login("an empty audience", {"jwt": {**JWT, "audience": []}}, "write `audience` as"),
+    _login("a null audience", {"jwt": {**JWT, "audience": None}}, NULL),
+    _login("no issuer", {"jwt": {"audience": "x"}}, "write `issuer` as"),
+    _login("an issuer over http", {"jwt": {**JWT, "issuer": "http://i.example"}}, "https"),
+    _login("the algorithm none", {"jwt": {**JWT, "algorithms": ["none"]}}, "none"),
+    _login("a leeway of a day", {"jwt": {**JWT, "leeway": 86400}}, "up to 600"),
+    _login("scope", {**TOKENS, "scope": ["x"]}, "unknown option"),
+    _login("required_scope", {**TOKENS, "required_scope": ["x"]}, "did you mean `required_scopes`?"),
+    _login("null required_scopes", {**TOKENS, "required_scopes": None}, NULL),
+    _login("required_scopes as a number", {**TOKENS, "required_scopes": 5}, "write `required_scopes` as"),
+    _section("audit is true", {"audit": True}, "the path of a file"),
+    _section("audit is empty", {"audit": ""}, "toolset.audit.path"),
+    _section("audit has file", {"audit": {"file": "a.jsonl"}}, "unknown option"),
+    _section(
+        "audit has a short key", {"audit": {"path": "a.jsonl", "key": "short"}}, "at least 16 characters"
+    ),
+    _section("audit keeps nothing", {"audit": {"path": "a.jsonl", "keep": 0}}, "at least 1"),
+    _section(
+        "audit has a negative size", {"audit": {"path": "a.jsonl", "max_bytes": -1}}, "a positive number"
+    ),
+    _section("pins with a wrong word", {"pins": "strict"}, "toolset.pins"),
+    _section("pins in capitals", {"pins": "Quarantine"}, "toolset.pins"),
+    _section("pins is true", {"pins": True}, "toolset.pins"),
+    _section("new_tools with a wrong word", {"new_tools": "deny"}, "toolset.new_tools"),
+    _section("hidden_text with a wrong word", {"hidden_text": "block"}, "toolset.hidden_text"),
+    _section("arguments with a wrong word", {"arguments": "Strict"}, "toolset.arguments"),
+    _section("lock is true", {"lock": True}, "toolset.lock"),
+    _section("deferred with a wrong word", {"deferred": "search"}, "toolset.deferred"),
+    _section("permission in toolset", {"permission": RULES}, "did you mean `permissions`?"),
+    _section("audits in toolset", {"audits": "a.jsonl"}, "did you mean `audit`?"),
+    _section(
+        "authentication in toolset", {"authentication": TOKENS}, "toolset.authentication: unknown option"
+    ),
+    _section("trusted proxies that are names", {"http": {"trusted_proxies": ["proxy"]}}, "trusted_proxies"),
+    _limit("true", True, "toolset.limits"),
+    _limit("a list", [{"rate": "1/min"}], "toolset.limits"),
+    _limit("a limit without a pattern", {"rate": "1/min"}, 'write it as {"rate": "60/min"}'),
+    _limit("an unknown unit", {"*": {"rate": "1/fortnight"}}, "write a positive whole number per s"),
+    _limit("a misspelt unit", {"*": {"rate": "5/mins"}}, "did you mean `5/min`?"),
+    _limit("a negative rate", {"*": {"rate": "-5/min"}}, "write a positive whole number per s"),
+    _limit("no calls", {"*": {"rate": "0/min"}}, "write a positive whole number per s"),
+    _limit("a rate that is a number", {"*": {"rate": 60}}, "write a text such as `60/min`"),
+    _limit("a rate with a blank", {"*": {"rate": "60 / min"}}, "60"),
+    _limit("negative calls", {"*": {"calls": -1}}, "write a positive whole number"),
+    _limit("a concurrency of none", {"*": {"concurrency": 0}}, "write a positive whole number"),
+    _limit("a concurrency that is true", {"*": {"concurrency": True}}, "write a positive whole number"),
+    _limit("a timeout that is negative", {"*": {"timeout": -5}}, "write a positive number of seconds"),
+    _limit("a timeout in words", {"*": {"timeout": "5 s"}}, "write a positive number of seconds"),
+    _limit("result_bytes in words", {"*": {"result_bytes": "1 MB"}}, "write a positive whole number"),
+    _limit("a misspelt limit", {"*": {"rates": "5/min"}}, "did you mean `rate`?"),
+    _limit("an unknown limit", {"*": {"requests": 5}}, "unknown limit; use one of"),
+    _limit("nothing", {"*": {}}, "limits nothing"),
+    _limit("null", {"*": {"rate": None}}, "limits nothing"),
+    _limit("a null pattern", {"*": None}, "must be an object"),
+    _limit("an empty pattern", {"": {"rate": "5/min"}}, "names no tool"),
+    _limit("an unknown server", {"git/*": {"rate": "5/min"}}, "there is no server `git`"),
+    _limit("callers without limits", {"*": {"for": [{"roles": ["x"]}]}}, "limits nothing"),
+    _limit("limits without callers", {"*": {"for": [{"rate": "5/min"}]}}, "does not say for which callers"),
+    _limit("for is an object", {"*": {"for": {"roles": ["x"]}}}, "must be a list"),
+    _section("journal of an unknown server", {"journal": {"tools": {"git/x": "once"}}}, "no server `git`"),
+    _section("journal with a wrong word", {"journal": {"tools": {"*": "always"}}}, '"once"'),
+    ("no servers", '{"toolset": {"permissions": {"deny": ["*"]}}}', "names no servers"),
+    ("servers in a list", '{"mcpServers": [], "toolset": {}}', "mcpServers: must be an object"),
+]
+"""Protections of a wrong type, for nobody, or for a server that is not there."""
+
+
+def _twice(where: str, text: str, key: str) -> tuple[str, str, str]:
+    return f"{where} twice", text, f"{key}: this key is written twice; keep one of them"
+
+
+_A = json.dumps(SERVER)
+_ANY = f'"mcpServers": {{"a": {_A}}}'
+TWICE: list[tuple[str, Any, str]] = [
+    _twice("a server", f'{{"mcpServers": {{"a": {_A},\n"a": {_A}}}}}', "mcpServers.a"),
+    _twice("mcpServers", f"{{{_ANY},\n{_ANY}}}", "mcpServers"),
+    _twice(
+        "toolset", f'{{{_ANY}, "toolset": {{"permissions": {{"deny": ["*"]}}}},\n"toolset": {{}}}}', "toolset"
+    ),
+    _twice(
+        "permissions",
+        f'{{{_ANY}, "toolset": {{"permissions": {{"deny": ["*"]}},\n"permissions": {{}}}}}}',
+        "toolset.permissions",
+    ),
+    _twice(
+        "deny",
+        f'{{{_ANY}, "toolset": {{"permissions": {{"deny": ["*"], /* twice */ "deny": []}}}}}}',
+        "toolset.permissions.deny",
+    ),
+    _twice(
+        "deny of the second callers",
+        f'{{{_ANY}, "toolset": {{"permissions": {{"for": [{{}}, {{"deny": ["*"], "deny": []}}]}}}}}}',
+        "toolset.permissions.for[1].deny",
+    ),
+    _twice(
+        "a limit",
+        f'{{{_ANY}, "toolset": {{"limits": {{"*": {{"rate": "1/min"}}, "*": {{"rate": "9/s"}}}}}}}}',
+        'toolset.limits["*"]',
+    ),
+    _twice(
+        "exclude",
+        '{"mcpServers": {"a": {"command": "x", "exclude": ["y"], "exclude": []}}}',
+        "mcpServers.a.exclude",
+    ),
+]
+"""Keys that are written twice: the first would be ignored."""
+
+FILES = [*MISPLACED, *MALFORMED, *TWICE]
+
+ENTRIES: list[tuple[str, dict[str, Any], str]] = [
+    *(
+        (f"deny of {one!r}", {"permissions": {"deny": [one]}}, says)
+        for one, says in (
+            ("destroy ", "blanks at an end"),
+            ("destroy\u200b", "hidden characters"),
+            ("${DENIED}", "a reference, which is not replaced"),
+            ("a/", "names no tool"),
+            ("destructive", "write `destructive:*`"),
+            ("destructive: *", "blanks at an end"),
+        )
+    ),
+    ("limits of a name with a blank", {"limits": {" look": {"rate": "1/min"}}}, "blanks at an end"),
+    ("exclude with a blank", {"exclude": ["destroy "]}, "exclude[0]: has blanks at an end"),
+    ("exclude with a reference", {"exclude": ["${DENIED}"]}, "a reference, which is not replaced"),
+    ("exclude with a hint", {"exclude": ["destructive:*"]}, "takes names, and no hints"),
+    ("excludeTools with a pattern", {"excludeTools": ["de*"]}, "write the pattern into `exclude`"),
+    ("disabledTools with a hidden character", {"disabledTools": ["destroy\u200b"]}, "hidden characters"),
+    ("exclude is a text", {"exclude": "destroy"}, "write `exclude` as"),
+    ("exclude is an object", {"exclude": {"destroy": True}}, "write `exclude` as"),
+    ("exclude is null", {"exclude": None}, f"mcpServers.a.exclude: {NULL}"),
+    ("include is null", {"include": None}, f"mcpServers.a.include: {NULL}"),
+    ("exclude with the server's name", {"exclude": ["a/destroy"]}, "write `destroy`"),
+    ("include with the server's name", {"include": ["a/look"]}, "write `look`"),
+    ("excludes", {"excludes": ["destroy"]}, "did you mean `exclude`?"),
+    ("Exclude", {"Exclude": ["destroy"]}, "did you mean `exclude`?"),
+    ("deny", {"deny": ["destroy"]}, "did you mean `exclude`?"),
+    ("blockedTools", {"blockedTools": ["destroy"]}, "did you mean `exclude`?"),
+    ("allowlist", {"allowlist": ["look"]}, "did you mean `include`?"),
+    ("disable", {"disable": True}, "did you mean `disabled`?"),
+    ("permission", {"permission": RULES}, "did you mean `permissions`?"),
+    ("permissions is null", {"permissions": None}, NULL),
+    ("permissions is a list", {"permissions": ["destroy"]}, "must be an object"),
+    ("permissions of callers", {"permissions": {"for": [{"roles": ["x"], "deny": ["*"]}]}}, "unknown option"),
+    ("permissions of another server", {"permissions": {"deny": ["b/destroy"]}}, "there is no server `b`"),
+    ("permissions with a null deny", {"permissions": {"deny": None}}, NULL),
+    ("a misspelt hint", {"permissions": {"deny": ["destrutive:*"]}}, "did you mean `destructive:*`?"),
+    ("limits is null", {"limits": None}, NULL),
+    ("limits with an unknown unit", {"limits": {"*": {"rate": "5/week"}}}, "write a positive whole number"),
+    ("limits of another server", {"limits": {"b/*": {"rate": "5/min"}}}, "there is no server `b`"),
+    ("limits that limit nothing", {"limits": {"*": {}}}, "limits nothing"),
+    ("pins with a wrong word", {"pins": "deny"}, "write `pins` as"),
+    ("pins is null", {"pins": None}, NULL),
+    ("pin", {"pin": "quarantine"}, "did you mean `pins`?"),
+    ("new_tools with a wrong word", {"new_tools": "ask"}, "write `new_tools` as"),
+    ("newTools in camel case", {"newTools": "quarantine"}, "did you mean `new_tools`?"),
+    ("hidden_text with a wrong word", {"hidden_text": "remove"}, "write `hidden_text` as"),
+    ("hiddenText in camel case", {"hiddenText": "refuse"}, "did you mean `hidden_text`?"),
+    ("arguments with a wrong word", {"arguments": "exact"}, "write `arguments` as"),
+    ("sessions with a wrong word", {"sessions": "user"}, "write `sessions` as"),
+    ("journal with a wrong word", {"journal": {"*": "always"}}, '"once"'),
+    ("a breaker of no failures", {"breaker": {"failures": 0}}, "a positive whole number"),
+    ("a login for a program", {"auth": "oauth"}, "is for a server at a URL"),
+]
+"""Mistakes in the entry of the server `a`: it is down, and `b` is served."""

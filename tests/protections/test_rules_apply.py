@@ -1,0 +1,69 @@
+"""A rule of a file that means a tool of a real server is applied, or named as one that fits nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.configured import Folder
+
+from mcp_toolset.errors import UnknownToolError
+
+pytestmark = pytest.mark.anyio
+
+DENYING: dict[str, dict[str, Any]] = {
+    "the public name": {"deny": ["a_destroy", "b_destroy"]},
+    "the tool's own name": {"deny": ["destroy"]},
+    "a pattern of own names": {"deny": ["destr*"]},
+    "a pattern of one letter": {"deny": ["destro?"]},
+    "server and tool": {"deny": ["a/destroy", "b/destroy"]},
+    "any server and the tool": {"deny": ["*/destroy"]},
+    "a hint and the own name": {"deny": ["destructive:destroy"]},
+    "the own name, written twice": {"deny": ["destroy", "destroy"]},
+    "the own name beside an allow for all": {"deny": ["destroy"], "allow": ["*"]},
+    "the own name beside an ask for all": {"deny": ["destroy"], "ask": ["*"]},
+    "an allow list without it": {"allow": ["*/look"]},
+    "an empty allow list": {"allow": []},
+    "an ask by the own name": {"ask": ["destroy"]},
+    "an ask by the own name beside an allow for all": {"ask": ["destroy"], "allow": ["*"]},
+}
+
+
+@pytest.mark.parametrize("name", DENYING)
+async def test_u73_a_rule_by_any_name_of_a_tool_applies_at_every_server(name: str, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write(
+        {"a": folder.entry("destroy", "look"), "b": folder.entry("destroy", "look")},
+        permissions=DENYING[name],
+        start="eager",
+    )
+    async with folder.server() as server:
+        for tool in ("a_destroy", "b_destroy"):
+            if name.startswith("an ask"):
+                result = await server.call_tool(tool)
+                assert result.is_error and "needs an approval" in result.text
+            else:
+                with pytest.raises(UnknownToolError):
+                    await server.call_tool(tool)
+
+
+async def test_u73_a_rule_for_a_tool_that_a_server_does_not_list_is_named(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write({"a": folder.entry("look")}, permissions={"deny": ["a/destory", "wipe"]}, start="eager")
+    async with folder.server() as server:
+        assert sorted(one.name for one in server.unbound()) == ["a/destory", "wipe"]
+
+
+async def test_u73_a_limit_by_a_tools_own_name_is_named_with_the_name_that_it_needs(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write(
+        {"a": {**folder.entry("look"), "limits": {"lok": {"rate": "1/min"}, "look": {"rate": "9/min"}}}},
+        limits={"look": {"rate": "1/min"}, "*": {"rate": "5/min"}, "a_look": {"calls": 3}},
+        start="eager",
+    )
+    async with folder.server() as server:
+        assert {(one.where, one.name, one.near) for one in server.unbound()} == {
+            ("limits", "look", ("a_look",)),
+            ("a.limits", "lok", ()),
+        }

@@ -1,0 +1,103 @@
+"""A protection with a mistake in it is refused where it is written, or nothing starts: the table replayed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.cli.commandline import CommandLine, line
+from tests.protections.files import ENTRIES, FILES, SERVER
+from tests.protections.programs import DECLARATIONS, DECORATORS, POLICIES, PREAMBLE
+
+from mcp_toolset.config.entries import ToolsetSection, known_keys
+from mcp_toolset.config.keys import PLACES
+from mcp_toolset.hub.toolset import toolset_from_config
+
+__all__ = ["line"]
+
+Row = tuple[str, Any, str]
+
+
+def named(rows: list[Row]) -> Any:
+    return pytest.mark.parametrize("row", [pytest.param(row, id=row[0]) for row in rows])
+
+
+def written(line: CommandLine, given: Any) -> Path:
+    whole = given if isinstance(given, str) else json.dumps({"mcpServers": {"a": SERVER}, **given}, indent=1)
+    return line.write("mcp.json", whole)
+
+
+def test_u71_every_mistake_of_the_table_has_a_name_of_its_own() -> None:
+    for rows in (FILES, ENTRIES, DECORATORS, DECLARATIONS, POLICIES):
+        names = [row[0] for row in rows]
+        assert len(names) == len({*names})
+
+
+@named(FILES)
+def test_u71_a_file_whose_protection_would_be_off_is_not_served(row: Row, line: CommandLine) -> None:
+    _, given, says = row
+    written(line, given)
+    checked = line.run("check", "mcp.json")
+    assert checked.returncode == 1, checked.stdout
+    told = checked.stdout + checked.stderr
+    assert re.search(r"mcp\.json:(\d+:\d+| line \d+ column \d+): ", told) or "names no servers" in told, told
+    assert says in told
+    # On standard input nobody has a token, so only a server over HTTP uses `auth`.
+    over_http = ("--transport", "http", "--port", "0") if row[0].startswith("auth:") else ()
+    served = line.here("serve", "mcp.json", *over_http)
+    assert served.returncode != 0
+    assert says in served.stderr
+
+
+@named(ENTRIES)
+def test_u71_an_entry_whose_protection_would_be_off_is_down(row: Row, line: CommandLine) -> None:
+    _, entry, says = row
+    path = written(line, {"mcpServers": {"a": {**SERVER, **entry}, "b": SERVER}})
+    checked = line.run("check", "mcp.json")
+    assert checked.returncode == 1, checked.stdout
+    assert says in checked.stdout
+    config = toolset_from_config(path).config
+    assert [server.name for server in config.misconfigured] == ["a"]
+    assert says in config.misconfigured[0].fault
+
+
+def raises(row: Row) -> None:
+    _, program, says = row
+    space: dict[str, Any] = {"__name__": "program"}
+    exec(compile(PREAMBLE, "program.py", "exec", dont_inherit=True), space)
+
+    async def opened() -> None:
+        with anyio.fail_after(30):
+            async with space["server"]:
+                pass
+
+    with pytest.raises(Exception) as caught:
+        exec(compile(program, "program.py", "exec", dont_inherit=True), space)
+        if "server" in space:
+            anyio.run(opened)
+    assert says in str(caught.value)
+
+
+@named(DECORATORS)
+def test_u72_a_hook_that_would_not_be_registered_raises(row: Row) -> None:
+    raises(row)
+
+
+@named(DECLARATIONS)
+def test_u75_a_wrong_type_raises_where_it_is_written_or_at_the_opening(row: Row) -> None:
+    raises(row)
+
+
+@named(POLICIES)
+def test_u73_a_policy_a_limit_or_a_login_that_would_not_apply_raises(row: Row) -> None:
+    raises(row)
+
+
+def test_u71_every_key_of_the_section_has_its_place_in_the_table() -> None:
+    # Another client has a top-level key `telemetry`, which is not ours.
+    missing = {*known_keys(ToolsetSection)} - {*PLACES} - {"telemetry"}
+    assert not missing
