@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import reduce
+from functools import partial, reduce
 from importlib.metadata import version
 from os import PathLike
+from time import perf_counter
 from typing import Any, Final, Protocol, runtime_checkable
 
 import anyio
 import anyio.to_thread
 
 from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.security.audit.audit_log import AuditLog
+from mcp_toolset.security.audit.fields import who_fields
+from mcp_toolset.server.mcp_server import Answer, MCPServer
 from mcp_toolset.server.reloadable import Reloadable
 from mcp_toolset.tools.core.source import Scrubbing, ToolSource
 
 TAKE_OVER: Final = 2.0
 """Seconds between two looks at what other processes have handed over."""
+
+_READS: Final = (
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "prompts/get",
+    "completion/complete",
+    "subscriptions/listen",
+)
+"""Methods whose requests are recorded; calls of tools are recorded where they are made."""
+
+_STREAM: Final = "subscriptions/listen"
 
 Audit = AuditLog | str | PathLike[str]
 """What is given as `audit=`: a log, or the path of its file."""
@@ -41,7 +58,6 @@ class AuditTrail:
     """
 
     def __init__(self, audit: Audit) -> None:
-        """Nothing is recorded yet."""
         self.log = audit if isinstance(audit, AuditLog) else AuditLog(audit)
         self._seen: frozenset[tuple[str, str, str]] = frozenset()
         self._sources: tuple[Scrubbing, ...] = ()
@@ -50,14 +66,10 @@ class AuditTrail:
 
     @asynccontextmanager
     async def running(self, grants: GrantLedger, facts: Callable[[], dict[str, Any]]) -> AsyncGenerator[None]:
-        """Hold the log open for the length of a block, and follow the grants.
-
-        Raises:
-            AuditError: the log cannot be opened.
-        """
+        """Hold the log open for the length of a block, and follow the grants."""
         async with AsyncExitStack() as stack:
             await anyio.to_thread.run_sync(
-                self.log.open, lambda: {**facts(), "toolset": version("mcp-toolset")}
+                partial(self.log.open, lambda: {**facts(), "toolset": version("mcp-toolset")}, beside=True)
             )
             stack.push_async_callback(self._close)
             stack.callback(grants.watch(self._of_grant))
@@ -73,6 +85,48 @@ class AuditTrail:
         if path is None or not path.is_file():
             return {}
         return {"configuration": self.log.digest({"file": path.read_text(errors="replace")})}
+
+    def watch(self, answers: MCPServer) -> None:
+        """Record the requests for resources, prompts, completions and subscriptions."""
+        answers.wrap(_READS, self._recorded)
+
+    def _recorded(self, answer: Answer) -> Answer:
+        """An answer that records each request; a stream is recorded when it begins."""
+
+        async def recorded(request: RequestContext) -> dict[str, Any]:
+            record = partial(self.log.record, "request", **self._facts(request))
+            if request.method == _STREAM:
+                record()
+                return await answer(request)
+            outcome, code, began = "cancelled", None, perf_counter()
+            try:
+                result = await answer(request)
+                outcome = "asked" if result.get("resultType") == "input_required" else "result"
+                return result
+            except MCPError as fault:
+                outcome, code = "error", fault.code
+                raise
+            finally:
+                record(outcome=outcome, code=code, duration=perf_counter() - began)
+
+        return recorded
+
+    def _facts(self, request: RequestContext) -> dict[str, Any]:
+        """Who asks for what, without the values of arguments."""
+        params, connection = request.params or {}, request.connection
+        reference: Mapping[str, Any] = params.get("ref") or {}
+        wanted: Mapping[str, Any] = params.get("notifications") or {}
+        return {
+            "method": request.method,
+            "uri": params.get("uri") or reference.get("uri") or wanted.get("resourceSubscriptions"),
+            "prompt": params.get("name") or reference.get("name"),
+            "changes": sorted(kind for kind, is_wanted in wanted.items() if is_wanted is True),
+            "arguments": self.log.digest(params.get("arguments") or {}) if "arguments" in params else None,
+            **who_fields(request.identity),
+            "client": (connection.client_info or {}).get("name"),
+            "protocol": request.protocol_version,
+            "session": connection.session_id,
+        }
 
     def look(self, sources: Mapping[str, ToolSource]) -> None:
         """Record the definitions that differ from their pins by now, and learn which secrets to blank."""

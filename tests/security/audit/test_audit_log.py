@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +46,15 @@ def test_i9_each_line_has_a_number_and_the_digest_of_the_line_before(tmp_path: P
     path = tmp_path / "audit.jsonl"
     with AuditLog(path).opened(lambda: {"version": "1"}) as log:
         log.record("decision", tool="pay", who="alice", rule="deny *", empty="", nothing=None)
-    import hashlib
-
     raw = path.read_bytes().splitlines()
     assert events(path) == ["started", "decision", "stopped"]
     assert [line["seq"] for line in lines(path)] == [1, 2, 3]
     assert lines(path)[0]["prev"] == "0" * 64
-    assert [line["prev"] for line in lines(path)[1:]] == [hashlib.sha256(one).hexdigest() for one in raw[:-1]]
+    said = [one[: one.index(b',"digest":')] for one in raw]
+    assert [line["digest"] for line in lines(path)] == [sha256(one).hexdigest() for one in said]
+    assert [line["prev"] for line in lines(path)[1:]] == [line["digest"] for line in lines(path)[:-1]]
     decision = lines(path)[1]
-    assert decision.keys() == {"seq", "prev", "event", "time", "tool", "who", "rule"}
+    assert decision.keys() == {"seq", "prev", "event", "time", "tool", "who", "rule", "digest"}
 
 
 def test_i9_a_log_goes_on_where_it_was_closed(tmp_path: Path):
@@ -142,17 +145,34 @@ def test_i9_calls_that_find_no_room_are_counted_as_lost_whichever_way_they_take(
     assert log.lost + sum(line["event"] == "call" for line in found) == 201
 
 
-def test_i9_a_full_disk_delays_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    path = tmp_path / "full"
-    path.symlink_to("/dev/full")
-    log = AuditLog(path, queued=10)
-    log.open()
-    for number in range(100):
-        log.record("call", number=number)
-    log.close(deadline=0.2)
-    assert log.lost >= 50
-    assert "No space left on device" in caplog.text
-    assert "lines unwritten" in caplog.text
+def test_i9_a_disk_that_takes_no_more_delays_nothing(tmp_path: Path):
+    program = """
+import resource, signal, sys
+from mcp_toolset.audit import AuditLog
+log = AuditLog(sys.argv[1], queued=10)
+log.open()
+resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
+for number in range(100):
+    log.record("call", number=number)
+log.close(deadline=0.2)
+assert log.lost >= 50
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "full.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert "File too large" in done.stderr and "lines unwritten" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["audit.jsonl", "audit.jsonl.head"])
+def test_u83_a_link_in_place_of_a_file_is_refused_and_its_target_left_alone(tmp_path: Path, name: str):
+    path, other = tmp_path / "audit.jsonl", tmp_path / "important"
+    other.write_text("keep me")
+    (tmp_path / name).symlink_to(other)
+    with pytest.raises(
+        AuditError, match=f"{name}: this is a symbolic link; give the path of the file itself"
+    ):
+        AuditLog(path).open()
+    assert other.read_text() == "keep me"
 
 
 def test_i9_what_cannot_be_written_as_json_is_said_and_breaks_nothing(tmp_path: Path):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -138,13 +141,44 @@ async def test_i9_grants_are_recorded_from_their_issue_to_their_end(tmp_path: Pa
 
 
 async def test_i9_a_server_does_not_open_without_its_audit_log(tmp_path: Path):
-    path = tmp_path / "audit.jsonl"
-    async with ToolsetServer(Toolset(pay), audit=path):
-        with pytest.raises(AuditError, match="another process writes this audit log"):
-            async with ToolsetServer(Toolset(pay), audit=path):
-                raise AssertionError("it opened")
-    async with ToolsetServer(Toolset(pay), audit=path):
-        pass
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes\n")
+    with pytest.raises(AuditError, match="not an audit log"):
+        async with ToolsetServer(Toolset(pay), audit=path):
+            raise AssertionError("it opened")
+
+
+async def test_u124_a_second_server_writes_a_log_beside_and_the_first_one_names_it(tmp_path: Path):
+    path, beside = tmp_path / "audit.jsonl", tmp_path / "audit.2.jsonl"
+    with anyio.fail_after(60):
+        async with ToolsetServer(Toolset(pay), audit=path) as first:
+            async with ToolsetServer(Toolset(pay), audit=path) as second:
+                await first.call_tool("pay", {"amount": 1})
+                await second.call_tool("pay", {"amount": 2})
+    assert [line["event"] for line in lines(beside)] == ["started", "call", "stopped"]
+    named = lines(path, "beside")
+    assert [line["file"] for line in named] == [beside.name] and len(lines(path, "call")) == 1
+    assert [verify([one])[0].finding for one in (path, beside)] == [None, None]
+
+
+def test_u124_a_hang_up_ends_a_server_in_order(tmp_path: Path):
+    program, path = tmp_path / "server.py", tmp_path / "audit.jsonl"
+    program.write_text(
+        "from mcp_toolset import Toolset, ToolsetServer, serve\n"
+        f"serve(ToolsetServer(Toolset(), audit={str(path)!r}))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        process.stdin.flush()
+        assert b'"id":1' in process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert [line["event"] for line in lines(path)] == ["started", "stopped"]
 
 
 async def test_i9_servers_of_one_process_share_a_log(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Generator
@@ -126,6 +127,54 @@ def test_i9_removed_lines_are_found_where_they_were(
             assert json.loads(read_line(finding))["seq"] == last + 1
 
 
+@pytest.mark.parametrize("place", [0, -1])
+def test_u115_a_piece_of_a_line_is_one_that_is_being_written_at_the_end_of_the_log_alone(place: int):
+    with a_log(20, 600) as path:
+        file, lines = list(read(path))[place]
+        begun = b'{"seq":%d,"prev":"' % (json.loads(lines[-1])["seq"] + 1)
+        edit(file, lambda lines: lines.append(begun))
+        verified = check(path)
+        if place:
+            assert verified.finding is None and "is not whole" in verified.note
+        else:
+            assert verified.finding is not None and verified.finding.kind == "torn"
+            assert verified.finding.file == file
+
+
+def test_u115_the_salt_of_a_head_is_sealed_too():
+    with a_log(5, 600, key=KEY) as path:
+        head = Head.path_of(path)
+        said = json.loads(head.read_bytes())
+        head.write_text(json.dumps({**said, "salt": "0" * 64}))
+        assert found(path, KEY).kind == "head"
+        with pytest.raises(AuditError, match="its head was changed"):
+            with AuditLog(path, key=KEY).opened():
+                pass
+
+
+def test_u115_what_is_set_aside_is_on_disk_before(monkeypatch: pytest.MonkeyPatch):
+    unsynced, renamed = set[int](), list[bool]()
+    write, sync, rename = os.write, os.fsync, os.rename
+
+    def writing(file: int, data: bytes) -> int:
+        unsynced.add(os.fstat(file).st_ino)
+        return write(file, data)
+
+    def syncing(file: int) -> None:
+        sync(file)
+        unsynced.discard(os.fstat(file).st_ino)
+
+    def renaming(old: Path, new: Path) -> None:
+        renamed.append(os.stat(old).st_ino in unsynced)
+        rename(old, new)
+
+    monkeypatch.setattr(os, "write", writing)
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(os, "rename", renaming)
+    with a_log(20, 600):
+        assert renamed and not any(renamed)
+
+
 def read_line(finding: Finding) -> bytes:
     return finding.file.read_bytes().splitlines()[finding.line - 1]
 
@@ -205,8 +254,10 @@ def forge(path: Path, at: int, seal: Seal) -> None:
     lines: list[bytes] = []
     digest = "0" * 64
     for one in fields:
-        lines.append(json.dumps({**one, "prev": digest}, separators=(",", ":")).encode())
-        digest = seal.line(lines[-1])
+        del one["digest"]
+        said = json.dumps({**one, "prev": digest}, separators=(",", ":"))[:-1].encode()
+        digest = seal.digest(said)
+        lines.append(said + b',"digest":"%s"}' % digest.encode())
     path.write_bytes(b"".join(line + b"\n" for line in lines))
     head = Head(len(lines), digest, path.stat().st_size, "00")
     Head.path_of(path).write_bytes(head.encoded(seal))
@@ -222,6 +273,123 @@ def test_i9_a_head_that_is_gone_or_changed_is_found():
         assert found(path) == Finding("head", head, 0, "the head was changed")
         head.unlink()
         assert found(path).text.startswith("the head is missing")
+
+
+@pytest.mark.parametrize("run_again", [False, True], ids=["stopped", "continued"])
+@pytest.mark.parametrize("digest", ["", sha256(b"a guess").hexdigest(), "of the head"])
+def test_u76_a_line_that_somebody_without_the_key_adds_is_found(digest: str, run_again: bool):
+    with a_log(3, 100_000, key=KEY) as path:
+        read_head = ReadHead.of(Head.path_of(path).read_bytes())
+        assert read_head is not None
+        head = read_head.head
+        if digest == "of the head":
+            digest = head.digest
+        ending = f',"digest":"{digest}"' if digest else ""
+        line = f'{{"seq":{head.seq + 1},"prev":"{head.digest}","event":"call","who":"eve"{ending}}}\n'
+        with path.open("a") as file:
+            file.write(line)
+        if run_again:
+            with AuditLog(path, key=KEY, fsync=None).opened():
+                pass
+        finding = found(path, KEY)
+        assert (finding.kind, finding.line) == ("changed", head.seq + 1)
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+@pytest.mark.parametrize("head", [None, b"", b"\0" * 512])
+@pytest.mark.parametrize("cut", [0, 2])
+def test_u76_a_log_without_its_head_does_not_start(key: str | None, head: bytes | None, cut: int):
+    with a_log(3, 100_000, key=key) as path:
+        edit(path, lambda lines: lines.__delitem__(slice(len(lines) - cut, None)))
+        kept, place = path.read_bytes(), Head.path_of(path)
+        place.unlink() if head is None else place.write_bytes(head)
+        for _ in range(2):
+            with pytest.raises(AuditError, match=r"the head .* is missing .* bring audit.jsonl.head back"):
+                AuditLog(path, key=key).open()
+        assert path.read_bytes() == kept
+        assert found(path, key).kind == "head"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"[" * 100_000,
+        b'{"seq":1e400,"digest":"","size":1,"salt":"","keyed":true,"seal":""}',
+        b'{"seq":1,"digest":"\\ud800","size":1,"salt":"","keyed":true,"seal":"\\ud800"}',
+        b'{"seq":1,"digest":"","size":1,"salt":"","keyed":true,"seal":"\\u00e9"}',
+    ],
+)
+def test_u76_odd_texts_in_the_files_of_a_log_are_found_and_end_nothing(odd: bytes):
+    with a_log(events=5, max_bytes=100_000, key=KEY) as path:
+        path.with_name(f"{path.name}.handed").write_bytes(odd)
+        write_more(path, 1, keep=10)
+        with AuditLog(path, key=KEY, fsync=None).opened() as log:
+            log.take_over()
+        assert check(path, KEY).finding is None
+        edit(path, lambda lines: lines.__setitem__(2, odd + b"\n"))
+        assert found(path, KEY).line == 3
+        Head.path_of(path).write_bytes(odd)
+        assert found(path, KEY).kind == "head"
+        with pytest.raises(AuditError):
+            write_more(path, 1, keep=10)
+
+
+def write_more(path: Path, events: int, keep: int) -> None:
+    with AuditLog(path, max_bytes=900, keep=keep, key=KEY, fsync=None).opened() as log:
+        for number in range(events):
+            log.record("call", tool="more", number=number)
+
+
+def asides(path: Path) -> list[Path]:
+    return [file for file in files_of(path) if file != path]
+
+
+@pytest.mark.parametrize(
+    "gone", ["first lines", "log", "oldest", "two oldest", "all asides", "empty", "every"]
+)
+def test_u76_what_was_removed_stays_missing_after_the_log_went_on_and_rotated(gone: str):
+    with a_log(events=20, max_bytes=100_000 if gone in ("lines", "log") else 900, key=KEY) as path:
+        assert check(path, KEY).finding is None
+        match gone:
+            case "lines":
+                edit(path, lambda lines: lines.__delitem__(slice(0, 3)))
+            case "log":
+                path.write_bytes(b"")
+            case "empty":
+                asides(path)[0].write_bytes(b"")
+            case _:
+                [file.unlink() for file in asides(path)[: {"oldest": 1, "two oldest": 2}.get(gone, 100)]]
+                path.unlink() if gone == "every" else None
+        assert gone == "every" or found(path, KEY)
+        for _ in range(2):
+            write_more(path, 12, keep=100)
+        assert found(path, KEY).kind in ("missing", "moved")
+
+
+def test_u76_a_file_in_the_place_of_a_removed_one_does_not_hide_that_it_is_gone(tmp_path: Path):
+    path = tmp_path / "audit.jsonl"
+    write_more(path, 40, keep=6)
+    before = check(path, KEY)
+    assert before.finding is None and len(asides(path)) == 6
+    oldest, second, third = asides(path)[:3]
+    second.unlink()
+    planted = path.with_name(f"{path.name}.{int(third.suffix[1:]) + 1:012d}")
+    planted.touch()
+    while oldest.exists():
+        write_more(path, 1, keep=6)
+    planted.unlink(missing_ok=True)
+    assert found(path, KEY).kind == "missing"
+
+
+@pytest.mark.parametrize("keep", [1, 2, 4])
+def test_i9_a_log_whose_rotation_was_cut_short_stays_unbroken(tmp_path: Path, keep: int):
+    path = tmp_path / "audit.jsonl"
+    write_more(path, 30, keep)
+    first = json.loads(path.read_bytes().splitlines()[0])["seq"]
+    path.rename(path.with_name(f"{path.name}.{first:012d}"))
+    for _ in range(12):
+        write_more(path, 2, keep)
+        assert check(path, KEY).finding is None
 
 
 def test_i9_a_log_with_a_key_asks_for_it():
@@ -257,7 +425,7 @@ def test_i9_the_chain_goes_on_behind_a_cut_so_that_the_cut_stays_visible():
 def test_i9_a_torn_last_line_is_no_finding_and_is_removed_by_the_next_run():
     with a_log(5, 100_000) as path:
         whole = path.read_bytes()
-        digest = sha256(whole.splitlines()[-1]).hexdigest()
+        digest = json.loads(whole.splitlines()[-1])["digest"]
         path.write_bytes(whole + b'{"seq":8,"prev":"%s","event":"ca' % digest.encode())
         verified = check(path)
         assert verified.finding is None and verified.lines == 7 and "not whole" in verified.note

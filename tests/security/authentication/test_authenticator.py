@@ -67,6 +67,21 @@ async def test_i1_a_verified_token_is_remembered_until_it_expires() -> None:
     assert verifier.asked == ["t", "t"]
 
 
+async def test_u115_a_token_that_is_forgotten_while_it_is_verified_is_not_remembered() -> None:
+    gate = anyio.Event()
+    verifier = Watched({"t": Identity.of("app", "ann")}, gate=gate)
+    auth = Authenticator(verifier)
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(auth.identify, bearer("t"))
+            await anyio.wait_all_tasks_blocked()
+            auth.forget("ann")
+            gate.set()
+    assert auth.recall(bearer("t")) is None
+    verifier.tokens.clear()
+    assert status(await auth.identify(bearer("t"))) == 401
+
+
 async def test_i1_an_applications_verifier_is_asked_again_after_some_minutes() -> None:
     clock, verifier = Clock(), Watched({"t": Identity.of("app")})
     auth = Authenticator(verifier, clock=clock)
@@ -197,7 +212,7 @@ async def test_i1_a_verifier_of_the_sdk_is_taken_as_it_is() -> None:
         token.expires_at,
     )
     assert status(await auth.identify(bearer("bad"))) == 401
-    assert status(await Authenticator(OfTheSdk("a text")).identify(bearer("good"))) == 401
+    assert status(await Authenticator(OfTheSdk("a text")).identify(bearer("good"))) == 503
     late = token.model_copy(update={"expires_at": 1})
     assert status(await Authenticator(OfTheSdk(late)).identify(bearer("good"))) == 401
 

@@ -194,19 +194,32 @@ class AuditLog:
             self.take_over()
 
     def take_over(self) -> None:
-        """Record the events that other processes have handed over; blocks. The log must be open."""
+        """Record the events that other processes have handed over; blocks. The log must be open.
+
+        A log beside the named one leaves them to the process that writes the named one.
+        """
+        if self._files.path != self.path:
+            return
         for event, fields in handed_over(self.path, self._seal):
             self.record(event, **fields)
 
-    def open(self, facts: Callable[[], Mapping[str, Any]] | None = None) -> None:
+    def open(self, facts: Callable[[], Mapping[str, Any]] | None = None, *, beside: bool = False) -> None:
         """Hold the log open, and record `started`, with what `facts` then says.
+
+        Args:
+            facts: More fields of the line.
+            beside: Whether to write a log of its own, such as `audit.2.jsonl`, while another process writes
+                the named one. A line `beside` of the named one then has its name.
 
         Raises:
             AuditError: another process writes it, it cannot be opened, or it has another key.
         """
         with self._holding:
             if not self._holders:
-                self._start()
+                self._start(beside)
+                if (file := self._files.path) != self.path:
+                    hand_over(self.path, self._seal, "beside", {"file": file.name, "process": os.getpid()})
+                    _log.warning("%s: another process writes it; this process writes %s", self.path, file)
             self._holders += 1
         self.record("started", **(facts() if facts else {}))
 
@@ -249,11 +262,13 @@ class AuditLog:
             self._lost += count
             self._lost_ever += count
 
-    def _start(self) -> None:
+    def _start(self, beside: bool) -> None:
         self._ready.clear()
         self._awake, self._ended = False, False
         self._fault = None
-        self._thread = threading.Thread(target=self._run, name="mcp-toolset audit log", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(beside,), name="mcp-toolset audit log", daemon=True
+        )
         self._thread.start()
         if not self._ready.wait(_OPENING):
             raise AuditError(f"{self.path}: the audit log did not open in {_OPENING:g} seconds")
@@ -272,11 +287,11 @@ class AuditLog:
                 "%s: the audit log was closed with %d or more lines unwritten", self.path, len(self._queue)
             )
 
-    def _run(self) -> None:
+    def _run(self, beside: bool) -> None:
         """The thread: it alone touches the files."""
         try:
-            with self._files.opened():
-                self._texts.use_key(sha256(self._seal.line(self._files.salt.encode()).encode()).digest())
+            with self._files.opened(beside):
+                self._texts.use_key(sha256(self._seal.digest(self._files.salt.encode()).encode()).digest())
                 self._ready.set()
                 if found := self._files.resumed.fields():
                     self._queue.appendleft((time(), "resumed", found))

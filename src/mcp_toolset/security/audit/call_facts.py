@@ -40,7 +40,6 @@ class CallFacts(NamedTuple):
 
 
 def common_of(call: CallFacts) -> Common:
-    """What it has in common with others."""
     return (
         call.called,
         call.tool,

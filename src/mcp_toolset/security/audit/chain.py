@@ -1,7 +1,8 @@
-"""The chain of an audit log: each line has a number and the digest of the one before; a head seals the end.
+"""The chain of an audit log: lines with a number, their own digest and that of the line before, and a head.
 
-A line is one JSON object. Its first members are always `seq`, `prev` and `event`, so that a reader can follow
-the chain on bytes alone. `prev` is the SHA-256 of the line before, an HMAC if the log has a key.
+A line is one JSON object. Its first members are always `seq`, `prev` and `event`, its last one is `digest`:
+a reader can follow the chain on bytes alone. `digest` is the SHA-256 of the line's bytes up to there, an
+HMAC if the log has a key; `prev` is the `digest` of the line before. The head seals the end of the log.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ LONGEST_LINE: Final = 65_536
 _SHORTEST_KEY: Final = 16
 """Characters of the key of a log."""
 
-OWN: Final = frozenset({"seq", "prev", "event", "time"})
+OWN: Final = frozenset({"seq", "prev", "event", "time", "digest"})
 """Members that the chain itself gives to a line."""
+
+_DIGEST: Final = b',"digest":"'
+_ENDING: Final = len(_DIGEST) + len(FIRST) + len(b'"}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +42,21 @@ class Seal:
 
     key: bytes | None = None
 
-    def line(self, line: bytes) -> str:
-        """The digest of a line, without its line feed."""
+    def digest(self, data: bytes) -> str:
         if self.key is None:
-            return hashlib.sha256(line).hexdigest()
-        return hmac.digest(self.key, line, "sha256").hex()
+            return hashlib.sha256(data).hexdigest()
+        return hmac.digest(self.key, data, "sha256").hex()
+
+    def digest_of(self, line: bytes) -> str:
+        """The digest that a line, without its line feed, ends with; empty if the line is not its writer's."""
+        said, ending = line[:-_ENDING], line[-_ENDING:]
+        digest = self.digest(said)
+        return digest if hmac.compare_digest(ending, b'%s%s"}' % (_DIGEST, digest.encode())) else ""
 
     def head(self, head: Head) -> str:
         """The digest of what a head says: one who has no key cannot make the head of a shorter log."""
-        said = f"head {head.seq} {head.digest} {head.size} {head.salt}".encode()
-        return self.line(said)
+        said = f"head {head.seq} {head.digest} {head.size} {head.salt}".encode(errors="replace")
+        return self.digest(said)
 
     @property
     def is_keyed(self) -> bool:
@@ -72,7 +81,6 @@ class Head:
     salt: str = ""
 
     def encoded(self, seal: Seal) -> bytes:
-        """The content of its file."""
         salt, keyed = json.dumps(self.salt), "true" if seal.is_keyed else "false"
         said = f'"seq": {self.seq}, "digest": "{self.digest}", "size": {self.size}, "salt": {salt}'
         text = f'{{{said}, "keyed": {keyed}, "seal": "{seal.head(self)}"}}'
@@ -80,7 +88,6 @@ class Head:
 
     @staticmethod
     def path_of(log: Path) -> Path:
-        """The file of a log's head."""
         return log.with_name(f"{log.name}.head")
 
 
@@ -105,12 +112,14 @@ class ReadHead:
             found = cast("dict[str, Any]", json.loads(data))
             head = Head(int(found["seq"]), str(found["digest"]), int(found["size"]), str(found["salt"]))
             return cls(head, bool(found["keyed"]), str(found["seal"]))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None
 
     def is_sealed(self, seal: Seal) -> bool:
         """Whether the log's own writer wrote it."""
-        return self.keyed == seal.is_keyed and hmac.compare_digest(self.seal, seal.head(self.head))
+        return self.keyed == seal.is_keyed and hmac.compare_digest(
+            self.seal.encode(errors="replace"), seal.head(self.head).encode()
+        )
 
 
 class Chain:
@@ -122,7 +131,6 @@ class Chain:
     """
 
     def __init__(self, seal: Seal, seq: int = 0, digest: str = FIRST) -> None:
-        """Go on after the line with this number and digest."""
         self._seal = seal
         self.seq = seq
         self.digest = digest
@@ -132,42 +140,32 @@ class Chain:
         return b'{"seq":%d,"prev":"%s","event":' % (self.seq + 1, self.digest.encode())
 
     def line(self, event: str, time: str, fields: Mapping[str, Any]) -> bytes:
-        """The next line, without its line feed.
-
-        Raises:
-            TypeError: a field has no JSON form.
-            ValueError: the same, or the line would be too long.
-        """
+        """The next line, without its line feed."""
         said = {"event": event, "time": time, **{k: v for k, v in fields.items() if k not in OWN}}
         return self.line_of(_encode(said)[len('{"event":') :])
 
     def line_of(self, rest: str) -> bytes:
-        """The next line, of the JSON text that follows `"event":`.
-
-        Raises:
-            ValueError: the line would be too long.
-        """
-        line = f'{{"seq":{self.seq + 1},"prev":"{self.digest}","event":{rest}'.encode()
-        if len(line) > LONGEST_LINE:
-            raise ValueError(f"a line of {len(line)} bytes; at most {LONGEST_LINE} are kept")
+        """The next line, of the JSON text that follows `"event":`, up to the brace that ends the line."""
+        said = f'{{"seq":{self.seq + 1},"prev":"{self.digest}","event":{rest[:-1]}'.encode()
+        if len(said) + _ENDING > LONGEST_LINE:
+            raise ValueError(f"a line of {len(said)} bytes; at most {LONGEST_LINE} are kept")
         self.seq += 1
-        self.digest = self._seal.line(line)
-        return line
+        self.digest = self._seal.digest(said)
+        return b'%s%s%s"}' % (said, _DIGEST, self.digest.encode())
 
-    def follow(self, line: bytes) -> None:
-        """Go on after a line that was checked, or made."""
-        self.seq, self.digest = self.seq + 1, self._seal.line(line)
+    def follow(self, line: bytes) -> bool:
+        """Go on after a line, if it is the next one and has its own digest."""
+        if not line.startswith(self.expected()) or not (digest := self._seal.digest_of(line)):
+            return False
+        self.seq, self.digest = self.seq + 1, digest
+        return True
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=True).encode
 
 
 def seal_of(key: str | bytes | None) -> Seal:
-    """The digests that belong to a key.
-
-    Raises:
-        DefinitionError: it is too short.
-    """
+    """The digests that belong to a key."""
     if key is None:
         return Seal()
     data = key.encode() if isinstance(key, str) else key

@@ -29,11 +29,7 @@ _log = logging.getLogger("mcp_toolset.audit")
 
 
 def hand_over(log: Path, seal: Seal, event: str, fields: Mapping[str, Any]) -> None:
-    """Keep an event for the process that writes the log.
-
-    Raises:
-        AuditError: it cannot be kept.
-    """
+    """Keep an event for the process that writes the log."""
     named = {**fields, "at": stamp(time.time()), "id": secrets.token_hex(8)}
     said = json.dumps({"event": event, "fields": named})
     # Begun anew, whatever a process that was killed has left.
@@ -77,12 +73,12 @@ def _read(seal: Seal, line: bytes) -> tuple[str, Mapping[str, Any]] | None:
         found = cast("dict[str, Any]", json.loads(said))
         is_sealed = hmac.compare_digest(str(table["seal"]).encode(), _sealed(seal, said).encode())
         return (str(found["event"]), dict(found["fields"])) if is_sealed else None
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
 def _sealed(seal: Seal, said: str) -> str:
-    return seal.line(f"handed {said}".encode())
+    return seal.digest(f"handed {said}".encode())
 
 
 def _place(log: Path, suffix: str) -> Path:

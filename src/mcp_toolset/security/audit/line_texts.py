@@ -42,7 +42,6 @@ class LineTexts:
     known: dict[Common, tuple[str, Identity | None]]
 
     def __init__(self) -> None:
-        """Blank nothing yet, and make digests without a key."""
         self._salt = b""
         self._keyed = blake2b(digest_size=16)
         self._scrubbing: dict[int, Callable[[str], str]] = {}

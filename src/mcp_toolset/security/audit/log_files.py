@@ -6,6 +6,7 @@ time, so that the chain on disk has no hole.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -14,7 +15,7 @@ import stat
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -26,8 +27,14 @@ from mcp_toolset.errors import AuditError
 from mcp_toolset.security.audit.chain import Chain, Head, ReadHead, Seal
 
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+"""A link that somebody else has put in place of a file would have another file overwritten."""
+
 _NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
 """A pipe without a reader then fails at once, instead of holding the thread; files ignore it."""
+
+MOST_BESIDE: Final = 64
+"""Processes that write logs of the same name at the same time."""
 
 _log = logging.getLogger("mcp_toolset.audit")
 
@@ -59,16 +66,14 @@ class Resumed:
     Attributes:
         unclean: Whether the last run wrote no line about its end: it was killed, or its last lines are lost.
         torn: Bytes of a line that was not whole, which were removed.
-        head: `missing` if the log had lines and no head.
     """
 
     unclean: bool = False
     torn: int = 0
-    head: str = ""
 
     def fields(self) -> dict[str, Any]:
         """The facts, as fields of a line."""
-        found = {"unclean": self.unclean, "torn": self.torn, "head": self.head}
+        found = {"unclean": self.unclean, "torn": self.torn}
         return {name: value for name, value in found.items() if value}
 
 
@@ -98,27 +103,34 @@ class LogFiles:
         self._doomed: list[Path] = []
 
     @contextmanager
-    def opened(self) -> Generator[LogFiles]:
+    def opened(self, beside: bool = False) -> Generator[LogFiles]:
         """Lock the log and open it for the length of a block.
 
-        Raises:
-            AuditError: another process writes it, it cannot be opened, or it has another key.
+        Args:
+            beside: Whether to write a log of its own beside one that another process writes.
         """
-        name = self.path.name
-        try:
-            lock = locked(self.path.with_name(f"{name}.lock"), 0)
-        except TimeoutError:
-            raise AuditError(
-                f"{self.path}: another process writes this audit log; give each process a file of its own"
-            ) from None
-        except OSError as fault:
-            raise self._unusable(fault) from None
-        with lock:
+        with self._locked(MOST_BESIDE if beside else 1):
             try:
                 self._resume()
                 yield self
             finally:
                 self._close()
+
+    def _locked(self, most: int) -> AbstractContextManager[object]:
+        """The lock of the first of `most` logs that no other process writes; `path` is that log then."""
+        named = self.path
+        for number in range(1, most + 1):
+            # `audit.2.jsonl` is beside `audit.jsonl`.
+            self.path = named if number == 1 else named.with_name(f"{named.stem}.{number}{named.suffix}")
+            try:
+                return locked(self.path.with_name(f"{self.path.name}.lock"), 0)
+            except TimeoutError:
+                continue
+            except OSError as fault:
+                raise self._unusable(fault) from None
+        self.path = named
+        told = f"{most} other processes write" if most > 1 else "another process writes"
+        raise AuditError(f"{named}: {told} this audit log; give each process a file of its own")
 
     @property
     def is_full(self) -> bool:
@@ -131,20 +143,12 @@ class LogFiles:
         return self._limit - self._size - len(self.rest) if self._is_regular else 1 << 30
 
     def append(self, lines: bytes) -> None:
-        """Write lines of the chain, after those that are still to be written.
-
-        Raises:
-            OSError: not all of it could be written now.
-        """
+        """Write lines of the chain, after those that are still to be written."""
         self.rest += lines
         self.flush()
 
     def flush(self) -> None:
-        """Write what could not be written before, and the head.
-
-        Raises:
-            OSError: not all of it could be written now.
-        """
+        """Write what could not be written before, and the head."""
         if not self.rest:
             return
         if self._file is None:
@@ -160,22 +164,14 @@ class LogFiles:
             self._doomed.pop().unlink(missing_ok=True)
 
     def sync(self) -> None:
-        """Have the system put what was written on disk.
-
-        Raises:
-            OSError: it cannot.
-        """
+        """Have the system put what was written on disk."""
         if self._dirty and self._is_regular and self._file is not None and self._head_file is not None:
             os.fsync(self._file)
             os.fsync(self._head_file)
         self._dirty = False
 
     def rotate(self) -> None:
-        """Set the newest file aside and begin another, with a line that says so.
-
-        Raises:
-            OSError: not all of it could be written now.
-        """
+        """Set the newest file aside and begin another, with a line that says so."""
         self.flush()
         self.sync()
         aside = self.path.with_name(f"{self.path.name}.{self._first:012d}")
@@ -204,21 +200,20 @@ class LogFiles:
             self.chain = Chain(self._seal, head.seq, head.digest)
             if self._is_regular and files:
                 self._continue(files, known)
-            self._head_file = os.open(Head.path_of(self.path), os.O_RDWR | os.O_CREAT, PRIVATE)
+            self._head_file = os.open(Head.path_of(self.path), os.O_RDWR | os.O_CREAT | _NO_LINK, PRIVATE)
             with suppress(*([] if self._is_regular else [OSError])):
                 self._open_newest()
             self._write_head()
+            if known is None:
+                # A log without its head is not continued, so the head is on disk before the first line.
+                os.fsync(self._head_file)
         except OSError as fault:
             raise self._unusable(fault) from None
 
     def _read_head(self) -> Head | None:
-        """The head, checked; `None` if there is none.
-
-        Raises:
-            AuditError: it was written with another key, or changed.
-        """
+        """The head, checked; `None` if there is none."""
         try:
-            data = Head.path_of(self.path).read_bytes()
+            data = _content_of(Head.path_of(self.path))
         except FileNotFoundError:
             return None
         found = ReadHead.of(data) if data.strip() else None
@@ -240,14 +235,16 @@ class LogFiles:
     def _continue(self, files: list[Path], known: Head | None) -> None:
         """Go on after the last whole line, whether or not the head has it."""
         newest = files[-1]
-        data = newest.read_bytes()
-        if known is None:
-            self._after_last_line(newest, data)
+        data = _content_of(newest)
+        if data and known is None:
+            if not _number_of(data):
+                raise AuditError(f"{newest}: this is not an audit log; give the audit log another file")
+            raise AuditError(
+                f"{self.path}: the head of this audit log is missing or unreadable, so its last lines may be "
+                f"gone; bring {Head.path_of(self.path).name} back from a copy, or move all files of the log"
+            )
         start = known.size if known is not None and newest == self.path and known.size <= len(data) else 0
-        if known is not None:
-            start += self._followed(data[start:])
-        else:
-            start = data.rfind(b"\n") + 1
+        start += self._followed(data[start:])
         torn = 0 if b"\n" in data[start:] else len(data) - start
         if torn:
             os.truncate(newest, start)
@@ -256,33 +253,19 @@ class LogFiles:
         whole = data[: len(data) - torn]
         last = whole[whole.rstrip(b"\n").rfind(b"\n") + 1 :]
         clean = not whole or b'"event":"stopped"' in last[:200]
-        self.resumed = Resumed(not clean, torn, "missing" if known is None and whole else "")
+        self.resumed = Resumed(not clean, torn)
         self._size = len(whole) if newest == self.path else 0
         self._first = _number_of(data) if newest == self.path and data else self.chain.seq + 1
 
     def _followed(self, data: bytes) -> int:
         """How many bytes continue the chain."""
         at = 0
-        while (end := data.find(b"\n", at)) >= 0 and data.startswith(self.chain.expected(), at):
-            self.chain.follow(data[at:end])
+        while (end := data.find(b"\n", at)) >= 0 and self.chain.follow(data[at:end]):
             at = end + 1
         return at
 
-    def _after_last_line(self, file: Path, data: bytes) -> None:
-        lines = data[: data.rfind(b"\n") + 1].rstrip(b"\n")
-        last = lines[lines.rfind(b"\n") + 1 :]
-        if not last:
-            if data:
-                raise AuditError(f"{file}: this is not an audit log; give the audit log another file")
-            return
-        number = _number_of(last)
-        if not number:
-            raise AuditError(f"{file}: this is not an audit log; give the audit log another file")
-        self.chain = Chain(self._seal, number - 1)
-        self.chain.follow(last)
-
     def _open_newest(self) -> None:
-        self._file = os.open(self.path, _APPEND | _NO_WAIT, PRIVATE)
+        self._file = os.open(self.path, _APPEND | _NO_WAIT | _NO_LINK, PRIVATE)
 
     def _write_head(self) -> None:
         assert self._head_file is not None
@@ -310,10 +293,17 @@ class LogFiles:
             self._head_file = None
 
     def _unusable(self, fault: OSError) -> AuditError:
+        if fault.errno == errno.ELOOP:
+            return AuditError(f"{fault.filename}: this is a symbolic link; give the path of the file itself")
         return AuditError(
             f"{self.path}: the audit log cannot be opened ({fault.strerror or fault}); "
             "give a file in a folder that this user can write to"
         )
+
+
+def _content_of(file: Path) -> bytes:
+    with os.fdopen(os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0) | _NO_LINK), "rb") as opened:
+        return opened.read()
 
 
 def _number_of(line: bytes) -> int:

@@ -64,11 +64,7 @@ class Verified:
 
 
 def verify(paths: Iterable[Path], seal: Seal | None = None) -> list[Verified]:
-    """Check logs, each with all its files; files that were set aside can be given alone.
-
-    Raises:
-        AuditError: a file cannot be read, or there is none.
-    """
+    """Check logs, each with all its files; files that were set aside can be given alone."""
     wanted: dict[Path, list[Path]] = {}
     for path in paths:
         wanted.setdefault(path.with_name(_ASIDE.sub("", path.name)), []).append(path)
@@ -110,7 +106,7 @@ class _Place:
         """Its fields; none if it is not a JSON object."""
         try:
             found: object = json.loads(self.line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
@@ -121,7 +117,6 @@ class _Place:
         return seq if isinstance(seq, int) else 0
 
     def finding(self, kind: Kind, text: str) -> Finding:
-        """What is wrong with it."""
         return Finding(kind, self.file, self.number, text)
 
 
@@ -181,26 +176,28 @@ class _Check:
             self._seq, self._digest = seq - 1, prev
         if not self._whole:
             return None
+        # The line that removed the files before the first one names the last of them; so does the first line.
         rotated = [one.fields for one in firsts if one.fields.get("event") == "rotated"]
-        kept = rotated[-1].get("from", 1) if rotated else 1
-        if isinstance(kept, int) and seq > kept:
-            return self._gone(first, kept, seq)
+        removing = [one.get("removed") for one in rotated if one.get("from") == seq]
+        removed = _numbers_in(removing[0]) if removing else []
+        if seq > 1 and (not removed or _numbers_in([first.fields.get("file")]) not in ([], removed[-1:])):
+            kept = (at for one in rotated if isinstance(at := one.get("from"), int) and at < seq)
+            return self._gone(first, max(kept, default=1), seq)
         return None
 
     def _follow(self, file: Path) -> Finding | None:
         """Follow the chain through one file, on bytes."""
-        seq, digest, digest_of = self._seq, self._digest, self._seal.line
+        seq, digest, digest_of = self._seq, self._digest, self._seal.digest_of
         sealed, seal = self._head.seq, self._head.digest
         number, line, broken = 0, b"", b""
         with file.open("rb") as lines:
             for ended in lines:
-                if ended[-1] != 10 or not ended.startswith(
-                    b'{"seq":%d,"prev":"%s","event":' % (seq + 1, digest.encode())
-                ):
+                begun = b'{"seq":%d,"prev":"%s","event":' % (seq + 1, digest.encode())
+                if ended[-1] != 10 or not ended.startswith(begun) or not (own := digest_of(ended[:-1])):
                     broken = ended
                     break
                 line = ended[:-1]
-                number, seq, digest = number + 1, seq + 1, digest_of(line)
+                number, seq, digest = number + 1, seq + 1, own
                 if seq == sealed and digest != seal:
                     break
             before = self._last
@@ -231,9 +228,12 @@ class _Check:
                 "changed", f"this is not a line of the log: line {expected} should be here"
             )
         fits = this.fields.get("prev") == self._digest
-        # The line after a line vouches for it.
-        digest = self._seal.line(this.line)
-        vouched = _Place(this.file, 0, following).fields.get("prev") == digest or digest == self._head.digest
+        # The line after a line vouches for it, or the head.
+        digest = self._seal.digest_of(this.line)
+        vouched = bool(digest) and digest in (
+            _Place(this.file, 0, following).fields.get("prev"),
+            self._head.digest,
+        )
         if seq == expected and vouched and not fits and before is not None:
             return before.finding("changed", f"line {expected - 1} was changed")
         if fits or seq == expected:
@@ -273,6 +273,12 @@ class _Check:
             f"line {self._head.seq} is" if missing == 1 else f"lines {self._seq + 1} to {self._head.seq} are"
         )
         return Finding("cut", file, number, f"{gone} missing at the end, after line {self._seq}")
+
+
+def _numbers_in(names: object) -> list[str]:
+    """The numbers in the names of files that were set aside."""
+    every = cast("list[object]", names) if isinstance(names, list) else []
+    return [found[0] for name in every if (found := _ASIDE.search(str(name)))]
 
 
 def _first_line(file: Path) -> _Place | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
@@ -22,6 +22,9 @@ from mcp_toolset.security.authentication.verifier import (
     remembered,
 )
 from mcp_toolset.tools.core.identity import Identity
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 LONGEST: Final = 16 * 1024
 """Bytes of a token that are looked at."""
@@ -100,6 +103,9 @@ class Authenticator:
         Raises:
             DefinitionError: no verifier is given, or an object is not a verifier.
         """
+        given = cast("Iterable[object]", required_scopes)
+        if isinstance(given, str) or not all(isinstance(one, str) for one in given):
+            raise DefinitionError(f"auth: required_scopes is a list of scopes, not {required_scopes!r}")
         self.required_scopes = tuple(dict.fromkeys(required_scopes))
         several = verifiers if isinstance(verifiers, Sequence) else (verifiers,)
         if not several:
@@ -222,7 +228,11 @@ class Authenticator:
     async def _asked(self, verifier: RememberedVerifier, token: str) -> Identity | Refusal | None:
         try:
             with anyio.fail_after(_PATIENCE):
-                return await verifier.verify(token)
+                found = cast("object", await verifier.verify(token))
+            if found is None or _is_identity(found):
+                return found
+            # Never by its truth: an application's object for "nobody" is true as well.
+            _log.error("a verifier of tokens gave a %s: neither an Identity nor None", _shape(found))
         except InvalidTokenError as fault:
             # The text of an application's own verifier may quote the token.
             return Refusal(401, "invalid_token", str(fault).replace(token, "…"))
@@ -290,6 +300,21 @@ class Authenticator:
 
 Auth = Authenticator | Verifier | TokenVerifier | Sequence[Verifier | TokenVerifier]
 """What is given as `auth=`: one verifier, several, or an `Authenticator` of them with its options."""
+
+
+def _is_identity(found: object) -> TypeIs[Identity]:
+    """Whether it is an identity whose scopes, roles and expiry can be compared."""
+    if not isinstance(found, Identity):
+        return False
+    names, expires = cast("tuple[object, object]", (found.scopes, found.roles)), cast("object", found.expires)
+    return all(isinstance(each, Set) for each in names) and isinstance(expires, int | float | None)
+
+
+def _shape(found: object) -> str:
+    is_unfit = isinstance(found, Identity)
+    return (
+        "Identity whose scopes, roles or expiry have another type" if is_unfit else type(found).__qualname__
+    )
 
 
 def _signed_part(token: str) -> str:

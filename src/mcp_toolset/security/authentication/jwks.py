@@ -104,12 +104,7 @@ class KeySet:
         self.withdrawn: list[Callable[[], None]] = []
 
     async def key(self, kid: str | None) -> PyJWK:
-        """The key that a token names; the only one there is, if the token names none.
-
-        Raises:
-            InvalidTokenError: there is no such key.
-            TokenCheckError: the keys cannot be fetched.
-        """
+        """The key that a token names; the only one there is, if the token names none."""
         now = self._clock()
         if now - self._fetched > self._lifespan or (self._found(kid) is None and self._may_try(now)):
             await self._refreshed(kid)
@@ -190,11 +185,7 @@ class KeySet:
 
 
 async def fetched(url: str) -> Mapping[str, Any]:
-    """A JSON object, by HTTP: no redirects, no more than 256 KB.
-
-    Raises:
-        TokenCheckError: there is none.
-    """
+    """A JSON object, by HTTP: no redirects, no more than 256 KB."""
     # Only a server that verifies JWTs fetches keys.
     import httpx2
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
-from mcp_toolset.errors import DefinitionError, InvalidTokenError
+from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.identity import Identity
 
 MEMORY: Final = 300.0
@@ -79,16 +79,12 @@ class _OfAccessTokens(RememberedVerifier):
             return None
         identity = identity_of_token(found)
         if identity is None:
-            raise InvalidTokenError("the verifier gave something else than an access token")
+            raise TypeError("a verifier gave something else than an access token")
         return identity
 
 
 def remembered(verifier: Verifier | TokenVerifier) -> RememberedVerifier:
-    """A verifier with the time for which its answers hold.
-
-    Raises:
-        DefinitionError: it is no verifier.
-    """
+    """A verifier with the time for which its answers hold."""
     match verifier:
         case RememberedVerifier():
             return verifier

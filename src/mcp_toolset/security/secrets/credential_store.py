@@ -86,24 +86,19 @@ class MemoryCredentialStore:
         self._locks: dict[CredentialKey, anyio.Lock] = {}
 
     async def load(self, key: CredentialKey) -> Mapping[str, Any] | None:
-        """See `CredentialStore`."""
         return copy.deepcopy(self._kept.get(key))
 
     async def save(self, key: CredentialKey, data: Mapping[str, Any]) -> None:
-        """See `CredentialStore`."""
         self._kept[key] = copy.deepcopy(dict(data))
 
     async def remove(self, key: CredentialKey) -> None:
-        """See `CredentialStore`."""
         self._kept.pop(key, None)
 
     async def list(self) -> tuple[CredentialKey, ...]:
-        """See `CredentialStore`."""
         return tuple(sorted(self._kept))
 
     @asynccontextmanager
     async def locked(self, key: CredentialKey, patience: float = LOCK_PATIENCE) -> AsyncGenerator[None]:
-        """See `CredentialStore`."""
         lock = self._locks.setdefault(key, anyio.Lock())
         with anyio.move_on_after(patience) as waiting:
             await lock.acquire()

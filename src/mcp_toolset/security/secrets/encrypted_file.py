@@ -65,11 +65,7 @@ class EncryptedFiles:
         self.key = key
 
     def load(self, entry: Entry) -> dict[str, Any] | None:
-        """The object of an entry, or `None`.
-
-        Raises:
-            SecretError: The file is damaged, belongs to another entry, or was written with another key.
-        """
+        """The object of an entry, or `None`."""
         with _told(entry.what, self.folder.path):
             data = self.folder.read(self._name(entry)) if self._is_used() else None
             if data is None:
@@ -95,11 +91,7 @@ class EncryptedFiles:
             return is_there
 
     def entries(self, kind: str) -> Iterator[tuple[str, ...]]:
-        """The parts of all entries of a kind; a file that cannot be read is logged and left out.
-
-        Raises:
-            SecretError: other users can write to the folder.
-        """
+        """The parts of all entries of a kind; a file that cannot be read is logged and left out."""
         with _told("a secret", self.folder.path), suppress(FileNotFoundError):
             self.folder.check()
         for path in self.folder.path.glob(f"*.{kind}"):
@@ -139,29 +131,23 @@ class FileCredentialStore:
     """Keeps each credential in an encrypted file; see `CredentialStore`."""
 
     def __init__(self, files: EncryptedFiles) -> None:
-        """Use the folder and the key of these files."""
         self._files = files
 
     async def load(self, key: CredentialKey) -> Mapping[str, Any] | None:
-        """See `CredentialStore`."""
         return await _in_thread(partial(self._files.load, _entry(key)))
 
     async def save(self, key: CredentialKey, data: Mapping[str, Any]) -> None:
-        """See `CredentialStore`."""
         await _in_thread(partial(self._files.save, _entry(key), data))
 
     async def remove(self, key: CredentialKey) -> None:
-        """See `CredentialStore`."""
         await _in_thread(partial(self._files.remove, _entry(key)))
 
     async def list(self) -> tuple[CredentialKey, ...]:
-        """See `CredentialStore`."""
         parts = await _in_thread(lambda: sorted(self._files.entries(_CREDENTIAL)))
         return tuple(CredentialKey(*part) for part in parts)
 
     @asynccontextmanager
     async def locked(self, key: CredentialKey, patience: float = LOCK_PATIENCE) -> AsyncGenerator[None]:
-        """See `CredentialStore`."""
         path = await _in_thread(partial(self._files.lock_file, _entry(key)))
         lock = FileLock(path, mode=PRIVATE, thread_local=False)
         with anyio.move_on_after(patience):

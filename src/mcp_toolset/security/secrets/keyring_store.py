@@ -39,13 +39,9 @@ class Backend(Protocol):
         """The password, or `None`."""
         ...
 
-    def set_password(self, service: str, username: str, password: str) -> None:
-        """Keep a password."""
-        ...
+    def set_password(self, service: str, username: str, password: str) -> None: ...
 
-    def delete_password(self, service: str, username: str) -> None:
-        """Remove a password that is there."""
-        ...
+    def delete_password(self, service: str, username: str) -> None: ...
 
 
 class KeyringMissingError(SecretError):
@@ -59,7 +55,6 @@ class Keyring:
     """
 
     def __init__(self, find: Callable[[], Backend] | None = None, *, patience: float = PATIENCE) -> None:
-        """Find the system's keyring on first use, or use another backend."""
         self._find = find or _system_keyring
         self._patience = patience
         self._backend: Backend | None = None

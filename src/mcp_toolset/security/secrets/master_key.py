@@ -47,11 +47,7 @@ class PrivateFolder:
         self.path = path
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, or `None`.
-
-        Raises:
-            OSError: It cannot be read, is larger than a megabyte, or another user can write to the folder.
-        """
+        """The content of a file, or `None`."""
         try:
             with (self.path / name).open("rb") as file:
                 data = file.read(MOST_BYTES + 1)
@@ -105,7 +101,6 @@ class MasterKey:
     """The key of the encrypted files; found on first use, and made where there is none."""
 
     def __init__(self, folder: PrivateFolder, keyring: Keyring, environ: Mapping[str, str]) -> None:
-        """Look in the environment, the keyring and the folder."""
         self._folder = folder
         self._keyring = keyring
         self._environ = environ
@@ -118,12 +113,7 @@ class MasterKey:
 
     @property
     def cipher(self) -> MultiFernet:
-        """Encrypts with the key, and decrypts with the keys of other places too where these are at hand.
-
-        Raises:
-            SecretError: The variable holds no key, the key's file is not private, or the keyring is locked.
-            OSError: The key cannot be read or written.
-        """
+        """Encrypts with the key, and decrypts with the keys of other places too where these are at hand."""
         with self._finding:
             if self._cipher is None:
                 self._cipher = MultiFernet([Fernet(key) for key in self._keys()])

@@ -36,7 +36,6 @@ _PATIENCE: Final = 30.0
 
 
 def is_name(text: str) -> bool:
-    """Whether a secret can have this name."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -44,7 +43,6 @@ class NamedSecrets:
     """Secrets by names. All methods may block, and raise `SecretError` if a store cannot be used."""
 
     def __init__(self, vault: Vault) -> None:
-        """Use the keyring and the encrypted files of a vault."""
         self._vault = vault
 
     def get(self, name: str) -> str | None:
@@ -89,7 +87,6 @@ class NamedSecrets:
             return files.remove(_entry(name)) or found
 
     def places(self) -> dict[str, str]:
-        """The names and where each secret is."""
         files = self._files()
         filed = f"an encrypted file in {files.folder.path}"
         found = dict.fromkeys(_index(files), IN_KEYRING) | {name: filed for (name,) in files.entries(_KIND)}

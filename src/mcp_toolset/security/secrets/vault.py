@@ -30,7 +30,6 @@ class Vault:
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ, keyring: Keyring | None = None) -> None:
-        """Use the folder that the environment names, or the user's, and the system's keyring or another."""
         self._environ = environ
         self._keyring = keyring
 
