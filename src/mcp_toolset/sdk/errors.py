@@ -35,7 +35,6 @@ def theirs(fault: MCPError) -> SdkError:
 
 
 def sdk_error_data(fault: ErrorData) -> SdkErrorData:
-    """The SDK's model of an error."""
     return SdkErrorData(code=fault.code, message=fault.message, data=fault.data)
 
 

@@ -8,18 +8,15 @@ registration and the token request are sent by the caller. `_select_authorizatio
 
 from __future__ import annotations
 
-import logging
 import secrets
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2  # noqa: TID253 - who imports this module needs it at once
 from jwt import PyJWTError
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError
 from mcp.client.auth.extensions.client_credentials import (
     ClientCredentialsOAuthProvider,
     PrivateKeyJWTOAuthProvider,
@@ -34,7 +31,7 @@ from mcp.shared.auth import (
     OAuthToken,
 )
 from mcp_types import LATEST_PROTOCOL_VERSION
-from pydantic import AnyUrl, ValidationError
+from pydantic import AnyUrl
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.server_auth import ClientCredentials, EnterpriseLogin, LoginPage, OAuth
@@ -45,8 +42,6 @@ CLIENT_NAME: Final = "mcp-toolset"
 """What people see on the page of an authorization server."""
 
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
-_log = logging.getLogger("mcp.client.auth.oauth2")
-_ours: ContextVar[bool] = ContextVar("_ours", default=False)
 
 
 @dataclass
@@ -70,7 +65,6 @@ class Granted:
         return OAuthToken.model_validate(self.tokens) if self.tokens else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Take the tokens."""
         self.tokens = tokens.model_dump(mode="json", exclude_none=True)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -78,7 +72,6 @@ class Granted:
         return OAuthClientInformationFull.model_validate(self.client) if self.client else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Take the client that was registered."""
         self.client = client_info.model_dump(mode="json", exclude_none=True)
 
 
@@ -101,20 +94,23 @@ async def granted(
         send: Sends a request to an authorization server; the answer must be read.
         page: Brings a person there, for `OAuth`.
         id_jag: Gets the assertion for an issuer and a resource, for `EnterpriseLogin`.
-
-    Raises:
-        OAuthFlowError: an authorization server refuses, or is none that may be used.
     """
     found = Granted(before.tokens, before.client)
-    provider = _provider(url, auth, found, page, id_jag)
-    if isinstance(provider, _LeastScopes):
-        provider.is_told = "scope=" in challenge[1]
     request = httpx2.Request("POST", url, headers={"mcp-protocol-version": LATEST_PROTOCOL_VERSION})
-    with _unlogged():
-        try:
-            await _driven(provider, request, challenge, send)
-        except (PyJWTError, ValidationError) as fault:
-            raise OAuthFlowError(f"what was sent cannot be used ({type(fault).__name__})") from None
+    try:
+        provider = _provider(url, auth, found, page, id_jag)
+        if isinstance(provider, _LeastScopes):
+            provider.is_told = "scope=" in challenge[1]
+        await _driven(provider, request, challenge, send)
+    # The texts of these errors quote what was sent or received.
+    except (
+        PyJWTError,
+        ValueError,
+        httpx2.InvalidURL,
+        OAuthTokenError,
+        OAuthRegistrationError,
+    ) as fault:
+        raise OAuthFlowError(f"what was sent cannot be used ({type(fault).__name__})") from None
     if isinstance(provider, OAuthClientProvider):
         context = provider.context
         if context.oauth_metadata is not None:
@@ -271,20 +267,3 @@ class _Login(_LeastScopes):
             more = said.get("error_description", [""])[0]
             raise OAuthFlowError(f"the login was refused: {error or 'no code'}{': ' if more else ''}{more}")
         return AuthorizationCodeResult(code=code, state=state, iss=issuer or None)
-
-
-class _Silence(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not _ours.get()
-
-
-@contextmanager
-def _unlogged() -> Generator[None]:
-    """Keep the SDK's records of a flow out of logs: they quote answers of token endpoints."""
-    silence, token = _Silence(), _ours.set(True)
-    _log.addFilter(silence)
-    try:
-        yield
-    finally:
-        _log.removeFilter(silence)
-        _ours.reset(token)

@@ -86,5 +86,4 @@ def in_server_span(answer: Answer) -> Answer:
 
 
 def only_traces(middleware: Iterable[ServerMiddleware[Any]]) -> bool:
-    """Whether a server's middleware is the SDK's tracing and nothing else."""
     return all(type(each) is OpenTelemetryMiddleware for each in middleware)

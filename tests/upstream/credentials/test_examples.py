@@ -22,3 +22,8 @@ def test_i4_the_configuration_of_the_page_can_be_used() -> None:
 def test_i4_the_program_of_the_page_can_be_used() -> None:
     toolset = runpy.run_path(str(EXAMPLES / "program.py"))["toolset"]("a-secret")
     assert [source.source_name for source in toolset.sources()] == ["wiki", "robot"]
+
+
+def test_u79_the_rule_of_the_page_can_be_used() -> None:
+    (server,) = load_config(EXAMPLES / "egress.json", environ={}).servers
+    assert server.fault == "" and server.egress == ("login.corp", "*.dev.test", "10.0.0.0/8")

@@ -255,7 +255,8 @@ async def test_i4_a_program_is_its_own_user_and_its_secret_goes_to_its_issuer_al
     issuer: AuthorizationServer,
 ) -> None:
     async def reason(url: str, **changed: str) -> str:
-        known = {"client_id": MACHINE[0], "client_secret": MACHINE[1], "issuer": issuer.issuer}
+        own = {"client_id": MACHINE[0], "client_secret": MACHINE[1]}
+        known: dict[str, Any] = {**own, "issuer": issuer.issuer}
         auth = ClientCredentials(**{**known, **changed})
         upstream = RemoteToolset(url, name="protected", auth=auth)
         async with ToolsetServer(upstream, list_patience=30, keep=False) as bridge:

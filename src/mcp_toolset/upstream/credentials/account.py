@@ -44,11 +44,7 @@ class Account:
         return port_for(self.auth.redirect_port, 0 if kept is None else kept.redirect_port)
 
     async def login(self, page: LoginPage, scopes: Sequence[str]) -> Credential:
-        """Log in, and keep the tokens.
-
-        Raises:
-            UpstreamError: the server cannot be reached, or no tokens could be got.
-        """
+        """Log in, and keep the tokens."""
         source = self._source(replace(self.auth, page=page))
         kept = await self._kept()
         granted = kept.scopes if kept is not None and scopes else ()
@@ -64,7 +60,7 @@ class Account:
         if kept is None:
             return "no tokens are kept"
         try:
-            async with authorization_http(self.name, self.url) as http:
+            async with authorization_http(self.name, self.url, self.auth) as http:
                 revoked = await http.revoke(kept)
         except UpstreamUnavailableError as fault:
             return f"logged out; the tokens were not revoked: {fault.reason}"
@@ -77,7 +73,7 @@ class Account:
         body = {"jsonrpc": "2.0", "id": 1, "method": DISCOVER}
         given = {name: value for name, value in self.headers.items() if name.lower() != "authorization"}
         request = httpx2.Request("POST", self.url, json=body, headers={**given, **_ASKED})
-        async with authorization_http(self.name, self.url) as http:
+        async with authorization_http(self.name, self.url, self.auth) as http:
             return Challenge(401, await http.challenge(request))
 
     async def _kept(self) -> Credential | None:

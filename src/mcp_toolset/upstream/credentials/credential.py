@@ -59,7 +59,6 @@ class Credential:
         )
 
     def record(self) -> dict[str, Any]:
-        """What a store keeps of it."""
         return {
             "header": self.header,
             "refresh_token": self.refresh_token,
@@ -74,11 +73,7 @@ class Credential:
         }
 
     def with_tokens(self, answer: Mapping[str, Any], now: float) -> Credential:
-        """The same with the tokens in an answer of the token endpoint (RFC 6749, section 5.1).
-
-        Raises:
-            ValueError: there is no bearer token in it.
-        """
+        """The same with the tokens in an answer of the token endpoint (RFC 6749, section 5.1)."""
         token, kind = answer.get("access_token"), answer.get("token_type", "Bearer")
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
             raise ValueError("it sent no access token")
@@ -100,11 +95,9 @@ class Credential:
         return replace(self, header="", refresh_token="", expires_at=None, renew_at=None)
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to renew it."""
         return self.renew_at is not None and now >= self.renew_at
 
     def has_expired(self, now: float) -> bool:
-        """Whether its token has expired."""
         return self.expires_at is not None and now >= self.expires_at
 
     @property
@@ -115,6 +108,10 @@ class Credential:
         return urlsplit(first).port or 0
 
     @property
+    def token(self) -> str:
+        return self.header.partition(" ")[2]
+
+    @property
     def issuer(self) -> str:
         """The authorization server that issued it."""
         return _text(self.server, "issuer")
@@ -122,7 +119,7 @@ class Credential:
     @property
     def secrets(self) -> tuple[str, ...]:
         """The values in it that must not be shown."""
-        found = (self.header.partition(" ")[2], self.refresh_token, _text(self.client, "client_secret"))
+        found = (self.token, self.refresh_token, _text(self.client, "client_secret"))
         return tuple(filter(None, found))
 
 

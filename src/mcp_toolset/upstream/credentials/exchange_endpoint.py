@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.asked_store import SingleFlight
@@ -27,7 +27,6 @@ class ExchangeEndpoint:
     """The token endpoint for one mounted server; its metadata is asked for once, for all callers."""
 
     def __init__(self, auth: TokenExchange) -> None:
-        """Ask nothing yet."""
         self._auth = auth
         self._known: Endpoint | None = None
         self._flight: SingleFlight[str] = SingleFlight()
@@ -35,11 +34,6 @@ class ExchangeEndpoint:
             self._known = Endpoint(auth.token_url, auth.client_authentication or _BASIC)
 
     async def found(self, http: AuthorizationHttp) -> Endpoint:
-        """The endpoint.
-
-        Raises:
-            UpstreamUnavailableError: the issuer publishes no metadata that can be used.
-        """
         if self._known is None:
             self._known = await self._flight.run("", lambda: self._discovered(http))
         return self._known
@@ -56,7 +50,7 @@ class ExchangeEndpoint:
         issuer, others = self._auth.issuer or "", list[str]()
         for place in metadata_places(issuer):
             answer = await http.send(httpx2.Request("GET", place, headers={"accept": "application/json"}))
-            table = table_in(answer.content if answer.status_code == 200 else b"")
+            table = table_in(answer) if answer.status_code == 200 else dict[str, Any]()
             named, url = table.get("issuer"), table.get("token_endpoint")
             if named == issuer and isinstance(url, str):
                 return Endpoint(url, self._method(table.get("token_endpoint_auth_methods_supported")))

@@ -12,15 +12,15 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.config.server_auth import EnterpriseLogin, OAuth, ServerAuth
+from mcp_toolset.config.server_auth import EnterpriseLogin, LoginPage, OAuth, ServerAuth
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.credentials.credential import Credential
 from mcp_toolset.upstream.credentials.token_endpoint import (
     TOKEN_EXCHANGE,
     AuthorizationHttp,
-    oauth_error,
     table_in,
     told,
+    unlogged,
 )
 
 UNATTENDED: Final = 60.0
@@ -52,7 +52,6 @@ class Challenge:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """All scopes that are to be asked for."""
         return tuple(dict.fromkeys((*self.scopes, *self.member("scope").split())))
 
     def written(self) -> str:
@@ -60,6 +59,18 @@ class Challenge:
         told = {name: self.member(name) for name in ("error", "resource_metadata")}
         members = told | {"scope": " ".join(self.wanted)}
         return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in members.items() if value)
+
+
+class _Checked:
+    """The page of a login, to which nobody is sent before its address was checked."""
+
+    def __init__(self, http: AuthorizationHttp, page: LoginPage) -> None:
+        self._http, self._page = http, page
+        self.redirect_uri = page.redirect_uri
+
+    async def visit(self, url: str) -> str:
+        await self._http.check_page(url)
+        return await self._page.visit(url)
 
 
 async def obtained(
@@ -79,9 +90,6 @@ async def obtained(
         challenge: How the server has asked for them.
         before: The credential of before, whose client and scopes are used again.
         now: The clock.
-
-    Raises:
-        UpstreamUnavailableError: they could not be got.
     """
     # The SDK's OAuth takes its time to import, and most processes never log in.
     from mcp_toolset.sdk.oauth import Granted, OAuthFlowError, granted
@@ -91,25 +99,28 @@ async def obtained(
         return await _id_jag(http, auth, issuer, resource)
 
     tokens = _tokens(before) if before.header else dict[str, Any]()
-    page = auth.page if isinstance(auth, OAuth) else None
+    page = _Checked(http, auth.page) if isinstance(auth, OAuth) and auth.page is not None else None
     try:
         # A person takes the time that a person needs.
-        with anyio.fail_after(UNATTENDED if page is None else None):
+        with unlogged(), anyio.fail_after(UNATTENDED if page is None else None):
             found = await granted(
                 url,
                 auth,
                 Granted(tokens, before.client),
                 (challenge.status, challenge.written()),
-                http.send,
+                http.answered,
                 page,
                 id_jag,
             )
-        renewable = Credential(resource=found.resource, client=found.client, server=found.server)
-        return renewable.with_tokens(found.tokens, now())
     except TimeoutError:
         raise http.fault(f"no token within {UNATTENDED:g} s; call again later") from None
-    except (OAuthFlowError, ValueError) as fault:
-        raise http.fault(_reason(fault)) from None
+    except OAuthFlowError as fault:
+        raise http.fault(in_log(str(fault)[:_LONGEST])) from None
+    renewable = Credential(resource=found.resource, client=found.client, server=found.server)
+    try:
+        return renewable.with_tokens(found.tokens, now())
+    except ValueError as fault:
+        raise http.fault(str(fault)) from None
 
 
 async def _id_jag(http: AuthorizationHttp, auth: EnterpriseLogin, issuer: str, resource: str) -> str:
@@ -123,7 +134,7 @@ async def _id_jag(http: AuthorizationHttp, auth: EnterpriseLogin, issuer: str, r
         "subject_token_type": _ID_TOKEN,
     }
     answer = await http.form(auth.idp_token_endpoint, form, {"client_id": auth.idp_client_id})
-    assertion = table_in(answer.content).get("access_token")
+    assertion = table_in(answer).get("access_token")
     if answer.status_code != 200 or not isinstance(assertion, str):
         raise http.fault(f"the identity provider gives no assertion: {told(answer)}; renew `id_token`")
     return assertion
@@ -131,11 +142,4 @@ async def _id_jag(http: AuthorizationHttp, auth: EnterpriseLogin, issuer: str, r
 
 def _tokens(before: Credential) -> Mapping[str, Any]:
     """What the flow has to know of the tokens of before: their scopes, which a step-up keeps."""
-    return {"access_token": before.header.partition(" ")[2], "scope": " ".join(before.scopes)}
-
-
-def _reason(fault: Exception) -> str:
-    """Why a flow has failed; of an answer that it quotes, only the error of OAuth is told."""
-    text, brace, body = str(fault).partition("{")
-    said = oauth_error(table_in(f"{brace}{body}".encode()))
-    return in_log(f"{text.strip()} {said}".strip()[:_LONGEST])
+    return {"access_token": before.token, "scope": " ".join(before.scopes)}

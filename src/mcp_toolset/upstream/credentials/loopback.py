@@ -49,7 +49,6 @@ class LoopbackPage:
     """Brings a person to a page with `leave`, and takes the browser that comes back."""
 
     def __init__(self, port: int, leave: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        """Listen nowhere yet."""
         self.redirect_uri = redirect_uri(port)
         self._leave = leave
         self._state = ""
@@ -100,11 +99,7 @@ class LoopbackPage:
 async def loopback_page(
     port: int, leave: Callable[[str], Coroutine[Any, Any, None]]
 ) -> AsyncGenerator[LoopbackPage]:
-    """Listen for the length of a block.
-
-    Raises:
-        OSError: the port is taken.
-    """
+    """Listen for the length of a block."""
     page = LoopbackPage(port, leave)
     listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=port)
     async with listener, anyio.create_task_group() as group:

@@ -66,7 +66,6 @@ class ExchangedToken:
         self._lock = anyio.Lock()
 
     async def header(self, caller: Identity | None) -> str | None:
-        """See `TokenSource`."""
         held = self._held
         if held is None or held.is_due(self._now()):
             async with self._lock:
@@ -88,7 +87,6 @@ class ExchangedToken:
         return True
 
     async def accepted(self, used: str | None) -> None:
-        """See `TokenSource`."""
         self._unproven = ""
 
     async def withdrawn(self) -> None:
@@ -101,7 +99,6 @@ class ExchangedToken:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """See `TokenSource`."""
         return (self._token, *(() if self._held is None else self._held.secrets))
 
     async def _exchanged(self) -> Credential:
@@ -115,7 +112,7 @@ class ExchangedToken:
             **({"resource": auth.resource or self._url} if auth.resource or not auth.audience else {}),
             **({"scope": " ".join(auth.scopes)} if auth.scopes else {}),
         }
-        async with authorization_http(self._name, self._url) as http:
+        async with authorization_http(self._name, self._url, self._auth) as http:
             endpoint = await self._endpoint.found(http)
             client = {
                 "client_id": auth.client_id,
@@ -127,21 +124,20 @@ class ExchangedToken:
             except UpstreamUnavailableError:
                 self._endpoint.forget()
                 raise
-        table, host = table_in(answer.content), in_log(urlsplit(endpoint.url).netloc)
-        if answer.status_code != 200:
+        table, host = table_in(answer), in_log(urlsplit(endpoint.url).netloc)
+        if answer.status_code != 200 or "error" in table:
             if "error" not in table:
                 self._endpoint.forget()
-            raise self._fault(f"{host} did not exchange the caller's token: {in_log(told(answer))}")
+            raise self._fault(f"{host} did not exchange the caller's token: {told(answer)}")
         try:
             found = Credential().with_tokens({"expires_in": UNSAID, **table}, self._now())
         except ValueError as fault:
-            raise self._fault(f"{host}: {fault}") from None
-        if _is_of_another(found.header.partition(" ")[2], self._caller):
+            raise self._fault(f"{host}: {fault} ({told(answer)})") from None
+        if _is_of_another(found.token, self._caller):
             raise self._fault(f"{host} answered with the token of another user")
         return found
 
     def _fault(self, reason: str) -> UpstreamUnavailableError:
-        reason = reason.replace(self._token, "…")
         return UpstreamUnavailableError(self._name, f"no token for this caller: {reason}", sent=False)
 
 

@@ -103,7 +103,6 @@ class StoredTokens:
         self._lock = anyio.Lock()
 
     async def header(self, caller: Identity | None) -> str | None:
-        """See `TokenSource`."""
         held = self._held
         if held is None or held.is_due(self._now()):
             async with self._alone():
@@ -115,7 +114,6 @@ class StoredTokens:
     async def challenged(
         self, status: int, challenge: str, used: str | None, caller: Identity | None
     ) -> bool:
-        """See `TokenSource`."""
         met = Challenge(status, challenge)
         steps_up = status == 403 and met.member("error") == "insufficient_scope"
         if status != 401 and not steps_up:
@@ -176,7 +174,6 @@ class StoredTokens:
         return LoginRequiredError(self._name, why, for_more=met.status == 403)
 
     async def accepted(self, used: str | None) -> None:
-        """See `TokenSource`."""
         self._renewed_at = float("-inf")
         async with self._lock:
             if self._held is None or self._held.header != used or not self._held.unproven:
@@ -192,7 +189,6 @@ class StoredTokens:
                 _log.debug("%s: %s", self._name, in_log(fault))
 
     async def changed(self) -> None:
-        """See `TokenSource`."""
         before = await self._seen()
         # The store may be changed by another process, which sets no event here.
         while (await self._seen()) in ("", before):  # noqa: ASYNC110
@@ -230,15 +226,10 @@ class StoredTokens:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """See `TokenSource`."""
         return self._secrets
 
     async def login(self, challenge: Challenge) -> Credential:
-        """Get new tokens, whatever is stored.
-
-        Raises:
-            UpstreamError: an authorization server, or the person, has refused.
-        """
+        """Get new tokens, whatever is stored."""
         async with self._alone():
             self._held = await self._obtained(challenge, await self._kept())
             return self._held
@@ -292,7 +283,7 @@ class StoredTokens:
                 return await self._exchanged(kept)
 
     async def _exchanged(self, kept: Credential) -> Credential | None:
-        async with authorization_http(self._name, self.key.upstream) as http:
+        async with authorization_http(self._name, self.key.upstream, self._auth) as http:
             renewed = await http.renewed(kept, self._now())
         if renewed is None:
             _log.info("%s: the authorization server refuses the refresh token", self._name)
@@ -309,7 +300,7 @@ class StoredTokens:
             scopes = dict.fromkeys((*known, *more))
             raise LoginRequiredError(self._name, why, for_more=challenge.status == 403, scopes=scopes)
         challenge = replace(challenge, scopes=(*challenge.scopes, *auth.scopes))
-        async with authorization_http(self._name, self.key.upstream) as http:
+        async with authorization_http(self._name, self.key.upstream, self._auth) as http:
             found = await obtained(http, self.key.upstream, auth, challenge, kept or Credential(), self._now)
         before = () if kept is None or challenge.status == 401 else kept.asked
         found = replace(found, asked=(*before, *challenge.wanted), unproven=unproven)
