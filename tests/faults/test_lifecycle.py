@@ -145,7 +145,7 @@ async def test_f25_time_spent_on_failing_does_not_count_as_having_been_up(
     monkeypatch.setattr(backoff, "FIRST", 0.01)
     waits: list[float | None] = []
     third = anyio.Event()
-    up = mount(silent=["server/discover"], start_timeout=0.3)
+    up = mount(silent=["server/discover", "initialize"], start_timeout=0.3)
 
     def note() -> None:
         if up.status.state == "offline":
@@ -248,9 +248,9 @@ async def test_f26_a_caller_that_goes_away_cancels_upstream(log: Path) -> None:
         await until(lambda: received(log)[-1].get("method") == "notifications/cancelled")
 
 
-@pytest.mark.parametrize("step", ["server/discover", "tools/list"])
-async def test_f5_a_server_that_never_answers_is_alone_unavailable(step: str) -> None:
-    hung = mount("hung", silent=[step], start_timeout=0.5)
+@pytest.mark.parametrize("steps", [["server/discover", "initialize"], ["tools/list"]])
+async def test_f5_a_server_that_never_answers_is_alone_unavailable(steps: list[str]) -> None:
+    hung = mount("hung", silent=steps, start_timeout=0.5)
     async with served(mount(), hung) as server:
         for _ in range(3):
             with anyio.fail_after(SOON):

@@ -132,6 +132,25 @@ async def test_f44_a_stdio_hub_ends_in_time_with_all_its_children(way: str, upst
         assert b"Traceback" not in process.stderr.read()
 
 
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_u117_sighup_ends_a_hub_in_time_with_all_its_children(
+    transport: Any, upstreams: Upstreams
+) -> None:
+    with hub(transport=transport, mounts=upstreams.commands, grace=0.5) as process:
+        assert process.stderr is not None
+        if transport == "stdio":
+            tell(process, INITIALIZE, INITIALIZED)
+            assert told(process)["id"] == 1
+        else:
+            process.stderr.readline()
+        await upstreams.started()
+        pids = upstreams.pids
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(timeout=SOON) == 0
+        await gone(pids)
+        assert b"Traceback" not in process.stderr.read()
+
+
 @pytest.mark.parametrize(("transport", "number"), [("http", signal.SIGTERM), ("sse", signal.SIGINT)])
 async def test_f44_an_http_hub_ends_in_time_with_all_its_children(
     transport: Any, number: signal.Signals, upstreams: Upstreams

@@ -10,13 +10,14 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.faults.harness import SOON, calls_of, mount, names, pid_of, ready, received, specials, until
+from tests.faults.harness import SOON, calls_of, mount, names, pid_of, ready, received, specials, tool, until
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.context import delivery
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.transports import flood
 from mcp_toolset.transports import stdio_client as child_module
 from mcp_toolset.transports.stderr import KEPT_LINES, StderrTail
 
@@ -76,6 +77,24 @@ async def test_f8_too_much_garbage_ends_the_connection_with_the_reason(
         await until(lambda: pid_of(log) != before and ready(server)())
         assert "offline: more than 1000 lines in a row on its stdout were no messages" in caplog.text
         assert not (await server.call_tool("echo", {})).is_error
+
+
+async def test_u113_a_mount_that_floods_is_cut_with_the_reason_and_others_go_on(
+    log: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(flood, "BURST", 1024 * 1024)
+    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    caplog.set_level(logging.INFO, logger="mcp_toolset.upstream.up")
+    async with served(mount(log=str(log), tools=[tool("flood")]), mount("other")) as server:
+        before = pid_of(log)
+        async with anyio.create_task_group() as group:
+            group.start_soon(server.call_tool, "flood", {"count": 100_000})
+            with anyio.fail_after(SOON):
+                for _ in range(20):
+                    assert not (await server.call_tool("echo", {})).is_error
+            await until(lambda: "floods the connection" in caplog.text)
+        await until(lambda: pid_of(log) != before and ready(server)())
+        assert (await server.call_tool("flood", {"count": 1})).text == "done"
 
 
 async def test_f8_wrong_and_repeated_ids_are_passed_over() -> None:
@@ -193,7 +212,7 @@ def test_f12_the_ring_of_lines_stays_small_whatever_comes() -> None:
     tail = StderrTail("up")
     for chunk in (b"x" * 65536, b"y\n" * 30_000, b"\n" * 1000, b"\xff" * 70_000, b"\nlast words\n\n", b"cut"):
         tail._keep(chunk)
-    assert tail.last == "cut"
+    assert tail.cause == "cut"
     assert len(tail._lines) <= KEPT_LINES
     assert max(map(len, tail._lines)) <= 500
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -129,7 +130,7 @@ def bearer(token: str) -> tuple[str, str]:
 
 
 @contextmanager
-def serving_with_auth(clock: Callable[[], float] = time.time) -> Iterator[Served]:
+def serving_with_auth(clock: Callable[[], float] = time.time, audit: Path | None = None) -> Iterator[Served]:
     """Serve over HTTP, in a thread with an event loop of its own; `clock` is for the tokens."""
     with issuing() as issuer, bound_socket("127.0.0.1", 0) as listening:
         tokens = {
@@ -141,7 +142,7 @@ def serving_with_auth(clock: Callable[[], float] = time.time) -> Iterator[Served
         key_set = KeySet(issuer.url, f"{issuer.url}/jwks", clock=keys)
         jwt = JWT(issuer=issuer.url, audience=AUDIENCE, keys=key_set)
         auth = Authenticator([StaticTokens(tokens), jwt], required_scopes=["mcp"], clock=clock)
-        server = ToolsetServer(Toolset(whoami), auth=auth)
+        server = ToolsetServer(Toolset(whoami), auth=auth, audit=audit)
         app, ready, stop = server.http_app(), threading.Event(), list[Any]()
 
         async def run() -> None:

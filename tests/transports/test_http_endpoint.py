@@ -151,7 +151,6 @@ CASES: dict[str, tuple[Any, Any]] = {
     "an id that is none": (HEADERS, {**call(), "id": None}),
     "an id of a fraction": (HEADERS, {**call(), "id": 1.5}),
     "a notification": (HEADERS, {"jsonrpc": "2.0", "method": "notifications/initialized"}),
-    "another JSON-RPC": (HEADERS, {**call(), "jsonrpc": "1.0"}),
     "too big": (HEADERS, call("add", {"a": 1, "b": 2, "c": "x" * 5_000_000})),
     "a foreign host": ({**HEADERS, "host": "evil.example"}, call()),
     "a foreign origin": ({**HEADERS, "origin": "https://evil.example"}, call()),

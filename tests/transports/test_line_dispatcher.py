@@ -18,7 +18,7 @@ from tests.faults.harness import until
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.encoded_answers import Encoded
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
-from mcp_toolset.transports import inbox, pipes, stdio_server
+from mcp_toolset.transports import flood, inbox, pipes, stdio_server
 from mcp_toolset.transports import line_dispatcher as jsonrpc
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair
@@ -227,11 +227,9 @@ async def test_f8_a_request_with_an_id_that_is_none_is_skipped_and_counted(wrong
     "line",
     [
         b'[{"jsonrpc":"2.0","id":1,"method":"m"}]',
-        b'{"id":1,"method":"m"}',
-        b'{"jsonrpc":"1.0","id":1,"method":"m"}',
-        b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}',
-        b'{"jsonrpc":"2.0","id":1,"method":7}',
         b'{"jsonrpc":"2.0","method":"m","params":"x"}',
+        b'{"id":1,"result":{}}',
+        b'{"jsonrpc":"1.0","id":1,"error":{"code":1,"message":"m"}}',
         b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}',
         b'"text"',
         b"\xff\xfe\xfd",
@@ -242,6 +240,31 @@ async def test_f8_what_is_no_message_is_skipped_and_counted(line: bytes) -> None
         await peer.send(line + b"\n\n  \r\n", request(5, a=1))
         assert await peer.receive() == result(5, a=1)
         assert (peer.dispatcher.skipped, peer.dispatcher.strays, peer.notes) == (1, 0, [])
+
+
+@pytest.mark.parametrize("number", [1, 0, -7, "a", "", "x" * 1000])
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        {"jsonrpc": None},
+        {"jsonrpc": "1.0"},
+        {"jsonrpc": 2.0},
+        {"params": [1]},
+        {"params": "x"},
+        {"method": 7},
+        {"method": None},
+        {"method": ["m"]},
+    ],
+)
+async def test_u116_a_request_with_a_wrong_envelope_is_refused_under_its_id(
+    envelope: dict[str, Any], number: int | str
+) -> None:
+    async with speaking(echo) as peer:
+        await peer.send({**request(number), **envelope}, request("next", a=1))
+        refused = await peer.receive()
+        assert (refused["id"], refused["error"]["code"]) == (number, -32600)
+        assert await peer.receive() == result("next", a=1)
+        assert peer.dispatcher.skipped == 1
 
 
 async def test_f8_a_request_whose_id_is_in_use_is_not_run_a_second_time() -> None:
@@ -269,22 +292,40 @@ async def test_f8_answers_to_nothing_break_the_circuit_as_garbage_does(
 ) -> None:
     monkeypatch.setattr(inbox, "MAX_GARBAGE", 10)
     with pytest.raises(BaseExceptionGroup) as broken:
-        async with speaking(too_much=lambda lines: ToolsetError(f"{lines} lines")) as peer:
+        async with speaking(too_much=ToolsetError) as peer:
             with suppress(BrokenPipeError):
                 await peer.send(*[result(99) for _ in range(12)])
             with pytest.raises(MCPError, match="Connection closed"):
                 await peer.dispatcher.send_raw_request("m", {})
-    assert broken.group_contains(ToolsetError, match="10 lines")
+    assert broken.group_contains(ToolsetError, match="more than 10 lines")
 
 
 async def test_f8_a_good_message_among_garbage_keeps_the_circuit_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(inbox, "MAX_GARBAGE", 10)
-    async with speaking(echo, too_much=lambda lines: ToolsetError("broken")) as peer:
+    async with speaking(echo, too_much=ToolsetError) as peer:
         for number in range(5):
             await peer.send(b"garbage\n" * 9, request(number))
             assert (await peer.receive())["id"] == number
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b" ", b'{"jsonrpc":"2.0","method":"notifications/x"}', b'{"jsonrpc":"2.0","id":1,"method":"m"}'],
+)
+async def test_u113_a_flood_of_what_answers_nothing_breaks_the_circuit(
+    line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flood, "BURST", 100_000)
+    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    with pytest.raises(BaseExceptionGroup) as broken:
+        async with speaking(echo, too_much=ToolsetError) as peer:
+            with suppress(BrokenPipeError):
+                await peer.send((line + b"\n") * 1000)
+            with pytest.raises(MCPError, match="Connection closed"):
+                await peer.dispatcher.send_raw_request("m", {})
+    assert broken.group_contains(ToolsetError, match="floods the connection")
 
 
 @pytest.mark.parametrize(

@@ -56,3 +56,18 @@ def test_u44_what_is_no_json_is_no_message() -> None:
 def test_u44_a_good_message_is_the_same_after_a_repair(value: object) -> None:
     body = json.dumps({"result": value}).encode()
     assert repaired(body) == json.loads(body)
+
+
+@pytest.mark.parametrize("levels", [1_500, 3_000, 90_000])
+def test_u118_a_part_that_is_too_deep_for_python_costs_its_entry_alone(levels: int) -> None:
+    part = b'{"a}":[' * levels + b'"]\\""' + b"]}" * levels
+    listed = b'{"result": {"tools": [{"name": "a", "inputSchema": ' + part + b'}, {"name": "b"}]}}'
+    one, other = repaired(listed)["result"]["tools"]
+    assert one["name"] == "a" and other == {"name": "b"}
+    for refused in (
+        b'{"result": {"structuredContent": ' + part + b"}}",
+        listed[:-9],
+        listed[: len(listed) // 3],
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            repaired(refused)

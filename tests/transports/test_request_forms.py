@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from tests.transports.test_arrival import until_closed
+from tests.transports.test_http_endpoint import HEADERS
 from tests.transports.test_parsers import CHUNKED, CHUNKS, LAST, post, statuses
 
 from mcp_toolset import Toolset, ToolsetServer
@@ -46,11 +49,11 @@ class Listening:
     """A server, whose answers to raw requests are told by their statuses."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
 
     async def statuses(self, *requests: bytes) -> list[int]:
         """The answers to requests on one connection, until it is closed."""
-        async with await anyio.connect_tcp("127.0.0.1", self._port) as stream:
+        async with await anyio.connect_tcp("127.0.0.1", self.port) as stream:
             for request in requests:
                 await stream.send(request)
             return statuses(await until_closed(stream))
@@ -87,3 +90,18 @@ async def test_f31_a_target_of_another_scheme_has_no_authority() -> None:
         request = post(line=b"POST ftp://evil.example/mcp HTTP/1.1")
         foreign = request.replace(b"host: 127.0.0.1", b"host: evil.example")
         assert await server.statuses(request, foreign, LAST) == [404, 421, 404]
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+@pytest.mark.parametrize(
+    "envelope", [{"jsonrpc": "1.0"}, {"params": [1]}, {"method": 7}, {"method": None}], ids=str
+)
+async def test_u116_a_request_with_a_wrong_envelope_is_refused_under_its_id(
+    envelope: dict[str, Any], version: str
+) -> None:
+    message = {"jsonrpc": "2.0", "id": "seven", "method": "ping", **envelope}
+    headers = {**HEADERS, "mcp-protocol-version": version, "content-type": "application/json"}
+    async with listening() as server, httpx2.AsyncClient() as client:
+        answer = await client.post(f"http://127.0.0.1:{server.port}/mcp", json=message, headers=headers)
+    refused = answer.json()
+    assert (answer.status_code, refused["id"], refused["error"]["code"]) == (400, "seven", -32600)

@@ -70,6 +70,23 @@ def test_f44_a_signal_ends_a_waiting_stdio_server_at_once_and_quietly(number: in
     assert (process.returncode, out, err) == (0, b"", b"")
 
 
+def test_u117_a_terminal_that_is_closed_ends_a_stdio_server_in_order() -> None:
+    with started(sys.executable, str(APP)) as process:
+        assert answered(process)["id"] == 1
+        process.send_signal(signal.SIGHUP)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, b"", b"")
+
+
+def test_u117_a_server_under_nohup_outlives_its_terminal() -> None:
+    with started("nohup", sys.executable, str(APP)) as process:
+        assert answered(process)["id"] == 1
+        process.send_signal(signal.SIGHUP)
+        assert answered(process)["id"] == 1
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
 def test_f44_a_closed_standard_input_ends_a_stdio_server() -> None:
     with started(sys.executable, str(APP)) as process:
         assert answered(process)["id"] == 1

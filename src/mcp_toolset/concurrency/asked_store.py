@@ -30,10 +30,6 @@ async def answer_of(
         within: Seconds that it may take.
         to: What it was asked to do, for the error and the log.
         error: The kind of error.
-
-    Raises:
-        StoreError: it failed or gave no answer in time. The message names the store, and may reach a
-            model; the log has the cause.
     """
     try:
         with anyio.fail_after(within):
@@ -71,7 +67,6 @@ class SingleFlight(Generic[_K]):
     """
 
     def __init__(self) -> None:
-        """Nothing is in flight."""
         self._flights: dict[_K, _Flight] = {}
 
     async def run(self, key: _K, fetch: Callable[[], Awaitable[_T]]) -> _T:

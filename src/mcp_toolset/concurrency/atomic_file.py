@@ -30,9 +30,6 @@ def replace_file(
         mode: The permissions of the new file.
         exact: Whether the file gets exactly this mode, whatever the umask removes.
         durable: Whether the data is on disk when this returns.
-
-    Raises:
-        OSError: the file cannot be written; the old file is unchanged.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -44,12 +41,7 @@ def replace_file(
 
 
 def create_file(path: Path, data: bytes, mode: int, *, exact: bool = False, durable: bool = True) -> None:
-    """Write a file that does not exist yet; see `replace_file` for the arguments.
-
-    Raises:
-        FileExistsError: the file exists.
-        OSError: the file cannot be written.
-    """
+    """Write a file that does not exist yet; see `replace_file` for the arguments."""
     descriptor = os.open(path, _EXCLUSIVE, mode)
     with os.fdopen(descriptor, "wb") as file:
         if exact:
@@ -73,10 +65,6 @@ def locked(
         path: The lock file, which is made and stays.
         patience: Seconds to wait for another process.
         mode: The permissions of a new lock file.
-
-    Raises:
-        TimeoutError: another process holds it for so long.
-        OSError: it cannot be made.
     """
     # It takes as long to import as this room, and a server starts without writing a file.
     from filelock import FileLock

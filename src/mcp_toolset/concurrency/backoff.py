@@ -20,7 +20,6 @@ class Backoff:
     """The waits between the attempts to restore one connection."""
 
     def __init__(self) -> None:
-        """Start with the shortest wait."""
         self._next = FIRST
 
     def after(self, held: float) -> float:

@@ -16,7 +16,6 @@ class WorkingTime:
     __slots__ = ("_left", "_scope", "_stops")
 
     def __init__(self, scope: anyio.CancelScope) -> None:
-        """Use the deadline that the scope has."""
         self._scope = scope
         self._stops = 0
         self._left = 0.0

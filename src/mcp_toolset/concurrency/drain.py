@@ -12,7 +12,6 @@ class Drain:
     """The end of one run, and the requests in flight that it waits for."""
 
     def __init__(self) -> None:
-        """Start before the run."""
         self.working = 0
         self._scope: anyio.CancelScope | None = None
         self._idle: anyio.Event | None = None

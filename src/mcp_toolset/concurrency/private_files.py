@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO, Final
 
 from mcp_toolset.errors import InvalidStateError
 
-__all__ = ["is_private", "private_file", "require_private"]
+__all__ = ["is_private", "opened", "private_file", "read_regular", "require_private"]
+
+_READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def opened(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file to read it; a pipe in its place does not wait for a writer."""
+    return os.fdopen(os.open(path, _READ), "rb")
+
+
+def read_regular(path: str | os.PathLike[str]) -> bytes:
+    with opened(path) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        return file.read()
 
 
 def is_private(status: os.stat_result) -> bool:

@@ -1,7 +1,8 @@
 """Graceful shutdown by a signal: the program is unwound in order, and quickly when a person waits.
 
 Ctrl-C (SIGINT) comes from a person at a terminal: child processes and open requests get fractions of a
-second. SIGTERM comes from a supervisor, and leaves the usual time. A second signal ends the process at once.
+second. SIGTERM comes from a supervisor, and SIGHUP from a terminal that is closed; both leave the usual time.
+A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Final
 
@@ -27,6 +28,7 @@ class _Stop:
     """The signal that has asked for the shutdown."""
 
     signal: signal.Signals | None = None
+    before: Callable[[], Awaitable[None]] | None = None
 
 
 _stop: Final[ContextVar[_Stop | None]] = ContextVar("mcp_toolset_stop", default=None)
@@ -38,8 +40,22 @@ def patience(usual: float, hurried: float) -> float:
     return hurried if stop is not None and stop.signal is signal.SIGINT else usual
 
 
+@contextmanager
+def before_unwinding(work: Callable[[], Awaitable[None]]) -> Generator[None]:
+    """For the length of a block, await `work` after a SIGTERM, before the program is unwound."""
+    stop = _stop.get()
+    if stop is None:
+        yield
+        return
+    stop.before = work
+    try:
+        yield
+    finally:
+        stop.before = None
+
+
 async def run_until_signal(run: Callable[[], Awaitable[None]]) -> signal.Signals | None:
-    """Run an async function until it ends, or until a SIGINT or SIGTERM cancels it.
+    """Run an async function until it ends, or until a SIGINT, SIGTERM or SIGHUP cancels it.
 
     Returns:
         The signal that ended it, if one did.
@@ -49,7 +65,7 @@ async def run_until_signal(run: Callable[[], Awaitable[None]]) -> signal.Signals
     try:
         async with anyio.create_task_group() as group:
             with anyio.CancelScope() as scope:
-                await group.start(_listen, stop, scope)
+                await group.start(_listen, stop, scope, group)
                 await run()
             group.cancel_scope.cancel()
     finally:
@@ -60,20 +76,32 @@ async def run_until_signal(run: Callable[[], Awaitable[None]]) -> signal.Signals
 async def _listen(
     stop: _Stop,
     scope: anyio.CancelScope,
+    group: anyio.abc.TaskGroup,
     *,
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     if sys.platform == "win32":
         # An event loop in another thread gets no signals: a Ctrl-C cancels it, nothing else ends it in order.
         return task_status.started()
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    taken = [signal.SIGINT, signal.SIGTERM]
+    # `nohup` has it ignored, so that the process outlives its terminal.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        taken.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*taken) as signals:
         task_status.started()
         async for number in signals:
             if stop.signal is not None:
                 # The shutdown after the first signal still runs: something takes long to close.
                 leave(128 + number)
             stop.signal = number
-            scope.cancel()
+            # A second signal is listened for meanwhile.
+            group.start_soon(_unwind, stop, scope)
+
+
+async def _unwind(stop: _Stop, scope: anyio.CancelScope) -> None:
+    if stop.before is not None and stop.signal is signal.SIGTERM:
+        await stop.before()
+    scope.cancel()
 
 
 def leave_no_thread(code: int) -> None:

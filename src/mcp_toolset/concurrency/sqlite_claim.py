@@ -13,11 +13,7 @@ def kind_of(file: sqlite3.Connection) -> int:
 
 
 def claim(file: sqlite3.Connection, application: int, table: str, mend: str = "") -> None:
-    """Make the table in an empty database, in a transaction of the caller's.
-
-    Raises:
-        DatabaseError: it is of another program; `mend` ends the message.
-    """
+    """Make the table in an empty database, in a transaction of the caller's."""
     kind = kind_of(file)
     if kind == application:
         return

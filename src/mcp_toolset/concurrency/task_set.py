@@ -25,7 +25,6 @@ class TaskScope:
     __slots__ = ("_cancelled", "_scope")
 
     def __init__(self) -> None:
-        """Needs no running task, unlike anyio's cancel scope."""
         self._scope: anyio.CancelScope | None = None
         self._cancelled = False
 
@@ -81,7 +80,6 @@ class TaskSet:
 
     @property
     def busy(self) -> bool:
-        """Whether a task is running."""
         return bool(self._tasks)
 
     async def done(self) -> None:

@@ -14,7 +14,6 @@ class ThreadEvent:
     """An auto-reset event: setting it several times wakes the waiting task once."""
 
     def __init__(self) -> None:
-        """Start unset and not attached to an event loop."""
         self._event = anyio.Event()
         self._thread = threading.get_ident()
         self._soon: Callable[[Callable[[], None]], Any] | None = None

@@ -50,11 +50,7 @@ def json_of(value: Any) -> bytes:
 def request_line(
     number: RequestId, method: str, params: Mapping[str, Any] | None, *, with_progress: bool
 ) -> bytes:
-    """A request; its id is its progress token as well, so that progress finds the way like an answer.
-
-    Raises:
-        MCPError: its parameters have no JSON form.
-    """
+    """A request; its id is its progress token as well, so that progress finds the way like an answer."""
     if with_progress:
         params = params or {}
         params = {**params, "_meta": {**(params.get("_meta") or {}), "progressToken": number}}
@@ -76,11 +72,7 @@ def notification(method: str, params: Mapping[str, Any] | None) -> bytes:
 
 
 def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
-    """The result in an answer; `None` stands for an answer that will never come.
-
-    Raises:
-        MCPError: the answer is an error, or none at all.
-    """
+    """The result in an answer; `None` stands for an answer that will never come."""
     if answer is None:
         raise MCPError.from_error_data(CLOSED)
     error, result = answer.get("error"), answer.get("result")

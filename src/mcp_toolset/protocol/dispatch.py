@@ -22,9 +22,7 @@ Params: TypeAlias = Mapping[str, Any] | None
 class ProgressFnT(Protocol):
     """Takes the progress of a request that was sent."""
 
-    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
-        """Take one report."""
-        ...
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
 class CallOptions(TypedDict, total=False):
@@ -61,9 +59,7 @@ class Outbound(Protocol):
         """Send a request and wait for its result; `MCPError` if it fails."""
         ...
 
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        """Send a notification."""
-        ...
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None: ...
 
 
 class CancelEvent(Protocol):
@@ -73,9 +69,7 @@ class CancelEvent(Protocol):
         """Whether the request has been cancelled."""
         ...
 
-    async def wait(self) -> None:
-        """Wait until it is cancelled."""
-        ...
+    async def wait(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +111,7 @@ class DispatchContext(Outbound, Protocol):
         ...
 
     @property
-    def cancel_requested(self) -> CancelEvent:
-        """Set when the peer cancels the request."""
-        ...
+    def cancel_requested(self) -> CancelEvent: ...
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress, if the peer asked for it."""
@@ -139,9 +131,7 @@ OnNotifyIntercept: TypeAlias = Callable[[str, Params], bool]
 class Started(Protocol):
     """Told when a dispatcher has begun to read; a task status of anyio is one."""
 
-    def started(self, value: None = None) -> None:
-        """Say so."""
-        ...
+    def started(self, value: None = None) -> None: ...
 
 
 class _Unheard:

@@ -76,22 +76,14 @@ def carried(before: Mapping[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer_line(number: RequestId | None, result: dict[str, Any] | None, fault: ErrorData | None) -> bytes:
-    """The answer to a request: its result, or the fault if there is one.
-
-    Raises:
-        ValueError: the result has no JSON form.
-    """
+    """The answer to a request: its result, or the fault if there is one."""
     return b"".join(answer_parts(number, result, fault))
 
 
 def answer_parts(
     number: RequestId | None, result: dict[str, Any] | None, fault: ErrorData | None
 ) -> list[bytes]:
-    """`answer_line` in parts, so that long texts need not be copied to where the rest of it is.
-
-    Raises:
-        ValueError: the result has no JSON form.
-    """
+    """`answer_line` in parts, so that long texts need not be copied to where the rest of it is."""
     if fault is not None:
         return [json_of({"jsonrpc": "2.0", "id": number, "error": fault.to_wire()})]
     if type(result) is Encoded:

@@ -41,6 +41,11 @@ RESOURCE_NOT_FOUND: Final = -32002
 """What the legacy era says of a resource that is not there (2025-11-25, server/resources); now -32602."""
 
 INVALID_REQUEST_PARAMS: Final = ErrorData(code=INVALID_PARAMS, message="Invalid request parameters", data="")
+NO_MESSAGE: Final = ErrorData(
+    code=INVALID_REQUEST,
+    message='Invalid request: a request is one object with "jsonrpc": "2.0", a method that is a string, and '
+    "params that are an object, if it has any",
+)
 INTERNAL: Final = ErrorData(code=INTERNAL_ERROR, message="Internal server error")
 """All that a client is told of an unexpected exception."""
 

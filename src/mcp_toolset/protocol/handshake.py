@@ -160,12 +160,12 @@ class ClientHandshake:
         else:
             self.request = self._discover(LATEST_MODERN_VERSION)
 
-    def answered(self, result: Mapping[str, Any]) -> None:
-        """Take the result of the request.
+    @property
+    def falls_back(self) -> bool:
+        """Whether the legacy era is tried if the server leaves `server/discover` unanswered."""
+        return self._eras == "auto" and not self._is_late
 
-        Raises:
-            MCPError: It does not follow the protocol, or shares no revision with this client.
-        """
+    def answered(self, result: Mapping[str, Any]) -> None:
         if self._asked().method == INITIALIZE:
             self._settle(_initialized(result))
             return
@@ -208,7 +208,7 @@ class ClientHandshake:
         self.request = self._discover(LATEST_MODERN_VERSION)
 
     def _try_legacy(self, fault: MCPError) -> None:
-        if self._is_late or self._eras == "modern":
+        if not self.falls_back:
             raise fault
         self.request = self._initialize()
 

@@ -19,7 +19,12 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.protocol.http_headers import check_routing
-from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION, MCPError
+from mcp_toolset.protocol.json_rpc import (
+    INVALID_PARAMS,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    MCPError,
+    RequestId,
+)
 from mcp_toolset.protocol.methods import CAPABILITIES, IMPLEMENTATION, LOG_LEVEL
 from mcp_toolset.protocol.revisions import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -86,6 +91,14 @@ def kind_of(message: object) -> Kind:
     return "garbage" if "id" in fields else "notification"
 
 
+def id_of(message: object) -> RequestId | None:
+    """The id to refuse under what is no message but looks like a request; an answer is never answered."""
+    if type(message) is not dict or "result" in message or "error" in message:
+        return None
+    number = cast("dict[str, Any]", message).get("id")
+    return number if type(number) is int or type(number) is str else None
+
+
 def has_envelope(params: Mapping[str, Any] | None) -> bool:
     """Whether a request names its revision in `_meta`: only modern ones do."""
     meta = params.get("_meta") if params else None
@@ -105,9 +118,6 @@ def read_envelope(
         params: Its parameters, as they came.
         headers: The HTTP headers by their names in lower case; `None` if it came another way.
         served: The revisions of the modern era that are served.
-
-    Raises:
-        MCPError: The first rule that the request breaks.
     """
     raw: object = params.get("_meta") if params else None
     if not isinstance(raw, Mapping):

@@ -75,7 +75,6 @@ class MCPError(Exception):
     error: ErrorData
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
-        """Raise an error of a code, with a sentence and data."""
         super().__init__(code, message, data)
         self.error = ErrorData(code, message, data)
 
@@ -86,17 +85,14 @@ class MCPError(Exception):
 
     @property
     def code(self) -> int:
-        """The code of the error."""
         return self.error.code
 
     @property
     def message(self) -> str:
-        """The sentence of the error."""
         return self.error.message
 
     @property
     def data(self) -> Any:
-        """The data of the error."""
         return self.error.data
 
     def __str__(self) -> str:

@@ -130,9 +130,6 @@ class ServerMachine:
 
         Returns:
             Who asks, and in which revision. Requests of one client share the object while it says the same.
-
-        Raises:
-            MCPError: The request is refused. Nothing but the era has changed.
         """
         params = params or _NOTHING
         meta: Any = params["_meta"] if "_meta" in params else None

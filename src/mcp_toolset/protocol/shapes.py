@@ -65,12 +65,10 @@ class OneOf:
     is_plain = False
 
     def __init__(self, values: tuple[str, ...]) -> None:
-        """Take these texts."""
         self.values = values
         self.noun = f"one of {', '.join(values)}"
 
     def fault(self, value: Any, at: str) -> str | None:
-        """What is wrong with a text."""
         return None if value in self.values else f"{at} must be {self.noun}"
 
 
@@ -83,11 +81,9 @@ class Items:
     is_plain = False
 
     def __init__(self, each: Shape) -> None:
-        """Take lists of such values."""
         self.each = each
 
     def fault(self, value: Any, at: str) -> str | None:
-        """What is wrong with an item."""
         return _first_fault(self.each, enumerate(cast("list[Any]", value)), at)
 
 
@@ -100,7 +96,6 @@ class OneOrMore:
     is_plain = False
 
     def __init__(self, each: Shape) -> None:
-        """Take such objects."""
         self.each = each
         self.many = Items(each)
 
@@ -118,11 +113,9 @@ class Values:
     is_plain = False
 
     def __init__(self, each: Shape) -> None:
-        """Take objects of such values."""
         self.each = each
 
     def fault(self, value: Any, at: str) -> str | None:
-        """What is wrong with a member."""
         return _first_fault(self.each, cast("dict[str, Any]", value).items(), at)
 
 
@@ -135,12 +128,10 @@ class Tagged:
     is_plain = False
 
     def __init__(self, tag: str, shapes: Mapping[str, Shape]) -> None:
-        """Take objects with one of these tags."""
         self.tag = tag
         self.shapes = shapes
 
     def fault(self, value: Any, at: str) -> str | None:
-        """What is wrong with the object."""
         said: object = cast("dict[str, Any]", value).get(self.tag)
         shape = self.shapes.get(said) if isinstance(said, str) else None
         if shape is None:
@@ -173,7 +164,6 @@ class Members:
         required: Mapping[str, Shape] = _NO_MEMBERS,
         optional: Mapping[str, Shape] = _NO_MEMBERS,
     ) -> None:
-        """Take objects with these members, and any others."""
         self.required = required
         self.optional = optional
         self._rows: tuple[_Row, ...] = (

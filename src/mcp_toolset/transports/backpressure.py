@@ -65,9 +65,7 @@ class Channel(Protocol):
         """Read nothing for now."""
         ...
 
-    def resume(self) -> None:
-        """Read again."""
-        ...
+    def resume(self) -> None: ...
 
     def is_cut(self) -> bool:
         """Whether the peer has stopped reading for good."""
@@ -99,7 +97,6 @@ class Caller:
 
     @property
     def has_room(self) -> bool:
-        """Whether the client takes more."""
         return self._pipes.has_room
 
     def end(self) -> None:
@@ -130,7 +127,6 @@ class Unread:
     """
 
     def __init__(self, pipes: Channel) -> None:
-        """Start without any."""
         self._pipes = pipes
         self.size = 0
 

@@ -96,11 +96,6 @@ class DirectCalls:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Run a request in the caller's own task.
-
-        Raises:
-            MCPError: the server answered with an error or not in time, or the dispatcher is closed.
-        """
         if self._closed.is_set():
             raise MCPError.from_error_data(CLOSED)
         if not watched():
@@ -146,7 +141,6 @@ class DirectCalls:
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Take notifications until closed."""
         self._on_notify, self._intercept = on_notify, on_notify_intercept
         task_status.started()
         try:

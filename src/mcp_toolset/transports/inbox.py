@@ -33,8 +33,8 @@ class Inbox:
 
     _waiting: Sent[Any]
 
-    def __init__(self, too_much: Callable[[int], ToolsetError] | None = None) -> None:
-        """Take nothing before the handlers are known; `too_much` makes the error for garbage in a row."""
+    def __init__(self, too_much: Callable[[str], ToolsetError] | None = None) -> None:
+        """Take nothing before the handlers are known; `too_much` makes the error for a peer that floods."""
         self._requests: InFlight[Incoming] = InFlight()
         self._notes: dict[TaskScope, None] = {}
         self._ended = asyncio.Event()
@@ -62,7 +62,8 @@ class Inbox:
     def _count(self) -> None:
         self._in_a_row += 1
         if self._too_much is not None and self._in_a_row > MAX_GARBAGE and self._fault is None:
-            self._fault = self._too_much(MAX_GARBAGE)
+            why = f"more than {MAX_GARBAGE} lines in a row on its stdout were no messages"
+            self._fault = self._too_much(why)
             self._ended.set()
 
     def _take_note(self, method: str, params: dict[str, Any] | None) -> None:

@@ -21,6 +21,7 @@ from pydantic_core import from_json
 
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.concurrency.task_set import TaskSet
+from mcp_toolset.concurrency.turns import Turn
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.codec import progress_token, request_key, strict_object
 from mcp_toolset.protocol.dispatch import (
@@ -31,11 +32,12 @@ from mcp_toolset.protocol.dispatch import (
     Started,
 )
 from mcp_toolset.protocol.encoded_answers import noted, surely_parts
-from mcp_toolset.protocol.errors import CLOSED, error_for_peer
+from mcp_toolset.protocol.errors import CLOSED, NO_MESSAGE, error_for_peer
 from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong, traced
-from mcp_toolset.protocol.inbound import Envelope
+from mcp_toolset.protocol.inbound import Envelope, id_of
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, PARSE_ERROR, ErrorData, MCPError, RequestId
 from mcp_toolset.transports.backpressure import BIG, Caller, Channel, Unread, calling, end_when_cut
+from mcp_toolset.transports.flood import PER_PIECE, Allowance, FloodError
 from mcp_toolset.transports.inbox import MAX_REQUESTS, Inbox
 from mcp_toolset.transports.outbox import FEW, Outbox
 from mcp_toolset.transports.repair import repaired
@@ -67,7 +69,7 @@ class LineDispatcher(Outbox, Inbox):
         *,
         inline: frozenset[str] = frozenset(),
         limit: int = MAX_MESSAGE,
-        too_much: Callable[[int], ToolsetError] | None = None,
+        too_much: Callable[[str], ToolsetError] | None = None,
         holds_back: bool = False,
         drain: float = DRAIN,
     ) -> None:
@@ -77,8 +79,8 @@ class LineDispatcher(Outbox, Inbox):
             pipes: Both directions; the caller stops them.
             inline: Methods of which a request is finished before the next message is taken.
             limit: Bytes of one incoming message.
-            too_much: Makes the error that ends the connection after that many lines of garbage in a
-                row; without it, garbage is skipped for ever.
+            too_much: Makes the error that ends the connection of a peer that sends too many lines of
+                garbage in a row, or floods; without it, garbage is skipped for ever.
             holds_back: Begin no request of a peer that does not read what it is sent, and have upstream
                 servers wait for it. For one side of a connection only: two that hold each other back
                 never go on. A peer of that side that sends nothing more still gets its answers.
@@ -95,9 +97,12 @@ class LineDispatcher(Outbox, Inbox):
         self._backlog_size = self._ahead = 0
         self._unread = Unread(pipes)
         self._held = False
+        self._allowance = Allowance()
         self._one_per_id = True
         self._context: Context = copy_context()
         self._idle = asyncio.Event()
+        self.note_text: Callable[[bytes], None] | None = None
+        """Is told of lines that are no JSON."""
         self.admit: Callable[[str, dict[str, Any] | None], Envelope | MCPError] | None = None
         """Decides about each request when it arrives; the served side sets it."""
 
@@ -109,11 +114,7 @@ class LineDispatcher(Outbox, Inbox):
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Take messages until the peer is gone.
-
-        Raises:
-            ToolsetError: it sent too much that is no message.
-        """
+        """Take messages until the peer is gone."""
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         self._context = copy_context()
         handling = self._handling
@@ -173,13 +174,15 @@ class LineDispatcher(Outbox, Inbox):
         """Take what has come, a slice at a time."""
         if self._closed:
             return
-        before = self._backlog_size
+        before, turn = self._backlog_size, None
         for _ in range(_SLICE):
-            if not self._backlog or self._held or self._fault is not None:
+            if not self._backlog or self._held or self._fault is not None or (turn and turn.is_over):
                 break
             line = self._backlog.popleft()
             self._backlog_size -= len(line)
             self._take(line)
+            # Most messages come alone.
+            turn = turn or (Turn() if self._backlog else None)
         if not self._backlog and self._ended.is_set():
             self._idle.set()
         self._ahead = 0 if self._pipes.has_room else self._ahead + before - self._backlog_size
@@ -226,10 +229,12 @@ class LineDispatcher(Outbox, Inbox):
             except ValueError:
                 if line.strip():
                     self._lost(line, "cannot be read", whole=True)
+                else:
+                    self._spend(len(line))
                 return
         fields = strict_object(message)
         if fields is None:
-            self._skip()
+            self._refuse(message)
         else:
             self._take_message(noted(fields, line), len(line))
 
@@ -237,22 +242,44 @@ class LineDispatcher(Outbox, Inbox):
         method, number = message.get("method"), message.get("id")
         params: dict[str, Any] | None = message.get("params")
         has_id = type(number) is int or type(number) is str
-        if method is None and has_id:
+        answers = "result" in message or "error" in message
+        if method is None and has_id and (answers or self._waiting.of(number) is not None):
             self._take_answer(cast("RequestId", number), message, size)
         elif type(method) is not str or not (params is None or type(params) is dict):
-            self._skip()
+            self._refuse(message)
         elif has_id:
+            if self._too_much is not None:
+                self._spend(size)
             self._take_request(cast("RequestId", number), method, params)
         elif "id" not in message:
+            self._spend(size)
             self._in_a_row = 0
             self._take_note(method, params)
         else:
             self._skip()
 
+    def _spend(self, size: int) -> None:
+        """Count what answers nothing; a mounted server that sends too much of it is cut."""
+        if self._too_much is not None and self._fault is None:
+            try:
+                self._allowance.spend(PER_PIECE + size)
+            except FloodError as flood:
+                self._fault = self._too_much(str(flood))
+                self._ended.set()
+
+    def _refuse(self, message: Any) -> None:
+        """Skip what is no message; one that has an id is a request, whose sender waits for an answer."""
+        self._skip()
+        number = id_of(message)
+        if number is not None:
+            self._answer(number, NO_MESSAGE)
+
     def _lost(self, line: bytes, fault: str, *, whole: bool) -> None:
         found = traced(line, whole=whole)
         if found is None:
             self._skip()
+            if self.note_text is not None:
+                self.note_text(line)
             return
         kind, number = found
         if kind == "request":

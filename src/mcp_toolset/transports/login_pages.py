@@ -55,7 +55,6 @@ class LoginPages:
 
     @staticmethod
     def takes(path: str) -> bool:
-        """Whether a path is one of these pages."""
         return path == CALLBACK_PATH or path.startswith(LOGIN_PATH)
 
     async def answer(self, path: str, scope: Scope, send: Send) -> None:

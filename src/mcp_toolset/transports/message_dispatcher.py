@@ -64,7 +64,6 @@ class MessageStreams:
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Send a notification."""
         await self._inner.notify(method, params, opts)
 
     async def run(
@@ -125,7 +124,6 @@ class _Calls:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Take no more."""
         await self._read.aclose()
 
     def _close(self) -> None:

@@ -42,12 +42,6 @@ class Outbox(Sender):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Send a request and wait for its result.
-
-        Raises:
-            MCPError: the peer answered with an error, or not in time, or is gone.
-            RuntimeError: called before `run`.
-        """
         if self._closed:
             raise MCPError.from_error_data(CLOSED)
         if not self._opened:

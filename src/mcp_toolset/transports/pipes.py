@@ -97,7 +97,6 @@ class PipePair:
                 self._loop.remove_reader(self._reader)
 
     def resume(self) -> None:
-        """Read again."""
         if not self._reading and not self._ended:
             self._reading = True
             # What arrives belongs to no task, whichever task resumes reading, and gets the context of none.

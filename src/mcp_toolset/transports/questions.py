@@ -39,11 +39,7 @@ class Questions:
     async def ask(
         self, say: Say, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Send a request to the client by `say`, and wait for its answer.
-
-        Raises:
-            MCPError: it answered with an error, or not in time, or its session has ended.
-        """
+        """Send a request to the client by `say`, and wait for its answer."""
         if not watched():
             return await self._asked(say, method, params, opts or {})
         with SentRequest(method, params) as sent:

@@ -44,7 +44,6 @@ class Waiting:
     __slots__ = ("_reported", "_reports", "answer", "caller", "on_progress")
 
     def __init__(self, on_progress: ProgressFnT | None, caller: Caller | None = None) -> None:
-        """Expect one answer, for a request of a client perhaps."""
         self.answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
         self.on_progress = on_progress
         self.caller = caller
@@ -56,7 +55,6 @@ class Waiting:
         self._reports += 1
 
     def end_report(self) -> None:
-        """Count it as arrived."""
         self._reports -= 1
         if not self._reports and self._reported is not None:
             self._reported.set()
@@ -101,16 +99,11 @@ class Sent(_ById[_Waiting]):
     """The requests that one peer was sent and has not answered."""
 
     def __init__(self) -> None:
-        """Number requests from one on."""
         super().__init__()
         self._last = 0
 
     def numbered(self, given: RequestId | None) -> tuple[RequestId, RequestId]:
-        """The key to wait under, and the id to send: `given`, or the next number that is free.
-
-        Raises:
-            ValueError: the given id is in flight.
-        """
+        """The key to wait under, and the id to send: `given`, or the next number that is free."""
         if given is not None:
             key = request_key(given)
             if key in self:
@@ -134,7 +127,6 @@ class Sender:
     paced: bool = False
 
     def __init__(self) -> None:
-        """Send nothing before the dispatcher runs."""
         self._loop = asyncio.get_running_loop()
         self._waiting: Sent[Any] = Sent()
         self._opened = self._closed = False
@@ -189,11 +181,6 @@ class OneWayContext:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Refuse.
-
-        Raises:
-            NoBackChannelError: always.
-        """
         raise NoBackChannelError(method)
 
     async def notify(

@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from pathlib import Path
@@ -102,7 +102,13 @@ def inherited_environment() -> dict[str, str]:
 
 
 @asynccontextmanager
-async def child_dispatcher(target: ProcessTarget, errors: TextIO, *, name: str) -> AsyncGenerator[Dispatcher]:
+async def child_dispatcher(
+    target: ProcessTarget,
+    errors: TextIO,
+    *,
+    name: str,
+    note_printed: Callable[[bytes], None] | None = None,
+) -> AsyncGenerator[Dispatcher]:
     """Start a child and yield a dispatcher to it; the child ends with the block.
 
     Where pipes cannot be waited for (Windows, trio), or on request (`lean`), the SDK's transport is used.
@@ -111,9 +117,7 @@ async def child_dispatcher(target: ProcessTarget, errors: TextIO, *, name: str) 
         target: The command, with the environment that is added to the inherited variables.
         errors: Where its stderr goes.
         name: The name it is mounted under, for messages.
-
-    Raises:
-        OSError: the command cannot be started.
+        note_printed: Is told of lines on its stdout that are no JSON.
     """
     if not lean() or target.encoding.lower() not in ("utf-8", "utf8"):
         from mcp_toolset.sdk.dispatch import sdk_child_dispatcher
@@ -125,7 +129,9 @@ async def child_dispatcher(target: ProcessTarget, errors: TextIO, *, name: str) 
         process = await _started(target, stdin.reader, stdout.writer, errors)
         stdin.close_reader()
         stdout.close_writer()
-        async with watchdog(process.pid), _Child(name, process, stdin, stdout).opened() as dispatcher:
+        child = _Child(name, process, stdin, stdout)
+        async with watchdog(process.pid), child.opened() as dispatcher:
+            dispatcher.note_text = note_printed
             yield dispatcher
 
 
@@ -182,15 +188,13 @@ class _Child:
         self._pipes = PipePair(stdout.reader, stdin.writer)
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
-        def too_much(lines: int) -> UpstreamUnavailableError:
-            return UpstreamUnavailableError(
-                name, f"more than {lines} lines in a row on its stdout were no messages"
-            )
+        def too_much(why: str) -> UpstreamUnavailableError:
+            return UpstreamUnavailableError(name, why)
 
         self._dispatcher = LineDispatcher(self._pipes, limit=MAX_MESSAGE, too_much=too_much)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[Dispatcher]:
+    async def opened(self) -> AsyncGenerator[LineDispatcher]:
         try:
             yield self._dispatcher
         finally:

@@ -136,3 +136,28 @@ async def test_a_reply_in_gzip_leaves_its_connection_to_the_next_request() -> No
         for _ in range(5):
             assert await client.send_raw_request("ping", None) == {"ok": True}
         assert raw.connections == 1 and client._carrier._library is None
+
+
+MEMBERS = [gzip.compress(TEXT[:1000]), gzip.compress(b""), gzip.compress(TEXT[1000:])]
+
+
+@pytest.mark.parametrize("size", [1, 7, len(MEMBERS[0]), 10**6])
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", " GZIP "])
+async def test_u117_gzip_of_several_members_is_one_body(coding: str, size: int) -> None:
+    assert await read(b"".join(MEMBERS), coding, size) == TEXT
+
+
+@pytest.mark.parametrize("size", [1, 1000, 10**6])
+@pytest.mark.parametrize(
+    ("data", "coding"),
+    [
+        (MEMBERS[0] + MEMBERS[2][:-1], "gzip"),
+        (MEMBERS[0] + b"\x1f", "gzip"),
+        (MEMBERS[0] + b"\x1fx", "gzip"),
+        (MEMBERS[0] + b"\0", "gzip"),
+        (zlib.compress(TEXT) * 2, "deflate"),
+    ],
+)
+async def test_u117_what_follows_a_member_and_is_none_is_refused(data: bytes, coding: str, size: int) -> None:
+    with pytest.raises(httpcore2.RemoteProtocolError):
+        await read(data, coding, size)

@@ -23,6 +23,7 @@ from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.transports.client import plain_http, socket
 from mcp_toolset.transports.client.carrier import Carrier
 from mcp_toolset.transports.client.http_client import HttpClient, http_client
+from mcp_toolset.transports.flood import Allowance
 
 pytestmark = pytest.mark.anyio
 
@@ -318,8 +319,8 @@ async def test_a_connection_is_closed_whose_request_is_cancelled_before_it_begin
     class Refusing(socket.Socket):
         """A connection on which the turn of no request comes."""
 
-        def __init__(self, origin: Any) -> None:
-            super().__init__(origin)
+        def __init__(self, *of: Any) -> None:
+            super().__init__(*of)
             made.append(self)
             monkeypatch.setattr(self.http, "handle_async_request", self.waits)
 
@@ -328,7 +329,7 @@ async def test_a_connection_is_closed_whose_request_is_cancelled_before_it_begin
 
     monkeypatch.setattr(plain_http, "Socket", Refusing)
     async with raw_server(answered) as raw:
-        http = plain_http.PlainHttp(raw.url)
+        http = plain_http.PlainHttp(raw.url, Allowance())
         async with anyio.create_task_group() as group:
             group.start_soon(http.send, "GET", raw.url, [], None)
             while not made or made[0]._transport is None:
@@ -336,3 +337,47 @@ async def test_a_connection_is_closed_whose_request_is_cancelled_before_it_begin
             group.cancel_scope.cancel()
         transport: Any = made[0]._transport
         assert transport.is_closing()
+
+
+@pytest.mark.parametrize("auth", [None, httpx2.Auth()], ids=["plain", "httpx2"])
+async def test_u117_cookies_of_a_server_are_bounded_and_can_be_sent_back(auth: httpx2.Auth | None) -> None:
+    async def handler(request: Request) -> None:
+        number = len(raw.log)
+        odd = ("\xfc=1", "a=\xfc", "a=\x7f", f"long{number}={'x' * 5000}", "a=" + "y" * 100_000)
+        lines = [f"set-cookie: {one}; Path=/\r\n" for one in (*odd, f"n{number}={number}", "node=7")]
+        body = json.dumps(request.result()).encode()
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        await request.send((head + "".join(lines) + "\r\n").encode("latin-1") + body)
+
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}, auth) as client, running(client):
+        for _ in range(80):
+            assert await client.send_raw_request("ping", None) == {"ok": True}
+        sent = raw.log[-1].headers["cookie"]
+    assert "node=7" in sent and "n1=1" in sent and sent.isascii()
+    assert sent.count("=") <= 50 and len(sent) < 10_000
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "socks5h://127.0.0.1:1", "ftp://127.0.0.1:1"])
+async def test_u117_a_proxy_that_is_not_spoken_to_is_named_with_what_to_do(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    monkeypatch.setenv("NO_PROXY", "")
+    async with http_client("up", "http://192.0.2.1/mcp", {}) as client, running(client) as heard:
+        with pytest.raises(MCPError):
+            await client.send_raw_request("ping", None)
+        await heard.ended.wait()
+        told = str(heard.fault)
+    assert "HTTPS_PROXY" in told and "NO_PROXY" in told and "pip install" not in told
+
+
+async def test_a_header_that_is_there_twice_is_read_as_httpx2_reads_it() -> None:
+    async def handler(request: Request) -> None:
+        body = json.dumps(request.result()).encode()
+        await request.send(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nContent-Type: text/plain\r\n"
+            b"content-length: %d\r\n\r\n" % len(body) + body
+        )
+
+    async with connected(handler) as (client, _):
+        assert await client.send_raw_request("ping", None) == {"ok": True}

@@ -71,6 +71,19 @@ async def test_u40_bodies_wait_until_the_client_of_those_before_has_room() -> No
     assert intake.waiting == 0
 
 
+async def test_u115_deadlines_run_again_once_a_slow_client_has_room() -> None:
+    intake, client = Intake(4 * MB), Slow()
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                calling.set(caller_of(client))
+                group.start_soon(Body(3).into, Meter(intake))
+            await anyio.wait_all_tasks_blocked()
+            assert intake.paced
+            client.gate.set()
+    assert not intake.paced
+
+
 async def test_u40_a_read_that_is_cancelled_makes_way_for_the_next() -> None:
     intake = Intake(1)
     first = Meter(intake)
@@ -89,7 +102,7 @@ async def test_u40_a_read_that_is_cancelled_makes_way_for_the_next() -> None:
 @pytest.mark.parametrize("is_paced", [False, True])
 async def test_u40_a_server_whose_answers_are_not_read_is_not_called_silent(is_paced: bool) -> None:
     client = HttpClient("up", "http://127.0.0.1:1/mcp", {})
-    client._intake.waiting = int(is_paced)
+    client._intake.paced = is_paced
     session = UpstreamSession(link_to("http://127.0.0.1:1/mcp", name="up"))
     session.dispatcher = client
     assert session.is_read is not is_paced

@@ -19,8 +19,9 @@ from tests.faults.harness import until
 from tests.transports.client.raw_server import Handler, Raw, Request, raw_server, running
 
 from mcp_toolset.transports.client.http_client import HttpClient, http_client
-from mcp_toolset.transports.client.intake import Meter
+from mcp_toolset.transports.client.intake import AT_ONCE, Meter
 from mcp_toolset.transports.client.socket import Socket
+from mcp_toolset.transports.flood import Allowance
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +73,7 @@ async def test_u40_a_body_that_waits_for_its_turn_is_held_back_in_its_connection
     with flooding() as url:
         async with http_client("up", url, {}) as client, running(client), anyio.create_task_group() as group:
             client._intake = intake = type(client._intake)(0)
-            await (first := Meter(intake)).room(1)
+            await (first := Meter(intake)).room(AT_ONCE + 1)
             for _ in range(30):
                 group.start_soon(client.send_raw_request, "ping", None)
             await until(lambda: intake.waiting == 30)
@@ -85,7 +86,7 @@ async def test_u40_a_body_that_waits_for_its_turn_is_held_back_in_its_connection
 
 @pytest.mark.usefixtures("traced")
 async def test_u40_what_drips_in_is_kept_in_no_more_than_its_size() -> None:
-    connection = Socket(httpcore2.Origin(b"http", b"127.0.0.1", 80))
+    connection = Socket(httpcore2.Origin(b"http", b"127.0.0.1", 80), Allowance())
     for _ in range(10_000):
         connection.get_buffer(-1)[0] = 65
         connection.buffer_updated(1)

@@ -13,42 +13,49 @@ from typing import Any, Final
 
 import httpcore2
 
+from mcp_toolset.concurrency.turns import Turn
 from mcp_toolset.tools.text.hidden_text import in_log
 
 CODINGS: Final = "gzip, deflate"
 """What is offered to servers, as the header `accept-encoding`."""
 
 _PIECE: Final = 64 * 1024
-_WITH_HEADER: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+_GZIP: Final = 31
+_MEMBER: Final = b"\x1f"
+_WITH_HEADER: Final = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": 15}
 
 
 async def decompressed(chunks: AsyncGenerator[bytes], coding: str) -> AsyncGenerator[bytes]:
-    """A body that is compressed with `coding`, as in the header `content-encoding`.
-
-    Raises:
-        httpcore2.RemoteProtocolError: it cannot be decompressed.
-    """
+    """A body that is compressed with `coding`, as in the header `content-encoding`."""
     unpacker: Any = None
+    turn = Turn()
     async with aclosing(chunks):
         async for chunk in chunks:
-            if unpacker is None:
-                unpacker = _unpacker(coding, chunk)
             is_full = True
             # A full piece may not be all of what was taken in.
             while chunk or is_full:
+                # A body of gzip may have several members, each with a beginning and an end (RFC 1952).
+                if unpacker is None or (unpacker.eof and chunk.startswith(_MEMBER) and _is_gzip(coding)):
+                    unpacker = _unpacker(coding, chunk)
+                elif unpacker.eof and chunk:
+                    raise httpcore2.RemoteProtocolError("the body goes on after the end of its compression")
                 try:
                     piece = unpacker.decompress(chunk, _PIECE)
                 except zlib.error as fault:
                     raise httpcore2.RemoteProtocolError(
                         f"the body is not {in_log(coding)}: {fault}"
                     ) from None
-                chunk, is_full = unpacker.unconsumed_tail, len(piece) == _PIECE
+                chunk = unpacker.unconsumed_tail or unpacker.unused_data
+                is_full = len(piece) == _PIECE
+                await turn.pause()
                 if piece:
                     yield piece
-            if unpacker.unused_data:
-                raise httpcore2.RemoteProtocolError("the body goes on after the end of its compression")
     if unpacker is not None and not unpacker.eof:
         raise httpcore2.RemoteProtocolError("the body breaks off within its compression")
+
+
+def _is_gzip(coding: str) -> bool:
+    return _WITH_HEADER.get(coding.strip().lower()) == _GZIP
 
 
 def _unpacker(coding: str, begin: bytes) -> Any:

@@ -8,6 +8,7 @@ alone, where its headers and credentials are meant for.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from http.cookiejar import Cookie, CookieJar
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
@@ -16,13 +17,16 @@ from urllib.request import getproxies
 import anyio
 import httpcore2
 
+from mcp_toolset.concurrency.turns import Turn
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.errors import FAILED_ON_ITS_WAY, NOT_SENT
+from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.client.bodies import CODINGS, decompressed
 from mcp_toolset.transports.client.credentials import Credentials
 from mcp_toolset.transports.client.plain_http import FAULTS, Headers, PlainHttp
 from mcp_toolset.transports.client.socket import CONNECT_TIMEOUT, KEPT_OPEN, MAX_READ, Socket
+from mcp_toolset.transports.flood import PER_PIECE, Allowance
 
 if TYPE_CHECKING:
     import httpx2
@@ -30,6 +34,10 @@ if TYPE_CHECKING:
 MAX_REDIRECTS: Final = 20
 MAX_REFUSALS: Final = 4
 """Refusals of one request that are answered: by newer tokens, renewed ones, a login, one for more scopes."""
+
+MAX_COOKIES: Final = 50
+MAX_COOKIES_SIZE: Final = 8 * 1024
+"""Cookies that are kept of one server, and the characters of all of them: servers read no longer heads."""
 
 READ_AWAY: Final = 1.0
 """Seconds that the end of a reply is waited for of which nothing more is wanted."""
@@ -42,6 +50,10 @@ _REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
 _SAME_METHOD: Final = frozenset((307, 308))
 _PORTS: Final = {"http": 80, "https": 443}
 _PROXIED: Final = frozenset(("http", "all"))
+_PROXIES: Final = (
+    "the proxy that the environment names cannot be used: only HTTP proxies (http://, https://) can. Set "
+    "HTTP_PROXY or HTTPS_PROXY to one in place of ALL_PROXY, or name the host in NO_PROXY"
+)
 _NOT_REACHED: Final = frozenset(("ConnectError", "ConnectTimeout"))
 
 
@@ -69,9 +81,12 @@ class PlainReply:
     __slots__ = ("_chunks", "_connection", "_headers", "_http", "_response", "status")
 
     def __init__(self, response: httpcore2.Response, connection: Socket, http: PlainHttp) -> None:
-        """Belong to a connection, which goes back to where it is from."""
         self.status = response.status
-        self._headers = {name.lower(): value for name, value in response.headers}
+        self._headers: dict[bytes, bytes] = {}
+        for raw, value in response.headers:
+            name = raw.lower()
+            # Of a header that is there twice neither line is left out (RFC 9110, 5.3), as with httpx2.
+            self._headers[name] = self._headers[name] + b", " + value if name in self._headers else value
         self._response = response
         self._connection = connection
         self._http = http
@@ -87,7 +102,6 @@ class PlainReply:
         return self._chunks
 
     async def aclose(self) -> None:
-        """Give the connection back."""
         try:
             await self._chunks.aclose()
             await self._response.aclose()
@@ -102,11 +116,11 @@ class LibraryReply:
 
     __slots__ = ("_chunks", "_response", "status")
 
-    def __init__(self, response: httpx2.Response) -> None:
-        """Show `response`, whose body is not read yet."""
+    def __init__(self, response: httpx2.Response, allowance: Allowance) -> None:
+        """Show `response`, whose body is not read yet; its pieces count in `allowance`."""
         self.status = response.status_code
         self._response = response
-        self._chunks = _body(response.aiter_raw(), self.header("content-encoding"))
+        self._chunks = _body(_counted(response.aiter_raw(), allowance), self.header("content-encoding"))
 
     def header(self, name: str) -> str:
         """A header, by its name in lower case; empty if there is none."""
@@ -122,10 +136,23 @@ class LibraryReply:
         await self._response.aclose()
 
 
+class FewCookies(CookieJar):
+    """Cookies of one mounted server, as many as browsers keep, that a request can carry."""
+
+    def set_cookie(self, cookie: Cookie) -> None:
+        """Keep a cookie, unless it is too big, one too many, or cannot be sent back."""
+        pair = f"{cookie.name}={cookie.value or ''}"
+        others = [f"{one.name}={one.value or ''}" for one in self if one.name != cookie.name]
+        fits = len(others) < MAX_COOKIES and sum(map(len, others)) + len(pair) <= MAX_COOKIES_SIZE
+        if fits and pair.isascii() and pair.isprintable():
+            super().set_cookie(cookie)
+
+
 class Carrier:
     """Sends the requests of one mount.
 
     Attributes:
+        allowance: What the server may still send that answers nothing.
         faults: What a request, or reading a reply, fails with on its way.
         host: The host that the mount is at, for messages.
         sends_credentials: Whether requests have credentials.
@@ -137,11 +164,16 @@ class Carrier:
         headers: Mapping[str, str],
         auth: httpx2.Auth | None = None,
         credentials: Credentials | None = None,
+        refusal: Refusal | None = None,
     ) -> None:
-        """Send to `url`, each request with `headers` and with the credentials of `auth` or `credentials`."""
+        """Send to `url`, each request with `headers` and with the credentials of `auth` or `credentials`.
+
+        `refusal` says to which addresses of the host nothing may be sent.
+        """
         parts = urlsplit(url)
         self.host = parts.hostname or ""
         self.faults: tuple[type[Exception], ...] = FAULTS
+        self.allowance = Allowance()
         self._url = url
         self.sends_credentials = bool(auth or credentials) or any(
             name.lower() == "authorization" for name in headers
@@ -154,7 +186,10 @@ class Carrier:
         self._common = _wired({"host": parts.netloc}) | _OFFERED | _AGENT | self._given
         self._library: httpx2.AsyncClient | None = None
         is_plain = auth is None and PlainHttp.takes(url) and not _PROXIED & getproxies().keys()
-        self._plain = PlainHttp(url) if is_plain else None
+        self._plain = PlainHttp(url, self.allowance, refusal) if is_plain else None
+        # With TLS the server proves that it is the one that is meant; a login flow asks other servers too.
+        proxied = _PROXIED & getproxies().keys() if auth is None else getproxies()
+        self._refusal = refusal if (auth or parts.scheme == "http") and not proxied else None
 
     async def send(
         self,
@@ -173,9 +208,6 @@ class Carrier:
             body: Its body.
             url: Another address of the same origin.
             bare: Whether it goes without credentials.
-
-        Raises:
-            Exception: one of `faults`, or what the login flow raises.
         """
         if self._credentials is not None and not bare:
             return await self._authorized(self._credentials, method, headers, body, url)
@@ -218,7 +250,6 @@ class Carrier:
         raise AssertionError("the last refusal is returned")
 
     async def aclose(self) -> None:
-        """Close all connections."""
         if self._plain is not None:
             self._plain.close()
         if self._library is not None:
@@ -236,7 +267,8 @@ class Carrier:
         if http is None or not http.reaches(url):
             client = self._client()
             request = client.build_request(method, url, headers=list(wire.items()), content=body)
-            return LibraryReply(await client.send(request, stream=True, follow_redirects=False))
+            response = await client.send(request, stream=True, follow_redirects=False)
+            return LibraryReply(response, self.allowance)
         if body is not None:
             wire[b"content-length"] = b"%d" % len(body)
         response, connection = await http.send(method, url, [*(self._common | wire).items()], body)
@@ -259,19 +291,30 @@ class Carrier:
         if self._library is None:
             import httpx2
 
+            limits = httpx2.Limits(max_connections=None, keepalive_expiry=KEPT_OPEN)
+            guarded = None
+            if self._refusal is not None:
+                from mcp_toolset.transports.client.guarded import GuardedTransport
+
+                guarded = GuardedTransport(self._refusal, limits)
             self.faults = (*self.faults, httpx2.RequestError, httpx2.InvalidURL)
-            self._library = httpx2.AsyncClient(
-                headers=list((_OFFERED | self._given).items()),
-                auth=self._auth,
-                timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
-                # How many calls are in flight at once is for the connection to limit.
-                limits=httpx2.Limits(max_connections=None, keepalive_expiry=KEPT_OPEN),
-            )
+            try:
+                self._library = httpx2.AsyncClient(
+                    headers=list((_OFFERED | self._given).items()),
+                    cookies=FewCookies(),
+                    auth=self._auth,
+                    timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
+                    # How many calls are in flight at once is for the connection to limit.
+                    limits=limits,
+                    transport=guarded,
+                )
+            # What httpx2 says of a proxy that it does not speak to.
+            except (ImportError, ValueError) as fault:
+                raise UpstreamError(self.host, _PROXIES) from fault
         return self._library
 
 
 def is_stream(reply: Reply) -> bool:
-    """Whether the body of a reply is a stream of events."""
     return reply.header("content-type").lower().startswith(EVENTS)
 
 
@@ -314,6 +357,15 @@ def shown(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
+async def _counted(chunks: AsyncIterator[bytes], allowance: Allowance) -> AsyncGenerator[bytes]:
+    turn = Turn()
+    async for chunk in chunks:
+        await turn.pause()
+        if len(chunk) < PER_PIECE:
+            allowance.spend(PER_PIECE)
+        yield chunk
+
+
 def _body(chunks: AsyncGenerator[bytes], coding: str) -> AsyncGenerator[bytes]:
     return chunks if coding in ("", "identity") else decompressed(chunks, coding)
 
@@ -330,11 +382,6 @@ def _is_followed(method: str, status: int, url: str, target: str) -> bool:
 
 
 def _wired(headers: Mapping[str, str]) -> dict[bytes, bytes]:
-    """Headers as they are sent.
-
-    Raises:
-        ValueError: HTTP cannot carry one.
-    """
     wire: dict[bytes, bytes] = {}
     for name, value in headers.items():
         try:

@@ -21,11 +21,7 @@ class Credentials(Protocol):
     """The credentials for one mounted server; see `upstream.credentials.token_source`."""
 
     async def header(self, caller: Identity | None) -> str | None:
-        """The value of `Authorization` for a request; `None` if there is none.
-
-        Raises:
-            UpstreamError: there is one, and it cannot be renewed now.
-        """
+        """The value of `Authorization` for a request; `None` if there is none."""
         ...
 
     async def challenged(
@@ -38,10 +34,6 @@ class Credentials(Protocol):
             challenge: The value of `WWW-Authenticate`.
             used: The header of the request.
             caller: Whose request it was.
-
-        Raises:
-            LoginRequiredError: a person has to log in first.
-            UpstreamError: no other credentials can be got now.
         """
         ...
 

@@ -6,7 +6,7 @@ A request is sent by the task that asks for it, so that what comes with its answ
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextvars import Context, copy_context
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from mcp_toolset.calls.pipeline.decision import watched
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside, reason_or
 from mcp_toolset.concurrency.task_set import TaskScope
+from mcp_toolset.concurrency.turns import Turn
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.codec import (
@@ -47,8 +48,10 @@ from mcp_toolset.protocol.json_rpc import (
     RequestTimedOut,
 )
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.client.carrier import Carrier
-from mcp_toolset.transports.client.events import Event
+from mcp_toolset.transports.client.carrier import Carrier, Reply
+from mcp_toolset.transports.client.events import Event, EventParser
+from mcp_toolset.transports.client.intake import Meter
+from mcp_toolset.transports.flood import PER_PIECE
 from mcp_toolset.transports.inbox import MAX_NOTIFICATIONS, MAX_REQUESTS, Inbox
 from mcp_toolset.transports.repair import repaired
 from mcp_toolset.transports.requests import Incoming, Sender, Sent, Waiting
@@ -57,9 +60,13 @@ _log = logging.getLogger("mcp_toolset.upstream")
 
 
 class Flight(Waiting):
-    """A request in flight: who waits for it, and what ends it before its answer."""
+    """A request in flight: who waits for it, and what ends it before its answer.
 
-    __slots__ = ("expired", "number", "scope")
+    Attributes:
+        heard: Messages of the server that came on the request's own streams.
+    """
+
+    __slots__ = ("expired", "heard", "number", "scope")
 
     def __init__(self, number: RequestId, on_progress: ProgressFnT | None) -> None:
         """Begin; the task that sends the request enters `scope`."""
@@ -67,6 +74,7 @@ class Flight(Waiting):
         self.number = number
         self.scope = anyio.CancelScope()
         self.expired = False
+        self.heard = 0
 
     def expire(self) -> None:
         """Say that the time for an answer is over."""
@@ -100,11 +108,7 @@ class ClientDispatcher(Sender, Inbox):
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Hand messages of the server on until the connection ends.
-
-        Raises:
-            Exception: what has ended it, such as `UpstreamUnavailableError` for a session that is gone.
-        """
+        """Hand messages of the server on until the connection ends."""
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         self._context = copy_context()
         try:
@@ -132,12 +136,6 @@ class ClientDispatcher(Sender, Inbox):
     async def send_raw_request(
         self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Send a request and wait for its result.
-
-        Raises:
-            MCPError: the server answered with an error, or not in time, or the request failed on its way.
-            RuntimeError: called before `run`.
-        """
         if self._closed:
             raise MCPError.from_error_data(CLOSED) from self._fault
         if not self._opened:
@@ -222,8 +220,25 @@ class ClientDispatcher(Sender, Inbox):
         return (self.flight_of(answer) or flight) is flight
 
     def flight_of(self, answer: dict[str, Any]) -> Flight | None:
-        """The request in flight that an answer is to."""
         return self._waiting.of(answer.get("id"))
+
+    async def _events(
+        self, reply: Reply, parser: EventParser, meter: Meter | None = None
+    ) -> AsyncGenerator[Event]:
+        """The events of a stream, as `meter` has room for them."""
+        turn, allowance = Turn(), self._carrier.allowance
+        async for chunk in reply.chunks():
+            if meter is not None:
+                await meter.room(len(chunk))
+            events = parser.feed(chunk)
+            allowance.spend(parser.work + PER_PIECE * len(events))
+            parser.work = 0
+            for event in events:
+                yield event
+                await turn.pause()
+            await turn.pause()
+            if meter is not None and parser.is_between_events:
+                meter.give_back()
 
     def _answer_in(self, event: Event) -> dict[str, Any] | None:
         """The answer in an event of a stream that belongs to no request; what else is in it is taken."""
@@ -233,13 +248,14 @@ class ClientDispatcher(Sender, Inbox):
         if message is None:
             _log.warning("%s sent an event that is no message", self._carrier.host)
         elif "method" in message:
-            self._take(message)
+            self._take(message, len(event.data))
         else:
             return message
         return None
 
-    def _take(self, message: dict[str, Any]) -> None:
-        """Take a request or a notification of the server."""
+    def _take(self, message: dict[str, Any], size: int) -> None:
+        """Take a request or a notification of the server, which has `size` bytes."""
+        self._carrier.allowance.spend(size)
         method, number, params = message.get("method"), message.get("id"), message.get("params")
         if type(method) is not str or not (params is None or type(params) is dict):
             return

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
+from mcp_toolset.transports.flood import PER_LINE
+
 _BOM: Final = b"\xef\xbb\xbf"
-_DIGITS: Final = re.compile(rb"[0-9]{1,12}")
 
 
 class EventTooLongError(Exception):
@@ -29,11 +29,24 @@ class EventParser:
     """Parses one stream of events, however it is cut into chunks.
 
     Attributes:
-        last_id: The id of the last event that had one, to come back with after a loss.
+        last_id: The id as of the last event that came whole, to come back with after a loss.
         retry: Milliseconds to wait before coming back, if the server has said so.
+        work: What reading has cost beside the data of events; whoever counts it sets it back.
     """
 
-    __slots__ = ("_after_return", "_begun", "_data", "_limit", "_name", "_parts", "_size", "last_id", "retry")
+    __slots__ = (
+        "_after_return",
+        "_begun",
+        "_data",
+        "_id",
+        "_limit",
+        "_name",
+        "_parts",
+        "_size",
+        "last_id",
+        "retry",
+        "work",
+    )
 
     def __init__(self, limit: int, last_id: bytes = b"", retry: int | None = None) -> None:
         """Parse a stream from its start.
@@ -43,13 +56,13 @@ class EventParser:
             last_id: The last id of the stream that this one goes on with.
             retry: What that stream has said about coming back.
         """
-        self.last_id = last_id
+        self.last_id = self._id = last_id
         self.retry = retry
         self._limit = limit
         self._parts: list[bytes] = []
         self._data: list[bytes] = []
         self._name = b""
-        self._size = 0
+        self._size = self.work = 0
         self._begun = self._after_return = False
 
     @property
@@ -58,11 +71,7 @@ class EventParser:
         return not self._size
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes.
-
-        Raises:
-            EventTooLongError: one is longer than it may be.
-        """
+        """The events that `chunk` completes."""
         if chunk and self._after_return:
             self._after_return = False
             chunk = chunk.removeprefix(b"\n")
@@ -77,6 +86,7 @@ class EventParser:
         lines = chunk.splitlines()
         rest = b"" if ended else lines.pop()
         events: list[Event] = []
+        self.work += PER_LINE * len(lines)
         if self._parts:
             self._parts.append(lines[0])
             self._size -= sum(map(len, self._parts[:-1]))
@@ -115,13 +125,16 @@ class EventParser:
             self._name = value
         elif field == b"id" and b"\0" not in value:
             self._count(len(line))
-            self.last_id = value
-        elif field == b"retry" and _DIGITS.fullmatch(value):
-            self.retry = int(value)
+            self._id = value
+        elif field == b"retry" and value.isdigit():
+            # Python refuses to read thousands of digits; no one waits for more than twelve.
+            self.retry = int(value.lstrip(b"0")[:12] or b"0")
+        else:
+            self.work += len(line)
 
     def _event(self) -> Event | None:
-        """The event that an empty line ends, if it has data; an id without data is only remembered."""
-        data, name = self._data, self._name
+        """The event that an empty line ends, if it has data; with or without, the id counts from now on."""
+        data, name, self.last_id = self._data, self._name, self._id
         self._size = 0
         if not data and not name:
             return None

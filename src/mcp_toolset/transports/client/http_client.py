@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -21,6 +21,7 @@ from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.protocol.handshake import NoVerdictError
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, MCPError
 from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.client.carrier import (
     EVENTS,
@@ -35,6 +36,7 @@ from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight, m
 from mcp_toolset.transports.client.events import EventParser, EventTooLongError
 from mcp_toolset.transports.client.intake import Intake, Meter
 from mcp_toolset.transports.client.refusals import is_good, refusal_of, unauthorized
+from mcp_toolset.transports.flood import FloodError
 from mcp_toolset.transports.http.kept_events import closing
 
 if TYPE_CHECKING:
@@ -72,9 +74,10 @@ async def http_client(
     headers: Mapping[str, str],
     auth: httpx2.Auth | None = None,
     credentials: Credentials | None = None,
+    refusal: Refusal | None = None,
 ) -> AsyncGenerator[HttpClient]:
     """A connection to the server that is mounted as `name`, for the length of a block."""
-    client = HttpClient(name, url, headers, auth, credentials)
+    client = HttpClient(name, url, headers, auth, credentials, refusal)
     try:
         yield client
     finally:
@@ -91,9 +94,10 @@ class HttpClient(ClientDispatcher):
         headers: Mapping[str, str],
         auth: httpx2.Auth | None = None,
         credentials: Credentials | None = None,
+        refusal: Refusal | None = None,
     ) -> None:
         """Talk to the server that is mounted as `name`; nothing is opened yet."""
-        super().__init__(Carrier(url, headers, auth, credentials))
+        super().__init__(Carrier(url, headers, auth, credentials, refusal))
         self._name = name
         self._url = url
         self._intake = Intake()
@@ -108,7 +112,7 @@ class HttpClient(ClientDispatcher):
     @property
     def paced(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether answers are not read for now, since clients have no room for those before."""
-        return self._intake.waiting > 0
+        return self._intake.paced
 
     async def aclose(self) -> None:
         """End the session, also when the connection was cancelled, and close all connections."""
@@ -152,19 +156,21 @@ class HttpClient(ClientDispatcher):
                 answer = await self._from_body(reply)
         except UpstreamError:
             raise
+        except FloodError as fault:
+            raise self._cut(fault) from None
         except self._carrier.faults as fault:
             raise NoVerdictError(CONNECTION_CLOSED, self._carrier.why(fault)) from None
         if begins:
             self._agree_by(answer)
         return answer
 
-    async def _posted(self, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """Post a message.
+    def _cut(self, fault: FloodError) -> UpstreamUnavailableError:
+        """End the connection of a server that floods it."""
+        cut = UpstreamUnavailableError(self._name, str(fault))
+        self.end_by(cut)
+        return cut
 
-        Raises:
-            Exception: one of the carrier's faults.
-            MCPError: the connection has ended thereby.
-        """
+    async def _posted(self, body: bytes, headers: Mapping[str, str]) -> Reply:
         common = self._common
         try:
             reply = await self._carrier.send("POST", {**common, **headers}, body)
@@ -240,13 +246,14 @@ class HttpClient(ClientDispatcher):
 
     async def _from_events(self, reply: Reply, flight: Flight) -> dict[str, Any]:
         """The answer at the end of a stream, whose server may close it early, to be asked for the rest."""
-        parser = EventParser(MAX_MESSAGE)
+        parser, backoff, heard = EventParser(MAX_MESSAGE), Backoff(), -1
         while True:
+            began = anyio.current_time()
             try:
                 answer = await self._read_events(reply, parser, flight)
             except BaseException as fault:
                 await let_go(reply)
-                if not isinstance(fault, self._carrier.faults):
+                if isinstance(fault, FloodError) or not isinstance(fault, self._carrier.faults):
                     raise
                 is_whole = False
             else:
@@ -260,36 +267,40 @@ class HttpClient(ClientDispatcher):
             if is_whole and (close := closing.get()) is not None:
                 # What the server frees is freed towards the client of the call too.
                 close()
-            reply = await self._resumed(parser)
+            if flight.heard > heard:
+                backoff, wait = Backoff(), 0.0
+            else:
+                # A server that has nothing more yet is asked less and less often, whatever it says.
+                wait = backoff.after(anyio.current_time() - began)
+            heard = flight.heard
+            reply = await self._resumed(parser, wait)
             parser = EventParser(MAX_MESSAGE, parser.last_id, parser.retry)
 
     async def _read_events(self, reply: Reply, parser: EventParser, flight: Flight) -> dict[str, Any] | None:
         meter = Meter(self._intake)
         try:
-            async for chunk in reply.chunks():
-                await meter.room(len(chunk))
-                for event in parser.feed(chunk):
+            async with aclosing(self._events(reply, parser, meter)) as events:
+                async for event in events:
                     if event.name not in (b"", b"message") or not event.data:
                         continue
                     message = message_in(event.data)
                     if message is None:
                         raise MCPError(PARSE_ERROR, UNREADABLE)
                     if "method" in message:
-                        self._take(message)
+                        flight.heard += 1
+                        self._take(message, len(event.data))
                     elif self.is_for(message, flight):
                         return message
-                if parser.is_between_events:
-                    meter.give_back()
         except EventTooLongError as fault:
             raise MCPError(CONNECTION_CLOSED, f"SSE stream failed: {fault}") from None
         finally:
             meter.give_back()
         return None
 
-    async def _resumed(self, parser: EventParser) -> Reply:
-        """The rest of a stream."""
-        wait = RETRY if parser.retry is None else parser.retry / 1000
-        wait = max(MIN_RETRY, min(wait, MAX_RETRY))
+    async def _resumed(self, parser: EventParser, wait: float) -> Reply:
+        """The rest of a stream, asked for after `wait` seconds, or as many as the server has said."""
+        said = RETRY if parser.retry is None else parser.retry / 1000
+        wait = max(MIN_RETRY, wait, min(said, MAX_RETRY))
         for _ in range(MAX_ATTEMPTS):
             await anyio.sleep(wait)
             with suppress(*self._carrier.faults):
@@ -320,14 +331,15 @@ class HttpClient(ClientDispatcher):
 
     async def _heard(self, reply: Reply, parser: EventParser) -> None:
         try:
-            async for chunk in reply.chunks():
-                for event in parser.feed(chunk):
-                    answer = self._answer_in(event)
-                    if answer is not None and (flight := self.flight_of(answer)) is not None:
-                        flight.settle(answer)
-                        flight.scope.cancel()
+            async for event in self._events(reply, parser):
+                answer = self._answer_in(event)
+                if answer is not None and (flight := self.flight_of(answer)) is not None:
+                    flight.settle(answer)
+                    flight.scope.cancel()
         except EventTooLongError as fault:
             _log.warning("%s: %s", self._carrier.host, fault)
+        except FloodError as fault:
+            self._cut(fault)
         finally:
             await let_go(reply)
 

@@ -2,7 +2,8 @@
 
 Each answer has a connection of its own, so hundreds can be read at once. Within the budget they are.
 Beyond it one body is read at a time, once the results before it are on their way to clients that set the
-pace (`Caller`). The others wait in their connections, and the server finds these full.
+pace (`Caller`). The others wait in their connections, and the server finds these full. Deadlines of calls
+pause only while a client has no room; a server that sends slowly, or stops, pauses none.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from mcp_toolset.transports.backpressure import BIG, Caller, calling
 MAX_INTAKE: Final = 8 * 1024 * 1024
 """Bytes of answers of one server that are read at once, and wait for clients; one body more is read."""
 
+AT_ONCE: Final = 8 * 1024
+"""Bytes of each body that wait for no turn: a connection has received so many anyway."""
+
 
 class Intake:
     """What is being read of one server.
@@ -23,14 +27,15 @@ class Intake:
     Attributes:
         size: The bytes of it, and of what was read for clients that have no room yet.
         waiting: Bodies that are not read on for now.
+        paced: Whether they wait for a client that has no room.
     """
 
     def __init__(self, limit: int = MAX_INTAKE) -> None:
-        """Start with nothing."""
         self._limit = limit
         self._turn = asyncio.Lock()
         self._read: deque[tuple[Caller, int]] = deque()
         self.size = self.waiting = 0
+        self.paced = False
 
     def is_full(self, size: int) -> bool:
         """Whether there is no room for so many bytes more."""
@@ -49,12 +54,15 @@ class Intake:
         try:
             while self._read and self.is_full(size):
                 caller, held = self._read[0]
+                self.paced = True
                 await caller.ready()
                 self._read.popleft()
                 self.size -= held
         except BaseException:
             self._turn.release()
             raise
+        finally:
+            self.paced = False
 
     def give_back(self, size: int, caller: Caller | None, *, turn: bool) -> None:
         """Say that a body was read: a big one counts until its client has room."""
@@ -72,7 +80,6 @@ class Meter:
     __slots__ = ("_caller", "_intake", "_size", "_turn")
 
     def __init__(self, intake: Intake) -> None:
-        """Count within the budget of a server."""
         self._intake = intake
         self._caller = calling.get()
         self._size = 0
@@ -80,7 +87,7 @@ class Meter:
 
     async def room(self, size: int) -> None:
         """Wait until so many bytes more may be read on, and count them."""
-        if not self._turn and self._intake.is_full(size):
+        if not self._turn and self._size + size > AT_ONCE and self._intake.is_full(size):
             await self._intake.turn(size)
             self._turn = True
         self._size += size

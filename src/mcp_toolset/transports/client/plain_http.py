@@ -16,12 +16,14 @@ from typing import Any, Final
 import anyio
 import httpcore2
 
+from mcp_toolset.security.egress import Refusal
 from mcp_toolset.transports.client.socket import CONNECT_TIMEOUT, KEPT_OPEN, Socket
+from mcp_toolset.transports.flood import Allowance, FloodError
 
 MAX_IDLE: Final = 256
 """Idle connections that are kept."""
 
-FAULTS: Final = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException)
+FAULTS: Final = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException, FloodError)
 """What a request over such a connection fails with."""
 
 _FEW: Final = 8
@@ -37,8 +39,15 @@ _log = logging.getLogger("mcp_toolset.upstream")
 class PlainHttp:
     """The connections to one server."""
 
-    def __init__(self, url: str) -> None:
-        """Connect to nothing yet."""
+    def __init__(self, url: str, allowance: Allowance, refusal: Refusal | None = None) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            url: Where the server is.
+            allowance: Counts what answers nothing.
+            refusal: Says to which addresses nothing may be sent.
+        """
+        self._allowance, self._refusal = allowance, refusal
         self._urls = {url: httpcore2.URL(url)}
         self._origin = self._urls[url].origin
         self._idle: deque[Socket] = deque()
@@ -63,11 +72,7 @@ class PlainHttp:
     async def send(
         self, method: str, url: str, headers: Headers, body: bytes | None
     ) -> tuple[httpcore2.Response, Socket]:
-        """Send a request to a URL that is reached. Close the response, then give its connection back.
-
-        Raises:
-            Exception: one of `FAULTS`.
-        """
+        """Send a request to a URL that is reached. Close the response, then give its connection back."""
         request = httpcore2.Request(method, self._urls[url], headers=headers, content=body)
         connection = self._kept()
         if connection is not None:
@@ -117,7 +122,7 @@ class PlainHttp:
 
     async def _connect(self) -> Socket:
         loop, origin = asyncio.get_running_loop(), self._origin
-        connection, host = Socket(origin), origin.host.decode()
+        connection, host = Socket(origin, self._allowance), origin.host.decode()
         options: dict[str, Any] = {}
         if isinstance(loop, asyncio.BaseEventLoop) and not _ADDRESS.fullmatch(host):
             # Other loops race no addresses. A race that is cancelled may leave a socket open; one address
@@ -125,7 +130,11 @@ class PlainHttp:
             options["happy_eyeballs_delay"] = _NEXT_ADDRESS
         try:
             with anyio.fail_after(CONNECT_TIMEOUT):
-                await loop.create_connection(lambda: connection, host, origin.port, **options)
+                transport, _ = await loop.create_connection(lambda: connection, host, origin.port, **options)
+            peer = transport.get_extra_info("peername")
+            if self._refusal is not None and (why := self._refusal(str(origin), peer[0])):
+                transport.abort()
+                raise OSError(why)
         except TimeoutError:
             raise httpcore2.ConnectTimeout(f"no connection within {CONNECT_TIMEOUT:g} s") from None
         # A name that cannot be one in DNS is a UnicodeError.

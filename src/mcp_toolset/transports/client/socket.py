@@ -9,6 +9,9 @@ from typing import Any, Final, cast
 import anyio
 import httpcore2
 
+from mcp_toolset.concurrency.turns import Turn
+from mcp_toolset.transports.flood import PER_INTERIM, PER_PIECE, Allowance
+
 KEPT_OPEN: Final = 4.0
 """Seconds that an idle HTTP connection is kept: servers close theirs after 5 (uvicorn, Node). A request that
 meets that moment is lost."""
@@ -26,8 +29,31 @@ MAX_READ: Final = 256 * 1024
 _NOTHING: Final = memoryview(b"")
 
 
+_AT_ONCE: Final = 16
+"""Parts of responses that are read before others may have their turn."""
+
+
 class Exchanges(httpcore2.AsyncHTTP11Connection):
     """The requests and responses of one connection."""
+
+    def __init__(self, stream: Socket, origin: httpcore2.Origin, allowance: Allowance) -> None:
+        """Speak over `stream`; interim responses and pieces of bodies count in `allowance`."""
+        super().__init__(origin, stream, KEPT_OPEN)
+        self._allowance = allowance
+        self._turn, self._parts = Turn(), 0
+
+    async def _receive_event(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109
+        """The next part of a response."""
+        self._parts += 1
+        if not self._parts % _AT_ONCE:
+            await self._turn.pause()
+        event: Any = await super()._receive_event(timeout)
+        data = getattr(event, "data", None)
+        if data is not None and len(data) < PER_PIECE:
+            self._allowance.spend(PER_PIECE)
+        elif getattr(event, "status_code", 200) < 200:
+            self._allowance.spend(PER_INTERIM)
+        return event
 
     @property
     def has_excess(self) -> bool:
@@ -38,9 +64,8 @@ class Exchanges(httpcore2.AsyncHTTP11Connection):
 class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
     """One TCP connection, as a stream for httpcore2; what is written goes out with the next read."""
 
-    def __init__(self, origin: httpcore2.Origin) -> None:
-        """Wait for the connection to be made."""
-        self.http = Exchanges(origin, self, KEPT_OPEN)
+    def __init__(self, origin: httpcore2.Origin, allowance: Allowance) -> None:
+        self.http = Exchanges(self, origin, allowance)
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
         self._buffer = _NOTHING
@@ -53,11 +78,9 @@ class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
         self._fault: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport."""
         self._transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to put what comes."""
         self._buffer = memoryview(bytearray(self._room))
         return self._buffer
 
@@ -88,7 +111,6 @@ class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
         self._full = True
 
     def resume_writing(self) -> None:
-        """Note that it has caught up."""
         self._full = False
         self._wake()
 

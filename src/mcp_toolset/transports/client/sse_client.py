@@ -19,6 +19,7 @@ from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.errors import CLOSED, FAILED_ON_ITS_WAY
 from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, MCPError
+from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.backpressure import BIG, calling
 from mcp_toolset.transports.client.carrier import (
@@ -34,6 +35,7 @@ from mcp_toolset.transports.client.carrier import (
 )
 from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight
 from mcp_toolset.transports.client.events import Event, EventParser, EventTooLongError
+from mcp_toolset.transports.flood import FloodError
 
 if TYPE_CHECKING:
     import httpx2
@@ -53,14 +55,10 @@ async def sse_client(
     headers: Mapping[str, str],
     auth: httpx2.Auth | None = None,
     credentials: Credentials | None = None,
+    refusal: Refusal | None = None,
 ) -> AsyncGenerator[SseClient]:
-    """A connection to the server that is mounted as `name`, for the length of a block.
-
-    Raises:
-        UpstreamUnavailableError: there is no stream of events, or it names no address of its own origin.
-        Exception: the server could not be reached.
-    """
-    carrier = Carrier(url, headers, auth, credentials)
+    """A connection to the server that is mounted as `name`, for the length of a block."""
+    carrier = Carrier(url, headers, auth, credentials, refusal)
     try:
         reply = await carrier.send("GET", _STREAMED)
         try:
@@ -76,7 +74,6 @@ class SseClient(ClientDispatcher):
     """The dispatcher of one connection over HTTP+SSE."""
 
     def __init__(self, name: str, url: str, carrier: Carrier, reply: Reply) -> None:
-        """Talk over the stream that was opened."""
         super().__init__(carrier)
         self._name = name
         self._url = url
@@ -120,9 +117,10 @@ class SseClient(ClientDispatcher):
         try:
             for event in self._early:
                 await self._heard(event)
-            async for chunk in self._reply.chunks():
-                for event in self._parser.feed(chunk):
-                    await self._heard(event)
+            async for event in self._events(self._reply, self._parser):
+                await self._heard(event)
+        except FloodError as broken:
+            fault = UpstreamUnavailableError(self._name, str(broken))
         except self._carrier.faults as broken:
             _log.debug("%s: the stream of events broke off: %s", self._name, broken)
         except EventTooLongError as broken:
@@ -170,11 +168,6 @@ class SseClient(ClientDispatcher):
         return answer
 
     async def _posted(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Post a message.
-
-        Raises:
-            MCPError: it was not delivered.
-        """
         carrier = self._carrier
         try:
             reply = await carrier.send("POST", {**_POSTED, **headers}, body, url=self._address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import socket
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -16,6 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
+from mcp_toolset.concurrency.signals import before_unwinding
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError, ToolsetError
@@ -26,7 +28,6 @@ from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.limits import HttpLimits
 from mcp_toolset.transports.http.monitoring_pages import Monitored
 from mcp_toolset.transports.http.routing import (
-    DRAIN,
     AllowedNames,
     Doors,
     Draining,
@@ -46,9 +47,7 @@ class HttpApplication(Protocol):
         """Who may call; `None` for every caller."""
         ...
 
-    def http_app(self, *args: Any, **options: Any) -> Starlette:
-        """The application with both HTTP transports."""
-        ...
+    def http_app(self, *args: Any, **options: Any) -> Starlette: ...
 
 
 def http_app(
@@ -85,17 +84,18 @@ def http_app(
             is the last one in `X-Forwarded-For` that is not a trusted proxy's.
         auth: Returns who may call, at each request; `None` lets every caller in.
         logins: Finds the logins of callers that wait for a browser.
-        told: Is told of callers who are let in, and of requests that are refused for who sends them.
+        told: Is told of callers who are let in, and of requests that are refused for who sends them, or for
+            their `Host` or `Origin`.
         shared: What the replicas of the server share.
-
-    Raises:
-        DefinitionError: the time is not positive, or a trusted proxy is no address and no network.
     """
     limits = limits or HttpLimits()
     _check_proxies(trusted_proxies)
     unsent = Unsent(limits)
-    endpoint = HttpEndpoint(server, limits, streams=not json_response, shared=shared)
-    events = EventDoor(server, limits, unsent, shared)
+    guard = Guard(auth, told)
+    endpoint = HttpEndpoint(
+        server, limits, streams=not json_response, shared=shared, note_foreign=guard.note_foreign_session
+    )
+    events = EventDoor(server, limits, unsent, shared, note_foreign=guard.note_foreign_session)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -109,7 +109,7 @@ def http_app(
         names=NameCheck(AllowedNames.with_loopback(allowed_hosts, allowed_origins)),
         pages=LoginPages(logins),
         monitor=monitor,
-        guard=Guard(auth, told),
+        guard=guard,
         limits=limits,
         unsent=unsent,
         arrivals=Arrivals(checked_timeout(request_timeout)),
@@ -154,12 +154,7 @@ async def serve_http(
     request_timeout: float = REQUEST_TIMEOUT,
     insecure: bool = False,
 ) -> None:
-    """Serve both HTTP transports until cancelled; open streams are then given a few seconds to end.
-
-    Raises:
-        ToolsetError: the address cannot be used, with the reason and the mend; or other machines reach it,
-            and every program may call, without `insecure`.
-    """
+    """Serve both HTTP transports until cancelled; open streams are then given a few seconds to end."""
     check_address(host, authenticated=server.auth is not None, insecure=insecure)
     with bound_socket(host, port) as listening:
         app = server.http_app(
@@ -168,21 +163,27 @@ async def serve_http(
         await run_app(app, listening)
 
 
-async def run_app(app: Starlette, listening: socket.socket) -> None:
-    """Run an application on a socket until cancelled; then let requests in flight end, and return.
+async def run_app(app: Starlette, listening: socket.socket, *, drain: float | None = None) -> None:
+    """Run an application on a socket until cancelled or a SIGTERM arrives; then let requests in flight end.
+
+    `drain` is how many seconds they may take, two unless given. After a SIGTERM mounted servers go on until
+    then.
 
     Raises:
         ToolsetError: the application could not be started.
     """
+    draining = app.state.draining
+    draining.drain = draining.drain if drain is None else drain
     config = uvicorn.Config(
         app,
         http=reading(app.state.request_timeout),
+        ws="none",
         # An address that a client on this machine makes up (`X-Forwarded-For`) would have limits of its own.
         proxy_headers=False,
         server_header=False,
         access_log=False,
         log_level="error",
-        timeout_graceful_shutdown=DRAIN + 1,
+        timeout_graceful_shutdown=math.ceil(draining.drain) + 1,
         lifespan="on",
     )
     server, ended = _QuietServer(config), anyio.Event()
@@ -192,13 +193,21 @@ async def run_app(app: Starlette, listening: socket.socket) -> None:
             await server.serve(sockets=[listening])
         ended.set()
 
+    def stop() -> None:
+        draining.stop()
+        server.should_exit = True
+
+    async def drained() -> None:
+        stop()
+        await ended.wait()
+
     async with anyio.create_task_group() as group:
         group.start_soon(serve)
         try:
-            await ended.wait()
+            with before_unwinding(drained):
+                await ended.wait()
         finally:
-            app.state.draining.stop()
-            server.should_exit = True
+            stop()
     if not server.started:
         raise ToolsetError("the HTTP server did not start; the log on stderr has the reason")
 

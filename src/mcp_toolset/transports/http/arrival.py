@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http import h11_impl
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -27,6 +28,9 @@ _HEAD: Final = re.compile(
 _ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/]*)(.*)")
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: ?(\d{1,10})\r\n")
 _LONGEST_HEAD: Final = 16 * 1024
+_NEED_DATA: Final = h11_impl.h11.NEED_DATA  # pyright: ignore[reportPrivateImportUsage]
+_AT_ONCE: Final = 50
+"""Parts of requests, such as chunks of one byte, that h11 reads of one connection at a time."""
 
 
 def checked_timeout(seconds: float) -> float:
@@ -163,7 +167,6 @@ class ArrivingRequest:
             await self._send({"type": "http.response.body", "body": text})
 
     def forget(self) -> None:
-        """Watch over the request no more."""
         if not self.has_arrived:
             self._arrivals.end(self)
 
@@ -211,6 +214,48 @@ def watching_heads(seconds: float, base: type[H11Protocol]) -> type[H11Protocol]
     return HeadInTime
 
 
+def taking_turns(base: type[H11Protocol]) -> type[H11Protocol]:
+    """`base`, which leaves the loop to others within a body of many chunks: one read can have 40,000."""
+
+    class InTurns(base):
+        _left = _AT_ONCE
+        cycle: Any
+        _unwatch: Any
+        _is_due = False
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            read = self.conn.next_event
+
+            def next_event() -> Any:
+                self._left -= 1
+                return _NEED_DATA if self._left < 0 else read()
+
+            self.conn.next_event = next_event
+
+        def handle_events(self) -> None:
+            if self._is_due:
+                return
+            self._left = _AT_ONCE
+            super().handle_events()
+            if self._left < 0:
+                self._is_due = True
+                self.transport.pause_reading()
+                self.loop.call_soon(self._read_on)
+
+        def _read_on(self) -> None:
+            self._is_due = False
+            if self.transport.is_closing():
+                return
+            self.handle_events()
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._unwatch()
+            if not self._is_due and not self.flow.read_paused:
+                self.transport.resume_reading()
+
+    return InTurns
+
+
 def reading(seconds: float, fastest: Any = AutoHTTPProtocol) -> type[asyncio.Protocol]:
     """The protocol for uvicorn, which ends a connection whose head is not there after `seconds`.
 
@@ -219,7 +264,7 @@ def reading(seconds: float, fastest: Any = AutoHTTPProtocol) -> type[asyncio.Pro
     HTTP/2, and does not tell a call that its client has left while another request waits behind it.
     So httptools reads one whole request at a time. The first of another kind makes h11 read the connection.
     """
-    by_h11 = watching_heads(seconds, H11Protocol)
+    by_h11 = taking_turns(watching_heads(seconds, H11Protocol))
     # Both classes have the members that are used here.
     return by_h11 if fastest is H11Protocol else _reading_plain(watching_heads(seconds, fastest), by_h11)
 

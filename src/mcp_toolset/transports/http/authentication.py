@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 import anyio
 from starlette.types import Scope, Send
 
+from mcp_toolset.context.principal import identity_of
 from mcp_toolset.errors import ToolsetError, sole
 from mcp_toolset.security.audit.fields import who_fields
 from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
@@ -42,6 +43,8 @@ _OPEN: Final[Headers] = [
 ]
 
 Current = Callable[[], Authenticator | None]
+NoteForeign = Callable[[Scope, str], None]
+"""Is told of a request with the id of a session that its caller has not open."""
 
 
 class Told(Protocol):
@@ -63,7 +66,6 @@ class Guard:
 
     @property
     def is_on(self) -> bool:
-        """Whether callers are to be known."""
         return self._current() is not None
 
     def admits(self, scope: Scope, head: Head) -> bool:
@@ -96,14 +98,7 @@ class Guard:
         credentials = head.fields.get(_CREDENTIALS)
         found = _misplaced(scope, head) or await auth.identify(credentials)
         if isinstance(found, Refusal):
-            if self._told is not None:
-                self._told(
-                    "refused",
-                    **_facts(scope),
-                    status=found.status,
-                    error=found.error,
-                    reason=found.description,
-                )
+            self.note(scope, found.status, found.error, found.description)
             return await _refuse(auth, found, scope, head, request.send)
         if self._told is not None and id(found) not in self._met:
             self._meet(found, scope, self._told)
@@ -117,6 +112,18 @@ class Guard:
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as fault:
             raise sole(fault) from None
+
+    def note(self, scope: Scope, status: int, error: str | None, reason: str, **facts: Any) -> None:
+        """Tell of a request that is refused for who sends it, or from where."""
+        if self._told is not None:
+            self._told("refused", **_facts(scope), status=status, error=error, reason=reason, **facts)
+
+    def note_foreign_session(self, scope: Scope, session: str) -> None:
+        """Tell of a request with the id of a session that its caller has not open."""
+        who = identity_of(scope)
+        if who is not None:
+            reason = "the caller has no open session with this id"
+            self.note(scope, 404, "session not found", reason, **who_fields(who), session=session)
 
     def _meet(self, identity: Identity, scope: Scope, told: Told) -> None:
         """Tell that a new token was verified; the identity is kept, so that its id stays its own."""
@@ -151,7 +158,6 @@ class Guard:
 
 
 def _facts(scope: Scope) -> dict[str, Any]:
-    """Where a request comes from."""
     client = scope.get("client")
     return {"method": scope["method"], "path": scope["path"], "address": client[0] if client else None}
 

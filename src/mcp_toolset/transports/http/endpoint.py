@@ -14,7 +14,8 @@ from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.principal import principal_of
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import StoreError
-from mcp_toolset.protocol.inbound import Kind
+from mcp_toolset.protocol.errors import NO_MESSAGE
+from mcp_toolset.protocol.inbound import Kind, id_of
 from mcp_toolset.protocol.json_rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -23,6 +24,7 @@ from mcp_toolset.protocol.json_rpc import (
     MCPError,
 )
 from mcp_toolset.protocol.server_machine import ServerMachine
+from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.headers import LAST_EVENT, Head, Unread, is_wide, read_body
 from mcp_toolset.transports.http.kept_events import KeptEvents, place_of
 from mcp_toolset.transports.http.limits import HttpLimits, peer_of
@@ -49,7 +51,13 @@ class HttpEndpoint:
     """
 
     def __init__(
-        self, answers: Answers, limits: HttpLimits, *, streams: bool = True, shared: Shared | None = None
+        self,
+        answers: Answers,
+        limits: HttpLimits,
+        *,
+        streams: bool = True,
+        shared: Shared | None = None,
+        note_foreign: NoteForeign,
     ) -> None:
         """Serve requests.
 
@@ -58,7 +66,9 @@ class HttpEndpoint:
             limits: How much is kept for clients.
             streams: Whether answers may become event streams.
             shared: What the replicas of the server share; `None` without replicas.
+            note_foreign: Is told of requests with the id of a session that their caller has not open.
         """
+        self._note_foreign = note_foreign
         self.sessions: SessionTable[LegacySession] = SessionTable(limits)
         self._answers = answers
         self._streams = streams
@@ -72,22 +82,15 @@ class HttpEndpoint:
             self._shared = SharedSessions(shared, answers, self.sessions)
 
     def end_streams(self) -> None:
-        """End every stream that no call has an end for."""
         self._answers.end_streams()
         for session in self.sessions.all():
             session.close_standing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         await self.take(scope, Head(scope["headers"]), receive, send)
 
     async def take(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        """Answer one request, whose headers have been looked through.
-
-        Raises:
-            StateError: the application is not running.
-            CallerError: it cannot be told who calls.
-        """
+        """Answer one request, whose headers have been looked through."""
         self.sessions.require_running()
         if "user" in scope:
             principal_of(scope)
@@ -116,6 +119,7 @@ class HttpEndpoint:
                     return await refuse(send, 503, INTERNAL_ERROR, refused)
             session = self.sessions.find(name, owner)
             if session is None:
+                self._note_foreign(scope, name)
                 return await refuse(send, 404, INVALID_REQUEST, "Session not found")
         match scope["method"]:
             case "POST":
@@ -149,6 +153,10 @@ class HttpEndpoint:
             return await refuse(send, 400, PARSE_ERROR, text, headers=_of(session))
         kind = kind_of_posted(message)
         if kind == "garbage":
+            if (number := id_of(message)) is not None:
+                return await refuse(
+                    send, 400, NO_MESSAGE.code, NO_MESSAGE.message, number=number, headers=_of(session)
+                )
             text = "Validation error: the body is no single JSON-RPC message"
             return await refuse(send, 400, INVALID_PARAMS, text, headers=_of(session))
         if session is None:

@@ -105,7 +105,6 @@ class EventStream:
         """Nothing is read here."""
 
     def is_cut(self) -> bool:
-        """Whether the client has left."""
         return self._cut
 
     def guarded(self, work: Callable[..., None], *what: Any) -> None:

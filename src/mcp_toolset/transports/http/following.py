@@ -84,7 +84,6 @@ class StandingStream:
 
     @property
     def is_open(self) -> bool:
-        """Whether a client has opened it."""
         return self._open is not None
 
     def say(self, message: bytes) -> None:

@@ -59,7 +59,6 @@ class KeptEvents:
     """
 
     def __init__(self, limits: HttpLimits) -> None:
-        """Start without any."""
         self.size = 0
         self._limits = limits
         self._serials = itertools.count()
@@ -83,11 +82,9 @@ class KeptEvents:
             self._arm()
 
     def fits(self, size: int) -> bool:
-        """Whether an event can be kept at all."""
         return size <= min(self._limits.kept_per_session, self._limits.kept)
 
     def drop(self, serial: int) -> None:
-        """Keep an event no more."""
         kept = self._kept.pop(serial)
         log = kept.log
         del log.session.kept[serial], log.events[kept.number]

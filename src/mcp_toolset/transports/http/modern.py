@@ -23,7 +23,7 @@ from mcp_toolset.protocol.http_headers import (
     check_param_headers,
     check_routing_once,
 )
-from mcp_toolset.protocol.inbound import kind_of, unsupported_version
+from mcp_toolset.protocol.inbound import id_of, kind_of, unsupported_version
 from mcp_toolset.protocol.json_rpc import (
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -58,7 +58,6 @@ class ModernPosts:
         self._annotated: dict[str, tuple[object, bool]] = {}
 
     async def take(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
-        """Answer one POST."""
         if not head.begins_as_json:
             return await reply(send, 400, b"Invalid Content-Type header")
         takes_json, takes_events = head.accepts
@@ -73,7 +72,7 @@ class ModernPosts:
             return await self._acknowledge(head, send)
         if kind != "request":
             text = "Body must be a single JSON-RPC request or notification object"
-            return await refuse(send, 400, INVALID_REQUEST, text)
+            return await refuse(send, 400, INVALID_REQUEST, text, number=id_of(message))
         if message["method"] == _LISTEN and not takes_events:
             return await reply(send, 406)
         try:
@@ -91,11 +90,6 @@ class ModernPosts:
             await _refused(send, None, unsupported_version(said).error)
 
     def _received(self, message: Mapping[str, Any], head: Head, scope: Scope) -> Connection:
-        """Who has sent a request.
-
-        Raises:
-            MCPError: the request breaks a rule of the protocol.
-        """
         fields = head.fields
         routing = {name: fields[raw].decode("latin-1") for raw, name in _ROUTING if raw in fields}
         if head.repeats:

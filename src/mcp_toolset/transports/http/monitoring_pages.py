@@ -32,14 +32,10 @@ class Monitored(Protocol):
         ...
 
     @property
-    def has_metrics(self) -> bool:
-        """Whether it has metrics to tell."""
-        ...
+    def has_metrics(self) -> bool: ...
 
     @property
-    def public_metrics(self) -> bool:
-        """Whether everyone may read them."""
-        ...
+    def public_metrics(self) -> bool: ...
 
     def metrics(self, identity: Identity | None, accepted: str) -> tuple[bytes, str]:
         """The metrics that a caller may know, and their content type."""
@@ -69,7 +65,6 @@ class MonitoringPages:
         self._other = other
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of a caller who may call."""
         path = path_in(scope)
         if scope["type"] != "http" or path not in self.paths:
             return await self._other(scope, receive, send)

@@ -27,7 +27,6 @@ _NONE: Final[Headers] = []
 async def reply(
     send: Send, status: int, body: bytes = b"", kind: bytes | None = None, headers: Headers = _NONE
 ) -> None:
-    """Send a response whose body is there as a whole."""
     head = [(b"content-length", b"%d" % len(body)), *headers]
     if kind is not None:
         head.append((b"content-type", kind))
@@ -56,5 +55,4 @@ def error_body(code: int, message: str, number: RequestId | None = None, data: A
 
 
 def event_of(message: bytes) -> bytes:
-    """A message as an event of a stream."""
     return b"event: message\r\ndata: " + message + b"\r\n\r\n"

@@ -117,31 +117,33 @@ class Draining:
 
     `run_app` calls `stop`. A uvicorn that a program runs itself would wait for open streams for ever: nothing
     tells an application that its server is to exit before the last response has ended. So that is looked for.
+
+    Attributes:
+        drain: Seconds that requests in flight are given.
     """
 
     def __init__(self, endpoint: HttpEndpoint, events: EventDoor) -> None:
         """End what these two have begun, and what `began` is told of."""
         self._endpoint = endpoint
         self._events = events
+        self.drain: float = DRAIN
         self._in_flight: set[anyio.CancelScope] = set()
         self._looks = False
 
     def began(self, request: anyio.CancelScope) -> None:
-        """Watch over a request."""
         self._in_flight.add(request)
         if not self._looks:
             self._look_later()
 
     def ended(self, request: anyio.CancelScope) -> None:
-        """Watch over it no more."""
         self._in_flight.discard(request)
 
     def stop(self) -> None:
-        """End standing streams now; what else is in flight is given `DRAIN` seconds, less after a Ctrl-C."""
+        """End standing streams now; what else is in flight is given `drain` seconds, less after a Ctrl-C."""
         self._endpoint.end_streams()
         self._events.end_streams()
         # A callback of the loop may call this, where anyio does not know which loop it is on.
-        until = asyncio.get_running_loop().time() + patience(DRAIN, _HURRIED)
+        until = asyncio.get_running_loop().time() + patience(self.drain, _HURRIED)
         for request in self._in_flight:
             request.deadline = until
 
@@ -230,13 +232,18 @@ class Doors(Router):
         if refused is not None:
             path = path_in(scope)
             if not self._is_monitoring(path, scope) or b"origin" in head.fields:
-                return await reply(send, refused[0], refused[1].encode())
+                return await self._turn_away(scope, send, *refused)
             if self._monitoring.is_probe(path, head):
                 return await self._monitoring.tell_anyone(scope, send)
             # A token shows that no web page has sent it by a name of its own.
             if not self._guard.is_on:
-                return await reply(send, refused[0], refused[1].encode())
+                return await self._turn_away(scope, send, *refused)
         await self._drained(scope, head, receive, send)
+
+    async def _turn_away(self, scope: Scope, send: Send, status: int, text: str) -> None:
+        """Refuse a request for its `Host` or `Origin`."""
+        self._guard.note(scope, status, "foreign name", text)
+        await reply(send, status, text.encode())
 
     async def _drained(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         """Serve a request where a stop can end it, or its own lateness, and complete a response."""

@@ -27,7 +27,6 @@ class Unsent:
     """What waits, for each address and in all."""
 
     def __init__(self, limits: HttpLimits) -> None:
-        """Start with nothing."""
         self._limits = limits
         self._peers: dict[str, int] = {}
         self._told: set[str] = set()
@@ -55,7 +54,6 @@ class Unsent:
         self.size += size
 
     def give_back(self, peer: str, size: int) -> None:
-        """Count a body no more."""
         left = self._peers[peer] - size
         self.size -= size
         if left:

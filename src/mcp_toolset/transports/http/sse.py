@@ -22,6 +22,7 @@ from mcp_toolset.context.principal import principal_of
 from mcp_toolset.context.shared import OtherReplicas, Shared
 from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
 from mcp_toolset.transports.http.headers import Head, Unread, read_body
 from mcp_toolset.transports.http.limits import HttpLimits, peer_of
@@ -69,7 +70,13 @@ class EventDoor:
     """
 
     def __init__(
-        self, answers: Answers, limits: HttpLimits, unsent: Unsent, shared: Shared | None = None
+        self,
+        answers: Answers,
+        limits: HttpLimits,
+        unsent: Unsent,
+        shared: Shared | None = None,
+        *,
+        note_foreign: NoteForeign,
     ) -> None:
         """Serve clients.
 
@@ -78,7 +85,9 @@ class EventDoor:
             limits: How many streams there may be.
             unsent: Counts unread bytes.
             shared: What the replicas of the server share; `None` without replicas.
+            note_foreign: Is told of messages with the id of a session that their caller has not open.
         """
+        self._note_foreign = note_foreign
         self.sessions: SessionTable[_Client] = SessionTable(limits)
         self._answers = answers
         self._unsent = unsent
@@ -92,12 +101,7 @@ class EventDoor:
             client.end()
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a client on an event stream until it leaves.
-
-        Raises:
-            StateError: the application is not running.
-            CallerError: it cannot be told who calls.
-        """
+        """Serve a client on an event stream until it leaves."""
         self.sessions.require_running()
         if scope["method"] != "GET":
             # The route takes HEAD as well, which wants the head alone.
@@ -127,7 +131,6 @@ class EventDoor:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take one message of a client."""
         if scope["method"] != "POST":
             return await reply(send, 405, headers=[(b"allow", b"POST")])
         head = Head(scope["headers"])
@@ -142,10 +145,11 @@ class EventDoor:
         message = _message(body)
         replica = given.get("replica", [""])[-1]
         if message is not None and self._replicas is not None and replica not in ("", self._replicas.own):
-            return await reply(send, *await self._passed_on(self._replicas, replica, given, message, scope))
+            passed_on = await self._passed_on(self._replicas, replica, given, message, scope)
+            return await self._replied(send, scope, given, passed_on)
         client = self._addressed(given, principal_of(scope))
         if isinstance(client, tuple):
-            return await reply(send, *client)
+            return await self._replied(send, scope, given, client)
         if message is None:
             return await reply(send, 400, b"Could not parse message")
         await client.stream.few()
@@ -155,6 +159,13 @@ class EventDoor:
         root = scope.get("root_path", "").removesuffix(MESSAGES_PATH.rstrip("/"))
         client.dispatcher.take(message, Request({**scope, "root_path": root}, receive))
         await reply(send, 202, b"Accepted")
+
+    async def _replied(
+        self, send: Send, scope: Scope, given: Mapping[str, list[str]], answer: tuple[int, bytes]
+    ) -> None:
+        if answer[0] == 404:
+            self._note_foreign(scope, given["session_id"][-1])
+        await reply(send, *answer)
 
     async def _passed_on(
         self,

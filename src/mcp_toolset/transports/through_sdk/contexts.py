@@ -39,7 +39,6 @@ class SdkWay(OneWayContext):
 
     @classmethod
     def of(cls, inner: DispatchContext) -> SdkWay:
-        """Wrap a context that a dispatcher of the SDK has made."""
         metadata = inner.message_metadata
         http = metadata.request_context if isinstance(metadata, ServerMessageMetadata) else None
         return cls(inner, inner.request_id, http, asks=inner.can_send_request)

@@ -62,11 +62,7 @@ class _Callers:
         self._envelope: tuple[Any, ...] = ()
 
     def connection(self, meta: Mapping[str, Any]) -> Connection:
-        """A connection for one request, with a state of its own.
-
-        Raises:
-            MCPError: the SDK does not know the revision of the request.
-        """
+        """A connection for one request, with a state of its own."""
         envelope = (
             meta.get(PROTOCOL_VERSION_META_KEY, LATEST_MODERN_VERSION),
             meta.get(CLIENT_INFO_META_KEY),
@@ -162,11 +158,7 @@ async def _answered(
 
 
 def _other(result: object, version: str) -> dict[str, Any]:
-    """A result that is no plain tool result: an error, a question, or what the handler wrote itself.
-
-    Raises:
-        MCPError: it is an error, or none that the revision knows.
-    """
+    """A result that is no plain tool result: an error, a question, or what the handler wrote itself."""
     if isinstance(result, types.ErrorData):
         raise MCPError(result.code, result.message, result.data)
     if isinstance(result, BaseModel):

@@ -43,6 +43,9 @@ from mcp_toolset.transports.requests import Incoming, InFlight
 _RESUMES_SINCE: Final = "2025-11-25"
 """Older clients cannot read the event that gives a stream an id."""
 
+COMING_BACK: Final = 15.0
+"""Seconds after its client has left in which it can come back, before what it is asked in a call ends."""
+
 _LAST_WORD: Final = 1.0
 """Seconds that a client has to take an answer when serving ends."""
 
@@ -124,13 +127,16 @@ class LegacySession:
         return bool(self._calls or self.questions)
 
     @property
+    def is_elsewhere(self) -> bool:
+        return self._home is not None
+
+    @property
     def resumes(self) -> bool:
         """Whether its client can come back for the rest of a stream."""
         return is_version_at_least(self.connection.protocol_version, _RESUMES_SINCE)
 
     @property
     def standing(self) -> StandingStream:
-        """What belongs to no call."""
         if self._standing is None:
             self._standing = StandingStream(self.events.standing(numbered=self.resumes))
         return self._standing
@@ -143,7 +149,6 @@ class LegacySession:
     async def call(
         self, message: Mapping[str, Any], http: Request, send: Send, table: SessionTable[LegacySession]
     ) -> None:
-        """Answer a request."""
         try:
             self._machine.receive_request(message["method"], message.get("params"))
         except MCPError as refused:
@@ -207,11 +212,7 @@ class LegacySession:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Ask the client outside of any call, on the standing stream, at whichever replica it is open.
-
-        Raises:
-            MCPError: it answered with an error, or not in time, or its session has ended.
-        """
+        """Ask the client outside of any call, on the standing stream, at whichever replica it is open."""
         return await self.questions.ask(self._say, method, params, opts)
 
     async def notify(
@@ -272,6 +273,7 @@ class _Call(PostedRequest):
         self._session = session
         self._table = table
         self._left = False
+        self._asking = set[anyio.CancelScope]()
         self.reason: str | None = None
 
     async def run(self, answers: Answers) -> None:
@@ -329,6 +331,16 @@ class _Call(PostedRequest):
         await self.client_gone()
         self._left = True
         self._table.release(self._session)
+        if self._session.is_elsewhere:
+            return
+        await anyio.sleep(COMING_BACK)
+        # A client that is back may leave again.
+        while self._session.users:  # noqa: ASYNC110
+            await anyio.sleep(COMING_BACK)
+        # Nobody is there to answer.
+        self.can_send_request = False
+        for asking in self._asking:
+            asking.cancel()
 
     async def _keep_alive(self) -> None:
         while not self._left:
@@ -338,11 +350,13 @@ class _Call(PostedRequest):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Ask the client before the answer; what it says comes in a POST of its own.
-
-        Raises:
-            MCPError: it answered with an error, or not in time, or nothing can be asked any more.
-        """
+        """Ask the client before the answer; what it says comes in a POST of its own."""
         if not self.can_send_request:
             raise NoBackChannelError(method)
-        return await self._session.questions.ask(self.say, method, params, opts)
+        with anyio.CancelScope() as asking:
+            self._asking.add(asking)
+            try:
+                return await self._session.questions.ask(self.say, method, params, opts)
+            finally:
+                self._asking.discard(asking)
+        raise MCPError.from_error_data(CLOSED)

@@ -40,9 +40,7 @@ class Session(Protocol):
     users: int
 
     @property
-    def name(self) -> str:
-        """Its id."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def owner(self) -> str | None:
@@ -50,9 +48,7 @@ class Session(Protocol):
         ...
 
     @property
-    def peer(self) -> str:
-        """The address that opened it."""
-        ...
+    def peer(self) -> str: ...
 
     @property
     def is_busy(self) -> bool:
@@ -177,7 +173,6 @@ class SessionTable(Generic[S]):
             self._closing.begin(session.aclose)
 
     def all(self) -> list[S]:
-        """The sessions that are open."""
         return list(self._sessions.values())
 
     def expire(self) -> None:

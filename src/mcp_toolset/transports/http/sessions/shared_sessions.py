@@ -72,7 +72,6 @@ class SharedSessions:
     """The sessions of all replicas, as one replica sees them."""
 
     def __init__(self, shared: Shared, answers: Answers, table: SessionTable[LegacySession]) -> None:
-        """Share the sessions of a table."""
         self._shared = shared
         self._answers = answers
         self._table = table
@@ -96,7 +95,8 @@ class SharedSessions:
         capabilities = {key: value for key, value in said.capabilities.items() if key != "experimental"}
         opened = self._sealed(replace(said, info=info, capabilities=capabilities), owner)
         # No known client says so much of itself; what it says is then not known to other replicas.
-        return opened if len(opened.name) <= MAX_ID else self._sealed(replace(said, info=None), owner)
+        nothing = replace(said, info=None, capabilities={})
+        return opened if len(opened.name) <= MAX_ID else self._sealed(nothing, owner)
 
     def keep(self, session: LegacySession) -> None:
         """Let other replicas reach a session for as long as it is open here."""
@@ -106,9 +106,6 @@ class SharedSessions:
         """What an id says.
 
         `None` if it is no id of ours, of another principal, too old, or of an ended session.
-
-        Raises:
-            StoreError: it cannot be known whether the session was ended.
         """
         id, _, sealed = name.partition(".")
         data = self._shared.keys.open(_PURPOSE, sealed, bound=_bound(id, owner))

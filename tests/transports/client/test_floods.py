@@ -1,0 +1,195 @@
+"""Servers that flood a connection with what answers nothing: the loop goes on, and they are cut."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+import pytest
+from tests.transports.client.raw_server import EVENTS, JSON, SOON, Request, raw_server, running
+
+from mcp_toolset.concurrency import turns
+from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.protocol.json_rpc import MCPError
+from mcp_toolset.transports import flood
+from mcp_toolset.transports.client.http_client import http_client
+from mcp_toolset.transports.client.sse_client import sse_client
+
+pytestmark = pytest.mark.anyio
+
+MB = 1024 * 1024
+NOTE = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n\n'
+CHUNKED = EVENTS + b"transfer-encoding: chunked\r\n\r\n"
+PACKED = EVENTS + b"content-encoding: gzip\r\n\r\n"
+
+
+def packed(piece: bytes, size: int = 80 * MB) -> bytes:
+    packer = zlib.compressobj(wbits=31)
+    whole = piece * (MB // len(piece))
+    return b"".join(packer.compress(whole) for _ in range(size // len(whole))) + packer.flush()
+
+
+FLOODS = {
+    "comments": PACKED + packed(b": " + b"x" * 65_533 + b"\n"),
+    "short comments": PACKED + packed(b":\n"),
+    "empty lines": PACKED + packed(b"\n"),
+    "unknown fields": PACKED + packed(b"x\n"),
+    "pings": PACKED + packed(b"data:\n\n"),
+    "ids": PACKED + packed(b"id: 1\n\n"),
+    "notifications": PACKED + packed(NOTE),
+    "plain notifications": EVENTS + b"\r\n" + NOTE * 200_000,
+    "chunks of a byte": CHUNKED + b"1\r\n:\r\n" * 400_000,
+    "continue": b"HTTP/1.1 100 Continue\r\n\r\n" * 100_000,
+    "early hints": b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" * 100_000,
+    "chunks of a byte of a body": JSON + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 400_000,
+}
+
+
+class Turns:
+    """How often other tasks had their turn."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def step(self) -> None:
+        self.count += 1
+        self.handle = asyncio.get_running_loop().call_soon(self.step)
+
+
+@asynccontextmanager
+async def counted(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Turns]:
+    """Turns of others, where each reader gives way whenever it looks at the clock."""
+    monkeypatch.setattr(turns, "TURN", -1.0)
+    others = Turns()
+    others.step()
+    try:
+        yield others
+    finally:
+        others.handle.cancel()
+
+
+@pytest.mark.parametrize("auth", [None, httpx2.Auth()], ids=["plain", "httpx2"])
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_u113_a_flood_is_read_in_turns_and_cut(
+    kind: str, auth: httpx2.Auth | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if auth is not None and kind in ("continue", "early hints"):
+        pytest.skip("httpx2 skips interim responses by itself, and stops at no number of them")
+
+    async def handler(request: Request) -> None:
+        if request.message["method"] == "flood":
+            await request.send(FLOODS[kind])
+        else:
+            await request.answer(request.result())
+
+    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    async with (
+        raw_server(handler) as raw,
+        http_client("up", raw.url, {}, auth) as client,
+        running(client) as heard,
+    ):
+        assert await client.send_raw_request("ping", None) == {"ok": True}
+        async with counted(monkeypatch) as others:
+            with pytest.raises(UpstreamUnavailableError, match=r"up.*floods the connection.*send less"):
+                await client.send_raw_request("flood", None, {"timeout": SOON})
+        # So many small reads, however fast the machine is.
+        assert others.count > (20 if kind not in ("continue", "early hints") else 5)
+        await heard.ended.wait()
+        assert "floods" in str(heard.fault)
+
+
+async def test_u113_a_flood_on_the_stream_of_a_session_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def handler(request: Request) -> None:
+        if request.verb == "GET":
+            await request.send(FLOODS["short comments"])
+        elif request.body and "id" in request.message:
+            result = {"protocolVersion": "2025-11-25", "capabilities": {}}
+            await request.answer(request.result(result), mcp_session_id="s")
+        else:
+            await request.answer(None, "202 Accepted")
+
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client) as heard:
+        await client.send_raw_request("initialize", {})
+        async with counted(monkeypatch) as others:
+            await client.notify("notifications/initialized", None)
+            await heard.ended.wait()
+        assert "floods" in str(heard.fault) and others.count > 20
+
+
+async def test_u113_a_flood_over_sse_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def handler(request: Request) -> None:
+        await request.send(EVENTS + b"\r\nevent: endpoint\ndata: /messages\n\n", NOTE * 200_000)
+
+    async with raw_server(handler) as raw, sse_client("up", raw.url, {}) as client, running(client) as heard:
+        async with counted(monkeypatch) as others:
+            await heard.ended.wait()
+        assert "floods" in str(heard.fault) and others.count > 20
+
+
+async def test_u113_answers_of_any_size_are_no_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flood, "BURST", MB)
+    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    text = {"text": "x" * (4 * MB)}
+
+    async def handler(request: Request) -> None:
+        if request.message["method"] == "events":
+            await request.begin_events()
+            await request.event(request.result(text))
+            await request.chunk(b"")
+        else:
+            await request.answer(request.result(text))
+
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+        for method in ["events", "body"] * 4:
+            assert await client.send_raw_request(method, None) == text
+
+
+async def test_u113_an_endless_body_that_unpacks_to_nothing_is_read_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    packer = zlib.compressobj(wbits=31)
+    empty = packer.compress(b"") + b"".join(packer.flush(zlib.Z_FULL_FLUSH) for _ in range(100_000))
+
+    async def handler(request: Request) -> None:
+        await request.send(JSON + b"content-encoding: gzip\r\n\r\n" + empty + b"\0\0\0\xff\xff" * 500_000)
+        request.writer.close()
+
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+        async with counted(monkeypatch) as others:
+            with pytest.raises(MCPError), anyio.fail_after(SOON):
+                await client.send_raw_request("ping", None)
+        assert others.count > 20
+
+
+def test_u113_the_allowance_refills_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(flood, "monotonic", lambda: now)
+    allowance = flood.Allowance()
+    allowance.spend(flood.BURST)
+    with pytest.raises(flood.FloodError):
+        allowance.spend(1)
+    now += 10
+    allowance.spend(10 * flood.PER_SECOND - 1)
+    with pytest.raises(flood.FloodError):
+        allowance.spend(2)
+    for _ in range(1000):
+        now += 1
+        allowance.spend(flood.PER_SECOND // 2)
+
+
+def test_u115_quiet_hours_do_not_add_up_to_a_larger_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(flood, "monotonic", lambda: now[0])
+    allowance = flood.Allowance()
+    allowance.spend(flood.BURST)
+    now[0] = 1e6
+    for _ in range(2):
+        allowance.spend(flood.BURST)
+    with pytest.raises(flood.FloodError):
+        allowance.spend(1)
