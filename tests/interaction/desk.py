@@ -39,14 +39,16 @@ class Desk:
         }
 
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
+        # Questions of mounted servers begin with the name of the server.
+        said = params.message.partition(" asks: ")[2] or params.message
         if isinstance(params, types.ElicitRequestURLParams):
-            self.pages.append(params)
+            self.pages.append(params.model_copy(update={"message": said}))
             self.shown.set()
             return types.ElicitResult(action="decline" if self.closes else "accept")
-        self.forms.append(params.message)
+        self.forms.append(said)
         if self.hesitates:
             await self._hesitate()
-        return types.ElicitResult(action="accept", content={"word": f"{self.name}:{params.message}"})
+        return types.ElicitResult(action="accept", content={"word": f"{self.name}:{said}"})
 
     async def _hesitate(self) -> None:
         self.silent.set()

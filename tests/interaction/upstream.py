@@ -60,7 +60,7 @@ class Upstream:
 
     async def list(self, ctx: Any, params: Any) -> types.ListToolsResult:
         self.seen["tools/list"] += 1
-        return types.ListToolsResult(tools=list(self.tools.values()))
+        return types.ListToolsResult(tools=list(self.tools.values()), ttl_ms=60_000, cache_scope="public")
 
     async def call(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         self.seen[params.name] += 1

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import anyio
 import httpx2
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from tests.support.echoing import echoing
 
-from mcp_toolset import RemoteToolset, ToolsetServer
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import StaticTokens
+from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
 TOKEN = "f0rwardedT0kenOfAlice12345678901"
 MEETING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "me", "version": "1"}}
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
 
 
 async def test_u19_an_error_result_and_the_log_hold_no_token_that_was_forwarded(
@@ -41,3 +53,41 @@ async def test_u19_an_error_result_and_the_log_hold_no_token_that_was_forwarded(
                 answer = await http.post("/mcp", json=request)
     assert '"isError":true' in answer.text and "no login with" in answer.text
     assert TOKEN not in answer.text and TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("protocol", ["legacy", "modern"])
+async def test_u115_no_session_with_a_server_sends_a_callers_token_that_is_not_to_be_forwarded(
+    mode: Any, protocol: Any
+) -> None:
+    seen = list[bytes]()
+    app = ToolsetServer(Toolset(add), name="up").http_app()
+
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        seen.extend(value for _, value in scope.get("headers", ()))
+        await app(scope, receive, send)
+
+    noting.state = app.state  # type: ignore[attr-defined]
+    with anyio.fail_after(60):
+        async with AsyncExitStack() as stack:
+            url = await stack.enter_async_context(served(noting))
+            up = RemoteToolset(url, name="up", protocol=protocol)
+            bridge = ToolsetServer(up, auth=[StaticTokens({"alice": TOKEN})], keep=False)
+            own = await stack.enter_async_context(served(bridge.http_app()))
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
+            target: Any = streamable_http_client(own, http_client=http)
+            client = await stack.enter_async_context(Client(target, mode=mode, cache=None))
+            await bridge.settled()
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["add"]
+            assert not (await client.call_tool("add", {"a": 1, "b": 2})).is_error
+    assert seen and not [value for value in seen if TOKEN.encode() in value]
+
+
+@asynccontextmanager
+async def served(app: Any) -> AsyncGenerator[str]:
+    with bound_socket("127.0.0.1", 0) as listening:
+        async with anyio.create_task_group() as group:
+            group.start_soon(run_app, app, listening)
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+            group.cancel_scope.cancel()

@@ -114,6 +114,14 @@ async def test_p9_a_result_that_asks_is_not_repeated_and_without_retries_nothing
     assert await Server().fails(LOST) == str(LOST)
 
 
+async def test_u115_a_call_that_brings_the_state_of_a_question_is_sent_once():
+    server = Server(retries=3)
+    server.answers = [LOST, GOOD]
+    with pytest.raises(UpstreamUnavailableError):
+        await server.resilience.run(READS, server.send, repeats=False)
+    assert server.calls == 1
+
+
 async def test_p9_a_server_that_fails_in_a_row_is_not_called_until_a_trial_succeeds():
     server = Server(breaker=(3, 30))
     for failure in (LOST, LATE, GOOD, LOST, LATE, LOST):

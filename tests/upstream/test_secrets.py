@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 
 import pytest
@@ -115,3 +116,18 @@ def test_u19_secrets_in_scripts_and_headers_are_blanked(arguments: list[str]) ->
 def test_u19_a_script_without_secrets_stays_readable() -> None:
     script = "import os; print({'key': 1}); os.execvp('server', ['server', '--verbose'])"
     assert Secrets.of(secret_arguments(["-c", script])).scrubbed(script) == script
+
+
+@pytest.mark.parametrize("before", ["", "u", "us", "user:", "Bearer "])
+@pytest.mark.parametrize("after", ["", "x", "xy", ":pass", "/?>"])
+@pytest.mark.parametrize("secret", ["s3cret-t0ken", "s3cret-t0ken~1", "a?>?>?>?secret/+"])
+def test_u118_a_secret_is_blanked_in_base64_and_hex_too(secret: str, before: str, after: str) -> None:
+    secrets = Secrets.of([secret])
+    whole = f"{before}{secret}{after}".encode()
+    for encoded in (base64.b64encode(whole), base64.urlsafe_b64encode(whole)):
+        shown = secrets.scrubbed(f"failed with {encoded.decode()}")
+        hidden = base64.b64encode(secret.encode()).decode().rstrip("=")[:-2]
+        assert (
+            "***" in shown and hidden not in shown and len(shown) < len("failed with ") + len(before) * 2 + 20
+        )
+    assert secrets.scrubbed(whole.hex()) == f"{before.encode().hex()}***{after.encode().hex()}"

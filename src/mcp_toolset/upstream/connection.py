@@ -27,6 +27,7 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
 )
 from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.protocol.eras import drop_decisions
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult, fault_of_result
@@ -38,9 +39,9 @@ from mcp_toolset.upstream.lists.change_stream import ChangeStream
 from mcp_toolset.upstream.lists.client_lists import ClientLists
 from mcp_toolset.upstream.lists.client_offers import ClientOffers
 from mcp_toolset.upstream.lists.client_watches import ClientWatches
-from mcp_toolset.upstream.lists.offers import UpstreamOffers
+from mcp_toolset.upstream.lists.offers import CAPABILITY_CHANGED, UpstreamOffers
 from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
-from mcp_toolset.upstream.lists.taken_list import TOOLS, ListTaker
+from mcp_toolset.upstream.lists.taken_list import TOOLS, TOOLS_CHANGED, ListTaker
 from mcp_toolset.upstream.lists.tool_list import ToolRefresh, UpstreamTools
 from mcp_toolset.upstream.owner import Lists, Owner
 from mcp_toolset.upstream.resilience import NEITHER, Settings, resilient
@@ -107,18 +108,18 @@ class UpstreamConnection:
         self._tasks = UpstreamTasks(self._exchange, options.task_wait)
         self._rest = Rest(self.pool, at_work=self._at_work)
         log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
-        request, changed = self._listing.request, self._state.changed
+        request = self._listing.request
         self.tools = UpstreamTools(link, pins or Pins(link.name), request)
         self.dormancy = Dormancy(
             self._state, starts, is_known=lambda: self.tools.known, in_use=lambda: self._in_use
         )
-        self.tools.is_strict = self.dormancy.is_lazy
+        self.tools.is_lazy = self.dormancy.is_lazy
         self.pool.idle = starts.idle_timeout
         self._refresh = ToolRefresh(self.tools, self._listing, self.pool, self._state, log)
         self.offers = UpstreamOffers(
             link.name,
             request=request,
-            changed=changed,
+            changed=self._offers_others,
             hidden_text=self.tools.pins.hidden_text,
         )
         self.watches = ResourceWatches(link.name, request, self.offers.declares)
@@ -163,8 +164,10 @@ class UpstreamConnection:
         self.offers.resting = lambda: self._rest.resting or self.dormancy.asleep
         self.pool.is_asleep = lambda: self.dormancy.asleep
         self._exchange.current = self.tools.current
-        self.client_offers.summon = lambda: self._state.summoned(self.timeout)
+        self.client_offers.summon = self.summoned
         self._refresh.on_lost = self.owner.lose
+        self._refresh.on_others = self._lists_others
+        self.lists.on_heard = self._heard_elsewhere
         self.pool.on_heard = self._heard_by_client
         self.pool.on_ended = self.lists.ended
         self.pool.on_stir = self._rest.stir
@@ -188,17 +191,14 @@ class UpstreamConnection:
 
     @property
     def pins(self) -> Pins:
-        """What judges its definitions."""
         return self.tools.pins
 
     @property
     def snapshot(self) -> CatalogSnapshot:
-        """Its tools as they are served."""
         return self.tools.snapshot
 
     @property
     def status(self) -> SourceStatus:
-        """How it is doing."""
         snapshot = self.snapshot
         return SourceStatus(
             state=self._state.now,
@@ -262,11 +262,7 @@ class UpstreamConnection:
         return self._state.on_change(callback)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own the upstream until cancelled; started once the first attempt has succeeded or failed.
-
-        Raises:
-            StateError: something else owns it already.
-        """
+        """Own the upstream until cancelled; started once the first attempt has succeeded or failed."""
         if self._forwards:
             _log.warning(
                 "%s: the Authorization of each caller is passed through to it, which the MCP specification "
@@ -321,7 +317,7 @@ class UpstreamConnection:
         """Take other settings from now on; `UpstreamTools.judged_anew` applies the policy."""
         self.dormancy.settle(starts)
         self.pool.idle = starts.idle_timeout
-        self.tools.is_strict = self.dormancy.is_lazy
+        self.tools.is_lazy = self.dormancy.is_lazy
         self.resilience = resilient(self._state, self.link.name, resilience, self.resilience)
         self.timeout = self._exchange.timeout = timeout
         self.pool.start_timeout = start_timeout
@@ -337,21 +333,19 @@ class UpstreamConnection:
         """Forget a connection that has ended."""
         self._exchange.suspended.unfollow(before._exchange.suspended)
 
+    async def summoned(self) -> None:
+        """Have a stopped server started, and wait for that."""
+        if self._state.now != "ready":
+            await self._state.summoned(self.timeout)
+
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
         """Send one call upstream, once.
 
         A call of a tool that the last run knew waits for a server that is still starting, and runs only
         if the server lists that tool as the same one.
-
-        Raises:
-            CallError: the tool that was known from the last run is gone, or is not the same any more.
-            UpstreamUnavailableError: it is offline, or was lost during the call.
-            UpstreamTimeoutError: no answer within the deadline; it was told to cancel.
-            UpstreamProtocolError: it answered with a protocol error.
-            InvalidOutputError: it answered with something that is no result.
         """
         if self._state.now != "ready":
-            await self._state.summoned(self.timeout)
+            await self.summoned()
         definition = self.tools.current(definition)
         params: dict[str, Any] = {"name": definition.name, "arguments": call.arguments}
         if call.meta is not None:
@@ -365,7 +359,8 @@ class UpstreamConnection:
                 result = self._result(await perform("tools/call", params, context, definition), context)
             else:
                 once = partial(self._once, perform, params, context, definition)
-                result = await self.resilience.run(definition, once)
+                # A server takes the state of its question once.
+                result = await self.resilience.run(definition, once, repeats=not context.resumed)
         except UpstreamProtocolError as fault:
             if not self._tasks.is_needed(fault, context, definition):
                 raise
@@ -387,6 +382,8 @@ class UpstreamConnection:
         if fault is not None:
             raise InvalidOutputError(f"{self.link.name}: its result does not follow the protocol: {fault}")
         wire.setdefault("content", [])
+        if "_meta" in wire:
+            drop_decisions(wire)
         if not wire.get("isError"):
             return ToolResult(wire)
         # What a server says about its own failure is where the secrets it was given come out.
@@ -403,24 +400,42 @@ class UpstreamConnection:
 
     def unknown_to(self, context: ToolContext) -> bool:
         """Whether it has still to be found out what the server lists to clients like this one."""
-        return self.lists.unknown(context)
+        stale = self._refresh.is_stale or (self._refresh.is_asked_for and self.lists.has_session(context))
+        return self.lists.unknown(context) or stale
 
     async def known_to(self, context: ToolContext) -> None:
         """Wait, for a little while at most, until that is known."""
         await self.lists.learned(context)
+        if self._refresh.is_asked_for:
+            await self._refresh.read_again()
+            await self.lists.look(context, TOOLS)
 
     async def _merge(self) -> None:
-        await self.tools.admit_more(self.lists.more(TOOLS))
+        await self.tools.admit_more(self.lists.more(TOOLS), self.lists.changed_tools())
 
     def _heard_by_client(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
         return self.lists.heard(pooled, method, params) or self._client_watches.heard(pooled, method, params)
 
+    def _heard_elsewhere(self, method: str) -> None:
+        """List again over the session that lists: the change that another session tells may be one of all."""
+        if not (self._rest.resting or self.dormancy.asleep) and method == TOOLS_CHANGED:
+            self._refresh.outdated()
+        elif not (self._rest.resting or self.dormancy.asleep):
+            self.offers.outdated(CAPABILITY_CHANGED[method])
+
+    def _lists_others(self) -> None:
+        """Have the lists of clients listed again: the session that lists has others by now."""
+        self.pool.start(self.lists.outdated)
+
+    def _offers_others(self) -> None:
+        self._lists_others()
+        self._state.changed()
+
     async def _notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
         if method.endswith("list_changed"):
             self.dormancy.has_changed()
-            if self.lists.has_shelves:
-                self.pool.start(self.lists.outdated)
-        if method == "notifications/tools/list_changed":
+            self._lists_others()
+        if method == TOOLS_CHANGED:
             self._refresh.heard()
             return True
         return (

@@ -87,7 +87,6 @@ class Dormancy:
         return self._options.rule == "lazy"
 
     def settle(self, options: StartOptions) -> None:
-        """Take other settings from now on."""
         if options != self._options:
             self._options = options
             self._settled.set()
@@ -104,7 +103,6 @@ class Dormancy:
         self.asleep = self.resting = False
 
     def started(self) -> None:
-        """It has answered and listed."""
         self._started_at, self._has_changed = anyio.current_time(), False
 
     def has_changed(self) -> None:

@@ -24,7 +24,7 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.forwarding import Exchange
 from mcp_toolset.upstream.sessions.question_shapes import (
     answers_to,
-    check_declared,
+    checked,
     mapping_of,
     requests_in,
 )
@@ -52,7 +52,6 @@ class FollowedTask:
     """One task of a server, while the bridge follows it."""
 
     def __init__(self, exchange: Exchange, id: str, context: ToolContext, wait: float) -> None:
-        """Follow a task for a call, whose client waits for so many seconds if it takes no tasks."""
         self._wait = wait
         self._teller = Teller(context)
         self._exchange = exchange
@@ -64,11 +63,7 @@ class FollowedTask:
         self._answered: set[str] = set()
 
     async def within_deadline(self, state: Wire) -> dict[str, Any]:
-        """Its result, for a client that waits.
-
-        Raises:
-            CallError: it has not ended in time.
-        """
+        """Its result, for a client that waits."""
         try:
             with anyio.fail_after(self._wait) as scope:
                 self._time = WorkingTime(scope)
@@ -144,17 +139,14 @@ class FollowedTask:
             await self._answer(state)
 
     async def _answer(self, state: Wire) -> None:
-        """Have the client asked what the task asks, each question once.
-
-        Raises:
-            InputRequired: a modern client is to be asked first.
-            CallError: there is no client to ask, or it did not answer.
-        """
+        """Have the client asked what the task asks, each question once."""
         context = self._context
-        requests = {key: each for key, each in requests_in(state).items() if key not in self._answered}
+        requests: Mapping[str, Wire] = {
+            key: each for key, each in requests_in(state).items() if key not in self._answered
+        }
         if not isinstance(context, WireContext):
             raise CallError(f"{self._name}: its task asks the client, and this call has none")
-        check_declared(self._name, state, context)
+        requests = checked(self._exchange.link, requests, context)
         if not requests:
             return
         if context.modern:
@@ -210,7 +202,6 @@ class Teller:
     """Tells the client of a call what its task is doing."""
 
     def __init__(self, context: ToolContext) -> None:
-        """Tell the client of this call."""
         self._context = context
         self._said = ""
         self._steps = 0

@@ -2,7 +2,7 @@
 
 | client | upstream | how the upstream asks the client |
 |---|---|---|
-| modern | modern | round trips are passed on verbatim |
+| modern | modern | round trips are passed on, to the server that has asked |
 | legacy | modern | the bridge asks the client, and repeats the request with its answers |
 | legacy | legacy | the request goes to the client, over a session that declares what it answers |
 | modern | legacy | the call goes on in a task while the client is asked by `input_required` |
@@ -24,7 +24,7 @@ from mcp_toolset.concurrency.drain import Drain
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import TASKS
-from mcp_toolset.errors import CallError, UpstreamProtocolError
+from mcp_toolset.errors import CallError, UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.eras import round_trip
 from mcp_toolset.protocol.json_rpc import (
     INTERNAL_ERROR,
@@ -41,10 +41,14 @@ from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
 from mcp_toolset.upstream.sessions.question_shapes import (
     answers_to,
-    check_declared,
+    checked,
+    mapping_of,
     pages_of,
     requests_in,
+    shown_in,
+    shown_question,
     undeclared,
+    unshowable,
 )
 from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.sessions.session_key import SessionKey, canonical
@@ -65,6 +69,12 @@ _INVALID_RESULT: Final = "returned an invalid result"
 _NEXT_TIME: Final = (
     "; the tool asks by multi-round trips (2026-07-28), which this bridge does for it from the next call on: "
     "call again, or name the tool in `eras` of its mount"
+)
+_NO_WAY_BACK: Final = "back-channel"
+"""In the words of the SDK's servers: a tool asks in the way of the legacy era during a modern call."""
+_NO_WAY_YET: Final = (
+    "it could not ask the client during this call, which was made in 2026-07-28 because the server had not "
+    "answered the handshake of an older revision; it has answered by now, so call again"
 )
 _NO_PAGES: Final = "and the client has not declared elicitation.url"
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -120,27 +130,25 @@ class Exchange:
             context: Whose request it is.
             tool: The definition of the tool that is called.
             then: Makes the result of the answer, with further requests over the same session (legacy).
-
-        Raises:
-            InputRequired: a modern client is to be asked, and to repeat its request.
-            CallError: the client cannot be asked, or the upstream does not end asking.
-            UpstreamError: it is offline, was lost, gave no answer in time, or answered with an error.
         """
         if self.state.now != "ready":
             await self.state.summoned(self.timeout)
             tool = tool and self.current(tool)
         self.state.require_ready()
         self.state.used = True
+        self.state.calls += 1
         main = self.listing.main
         self.ending.working += 1
         try:
             if not isinstance(context, WireContext):
                 return await self._for_program(main, method, params, context, tool, then)
-            name = str(params.get("name", params.get("uri", "")))
+            name = _subject(params)
             by_rounds = main.modern and not context.modern and name in self._by_rounds
             key = None if by_rounds else self.pool.routing.key(context, name)
             if key is not None:
                 return await self._on_own(key, main, method, params, context, tool, then)
+            if main.modern and not context.modern and self.pool.routing.was_silent:
+                return await self._after_silence(main, method, params, context, tool, then)
             if main.modern:
                 return await self._to_modern(main, method, params, context, tool)
             _refuse_foreign(context)
@@ -178,7 +186,7 @@ class Exchange:
     ) -> dict[str, Any]:
         """Send it over a session with the older side of the server; what that cannot do goes over `main`."""
         _refuse_foreign(caller)
-        name = str(params.get("name", params.get("uri", "")))
+        name = _subject(params)
         try:
             if not caller.modern:
                 pooled = await self._leased(key, caller)
@@ -205,6 +213,45 @@ class Exchange:
                 ) from None
         return await self._to_modern(main, method, params, caller, tool)
 
+    async def _after_silence(
+        self,
+        main: UpstreamSession,
+        method: str,
+        params: dict[str, Any],
+        caller: WireContext,
+        tool: ToolDefinition | None,
+        then: Then | None,
+    ) -> dict[str, Any]:
+        """Send it in 2026-07-28; before it fails for want of a way to ask, the legacy era is tried anew."""
+        fault: UpstreamProtocolError | None = None
+        wire: dict[str, Any] = {}
+        try:
+            wire = await self._to_modern(main, method, params, caller, tool)
+        except UpstreamProtocolError as refusal:
+            fault = refusal
+        if _NO_WAY_BACK in (str(fault) if fault else str(wire.get("isError") and wire.get("content"))):
+            self.pool.routing.try_again()
+            name = _subject(params)
+            key = self.pool.routing.key(caller, name)
+            if key is not None and _repeatable(method, tool):
+                return await self._on_own(key, main, method, params, caller, tool, then)
+            if key is not None and await self._opens(key, caller):
+                raise CallError(f"{self.link.name}: {_NO_WAY_YET}")
+        if fault is not None:
+            raise fault
+        return wire
+
+    async def _opens(self, key: SessionKey, caller: WireContext) -> bool:
+        """Whether the server opens a legacy session, of which the later calls of the client make use."""
+        pooled = await self._leased(key, caller)
+        try:
+            await pooled.opened()
+        except (OtherEraError, UpstreamUnavailableError):
+            return False
+        finally:
+            self.pool.give_back(pooled)
+        return True
+
     async def _leased(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
         """A session of its key for one call, which may have to be opened first."""
         pooled = self.pool.ready(key, None if caller is None else caller.client_key)
@@ -223,11 +270,7 @@ class Exchange:
         pooled: PooledSession | None = None,
         then: Then | None = None,
     ) -> dict[str, Any]:
-        """Send it over the session that lists, or over a leased one; again once pages have been opened.
-
-        Raises:
-            OtherEraError: the server does not speak the era of the leased session; nothing was sent.
-        """
+        """Send it over the session that lists, or over a leased one; again once pages have been opened."""
         if pooled is None:
             self.pool.uses_listing = True
         else:
@@ -279,21 +322,26 @@ class Exchange:
 
         A client of the server's own time is told the same and repeats the call by itself; the error
         is unknown to 2026-07-28, which asks by round trips.
-
-        Raises:
-            UpstreamProtocolError: the client is such a one.
-            CallError: it cannot open pages, or did not.
         """
         pages, caller = pages_of(fault.data), call.context
         if not pages or not isinstance(caller, WireContext):
             raise fault
         if not caller.modern:
+            for page in pages:
+                if why := unshowable(self.link, page):
+                    raise CallError(f"{self.link.name}: it needs a page to be opened: {why}")
+            if self.link.plain:
+                raise fault
             if undeclared(ELICITATION, {"mode": "url"}, caller.declares):
-                raise CallError(f"{self.link.name}: it needs a page to be opened, {_NO_PAGES}")
-            raise fault
+                raise CallError(
+                    f"{self.link.name}: it needs a page to be opened, {_NO_PAGES}{shown_in(pages)}"
+                )
+            shown = [shown_question(self.link, page) for page in pages]
+            data = {**mapping_of(fault.data), "elicitations": shown}
+            raise UpstreamProtocolError(self.link.name, fault.code, fault.reason, data)
         obstacle = await session.questions.show(pages) if isinstance(call, SuspendedCall) else _NO_PAGES
         if obstacle:
-            raise CallError(f"{self.link.name}: {obstacle}")
+            raise CallError(f"{self.link.name}: {obstacle}{shown_in(pages)}")
 
     async def _to_modern(
         self,
@@ -303,15 +351,12 @@ class Exchange:
         caller: ToolContext,
         tool: ToolDefinition | None,
     ) -> dict[str, Any]:
-        """Send a request until its server asks no more, or asks what a modern client is to answer.
-
-        Raises:
-            CallError: the server does not end asking, or the client did not answer.
-        """
+        """Send a request until its server asks no more, or asks what a modern client is to answer."""
         client = caller if isinstance(caller, WireContext) else None
         call, pause = _in_flight(caller, params), _FIRST_PAUSE
         if client is not None and client.modern:
-            params = {**params, **with_kept(round_trip(client.params), client)}
+            brought = round_trip(client.params) if client.replay.server in ("", self.link.name) else {}
+            params = {**params, **with_kept(brought, client)}
         for _ in range(MAX_ROUNDS):
             wire = await self._sent(session, call, method, dict(params), tool)
             if wire.get("resultType") != "input_required":
@@ -320,12 +365,13 @@ class Exchange:
             if others or not own:
                 if client is None:
                     return wire
-                wire = {**wire, "inputRequests": others} if own else wire
-                check_declared(self.link.name, wire, client)
+                others = checked(self.link, others, client)
+                wire = {**wire, "inputRequests": others} if others else wire
             answers = {} if self._lent is None else await self._lent.answers(call, own)
             call.bill()
             if client is not None and client.modern and (others or not own):
                 keep(answers, client)
+                client.replay.server = self.link.name
                 return wire
             if others and client is not None:
                 answers |= await answers_to(self.link.name, others, client)
@@ -335,6 +381,11 @@ class Exchange:
             params = {**params, "inputResponses": answers or None, "requestState": wire.get("requestState")}
             params = {key: value for key, value in params.items() if value is not None}
         raise CallError(f"{self.link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
+
+
+def _subject(params: Mapping[str, Any]) -> str:
+    """The name or the URI that a request is about; empty for none."""
+    return str(params.get("name", params.get("uri", "")))
 
 
 def _refuse_foreign(caller: WireContext) -> None:

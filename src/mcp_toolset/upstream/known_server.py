@@ -121,7 +121,6 @@ def catalog_of(
     capabilities: Wire,
     offers: Mapping[str, Sequence[Wire]],
 ) -> KeptCatalog:
-    """What is to be kept of a server that is ready."""
     tools = [tool.definition.to_wire() for tool in listed.tools.values()]
     about = {} if server is None else dict(server.wire)
     plain = {method: [dict(entry) for entry in entries] for method, entries in offers.items()}
@@ -160,15 +159,16 @@ class MountState:
         reason: Why it is in this state, cleared of secrets.
         retry_in: Seconds until the next attempt, if one is waited for.
         used: Whether a request of a client was sent on since this was set to `False`.
+        calls: How many were sent on.
         wake: Has the server started, if it is stopped.
     """
 
     def __init__(self, link: Link) -> None:
-        """A server that is not open."""
         self.now: SourceState = "closed"
         self.reason = ""
         self.retry_in: float | None = None
         self.used = False
+        self.calls = 0
         self.wake: Callable[[], None] = _nothing
         self._link = link
         self._listeners: dict[object, Callable[[], None]] = {}

@@ -156,13 +156,13 @@ class Owner:
                     settled()
                     await self._hold()
                     group.cancel_scope.cancel()
-            return self._explained(self._lost_by)
+            return self._stderr.explained(self._lost_by)
         except TimeoutError:
-            return self._explained(f"no answer within {self.pool.start_timeout:g} s")
+            return self._stderr.explained(f"no answer within {self.pool.start_timeout:g} s")
         # A transport may fail in as many ways as there are transports and servers; here every one of
         # them means the same: this attempt is over, and the reason is for the status.
         except Exception as fault:
-            return self._explained(reason_of(fault))
+            return self._stderr.explained(reason_of(fault))
         finally:
             self.listing.main.dispatcher = None
 
@@ -297,10 +297,6 @@ class Owner:
         if waited and self.state.now == "ready" and main.dispatcher is not None:
             main.health.missed(waited)
         self.state.changed()
-
-    def _explained(self, reason: str) -> str:
-        last = self._stderr.last
-        return self.link.scrubbed(f"{reason} (stderr: {last})" if last else reason)
 
 
 def _told_of(declared: Mapping[str, Any]) -> dict[str, bool]:

@@ -55,10 +55,6 @@ class Listing:
         Args:
             request: Sends a request and returns its raw result.
             limit: Seconds that the walk may take; less if a deadline outside comes first.
-
-        Raises:
-            TimeoutError: there was not one page in time.
-            NotAListError: a page has no list.
         """
         self.began = anyio.current_time()
         until = min(anyio.current_effective_deadline(), anyio.current_time() + limit)
@@ -68,7 +64,6 @@ class Listing:
             raise TimeoutError
 
     def names(self) -> list[str]:
-        """The names of the entries that have one."""
         entries = (cast("dict[str, Any]", entry) for entry in self.tools if isinstance(entry, dict))
         return [name for entry in entries if isinstance(name := entry.get("name"), str)]
 

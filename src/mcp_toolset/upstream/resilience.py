@@ -59,11 +59,7 @@ class _Server(Protocol):
 def resilient(
     state: _Server, server: str, settings: Settings, known: Resilience | None = None
 ) -> Resilience | None:
-    """What repeats the calls of a mount and refuses them; the `known` one if it has the same settings.
-
-    Raises:
-        DefinitionError: a number cannot be used.
-    """
+    """What repeats the calls of a mount and refuses them; the `known` one if it has the same settings."""
     if known is not None and known.settings == settings:
         return known
     return (
@@ -93,9 +89,6 @@ class Resilience:
             is_ready: Whether the server is connected; while it is not, calls fail at once and do not count.
             now: Seconds, from a monotonic clock.
             sleep: Waits so many seconds.
-
-        Raises:
-            DefinitionError: a number cannot be used.
         """
         if not 0 <= retries <= MAX_RETRIES:
             raise DefinitionError(f"mount {server!r}: retries must be from 0 to {MAX_RETRIES}, not {retries}")
@@ -120,13 +113,11 @@ class Resilience:
             return ""
         return f"{_times(self._breaker.failures)} in a row failed; the server is not called for {wait:.1f} s"
 
-    async def run(self, tool: ToolDefinition, send: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        """Make a call, and repeat it after a failure if it may be repeated.
-
-        Raises:
-            UpstreamError: the last attempt failed, or the server is not called for now.
-        """
-        last = 1 + (self._retries if tool.repeatable else 0)
+    async def run(
+        self, tool: ToolDefinition, send: Callable[[], Awaitable[ToolResult]], *, repeats: bool = True
+    ) -> ToolResult:
+        """Make a call, and repeat it after a failure if the tool and the call (`repeats`) may be repeated."""
+        last = 1 + (self._retries if repeats and tool.repeatable else 0)
         backoff, sent = Backoff(), False
         for attempt in range(1, last):
             try:

@@ -106,7 +106,6 @@ class Rest:
         self._back: anyio.Event | None = None
 
     def stir(self) -> None:
-        """Look again at who is there."""
         self._stirred.set()
 
     def begin(self) -> None:
@@ -121,7 +120,6 @@ class Rest:
             self._back = None
 
     def want(self) -> None:
-        """Have it opened again."""
         self._wanted = True
         self._stirred.set()
 
@@ -137,7 +135,6 @@ class Rest:
             await self._back.wait()
 
     async def until_due(self) -> None:
-        """Return when it can be closed."""
         # Servers add to their lists after the handshake, and no other session would be told.
         await anyio.sleep(SETTLING)
         while wait := self._due_in():

@@ -91,7 +91,6 @@ class Secrets:
         return cls(tuple(sorted(spelt, key=lambda value: (-len(value), value))), url, issued)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to blank."""
         return bool(self.values or self.url or self.issued)
 
     def scrubbed(self, text: str) -> str:
@@ -146,7 +145,10 @@ class Secrets:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:
-        return re.compile("|".join(map(_matching, self.values))) if self.values else None
+        if not self.values:
+            return None
+        encoded = {form for value in self.values if len(value) >= ANYWHERE for form in _encoded(value)}
+        return re.compile("|".join(map(_matching, [*self.values, *sorted(encoded, key=len, reverse=True)])))
 
     @cached_property
     def _address(self) -> re.Pattern[str] | None:
@@ -221,7 +223,6 @@ def blanked_url(url: str) -> str:
 
 
 def may_hold_a_token(path: str) -> bool:
-    """Whether a segment of a URL's path may be a token."""
     return any(map(_TOKEN.match, path.split("/")))
 
 
@@ -272,6 +273,17 @@ def _spellings(value: str) -> Iterator[str]:
     for plain in {value, value.strip(), *(line.strip() for line in value.splitlines())}:
         yield from (plain, quote(plain, safe=""), quote(plain), unquote(plain))
         yield from (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1], repr(plain)[1:-1])
+
+
+def _encoded(text: str) -> Iterator[str]:
+    """A value in hex and in base64, also as a part of something longer that is in base64."""
+    value = text.encode(errors="surrogatepass")
+    yield from (value.hex(), value.hex().upper())
+    for before in range(3):
+        whole = b64encode(bytes(before) + value).decode().rstrip("=")
+        # The first and the last characters depend on what stands beside the value.
+        inner = whole[(0, 2, 3)[before] : -1 if (before + len(value)) % 3 else None]
+        yield from (inner, inner.replace("+", "-").replace("/", "_"))
 
 
 def _counts(value: str) -> bool:

@@ -66,11 +66,7 @@ class SingleLink(Link):
 
     @asynccontextmanager
     async def open(self, stderr: StderrTail) -> AsyncGenerator[Dispatcher]:
-        """Start the server if it is this replica's, else reach it through its owner.
-
-        Raises:
-            UpstreamUnavailableError: neither can be done now.
-        """
+        """Start the server if it is this replica's, else reach it through its owner."""
         if not self.found:
             async with super().open(stderr) as plain:
                 yield plain
@@ -100,7 +96,6 @@ class Lease:
     """
 
     def __init__(self, shared: Shared, name: str, server: str) -> None:
-        """Hold nothing."""
         self.shared = shared
         self.name = name
         self.server = server
@@ -109,7 +104,6 @@ class Lease:
 
     @property
     def topic(self) -> str:
-        """What the owner is asked by."""
         return f"single {self.name}"
 
     @property
@@ -118,11 +112,7 @@ class Lease:
         return time.monotonic() < self._until
 
     async def taken(self) -> str:
-        """Take the lease: empty, or the replica that has it and lives.
-
-        Raises:
-            UpstreamUnavailableError: the store cannot be asked, or a dead owner's lease does not end.
-        """
+        """Take the lease: empty, or the replica that has it and lives."""
         until = anyio.current_time() + LEASE + RENEWAL
         try:
             while not await self.renew():
@@ -139,11 +129,7 @@ class Lease:
         return ""
 
     async def renew(self) -> bool:
-        """Take or renew the lease; false if another replica has it, or it was another's meanwhile.
-
-        Raises:
-            StoreError: the store cannot be asked.
-        """
+        """Take or renew the lease; false if another replica has it, or it was another's meanwhile."""
         asked = time.monotonic()
         number = await self.shared.leases.take(self.name, seconds=LEASE)
         if not number or (self.number and number != self.number):
@@ -227,7 +213,6 @@ class Owned:
         return said
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        """Send a notification."""
         await self._inner.notify(method, params, opts)
 
     async def _asked(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -259,7 +244,6 @@ class ThroughOwner:
     """A connection by way of the replica that has the server."""
 
     def __init__(self, lease: Lease, owner: str) -> None:
-        """Ask this replica."""
         self._lease = lease
         self._owner = owner
         self._is_open = True
@@ -301,7 +285,6 @@ class ThroughOwner:
     async def send_raw_request(
         self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Have the owner send a request."""
         if not self._is_open:
             raise MCPError.from_error_data(CLOSED)
         if method == "subscriptions/listen":

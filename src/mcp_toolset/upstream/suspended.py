@@ -29,6 +29,9 @@ from mcp_toolset.upstream.sessions.question_shapes import for_modern
 MAX_SUSPENDED: Final = 128
 """Calls of one upstream that may wait for answers at once; further questions are refused."""
 
+OWN_SUSPENDED: Final = 32
+"""The same of one caller."""
+
 MAX_LEGS: Final = 64
 """Requests with which a client may come for one call; one that never answers is not asked forever."""
 
@@ -60,12 +63,14 @@ class SuspendedCall(CallInFlight):
         "collected",
         "done",
         "handle",
+        "share",
     )
 
     def __init__(self, caller: WireContext, suspended: SuspendedCalls) -> None:
         """Begin for a caller; `run` does the work."""
         super().__init__(caller, client=caller.client_key)
         self.handle = secrets.token_urlsafe(12)
+        self.share = caller.share
         self.done = False
         self.collected = anyio.Event()
         self._suspended = suspended
@@ -92,10 +97,8 @@ class SuspendedCall(CallInFlight):
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Have the client asked by the request that waits for this call now, or by its next one."""
-        if not self._suspended.has_room_for(self):
-            raise MCPError(
-                INVALID_REQUEST, f"{method} is refused: {MAX_SUSPENDED} calls wait for answers already"
-            )
+        if taken := self._suspended.taken_for(self):
+            raise MCPError(INVALID_REQUEST, f"{method} is refused: {taken} wait for answers already")
         key = f"{self.handle}.{self.asked}"
         question = self._questions[key] = _Question(for_modern(method, params))
         self._tell()
@@ -111,13 +114,7 @@ class SuspendedCall(CallInFlight):
             self._tell()
 
     async def leg(self, caller: WireContext) -> dict[str, Any]:
-        """Wait for the result, on behalf of one request of the client.
-
-        Raises:
-            InputRequired: the client is to be asked, and to repeat the request.
-            CallError: the call has ended without a result.
-            UpstreamError: the call has failed.
-        """
+        """Wait for the result, on behalf of one request of the client."""
         self.context = caller
         self._legs += 1
         if self._legs > MAX_LEGS:
@@ -153,7 +150,6 @@ class SuspendedCall(CallInFlight):
 
     @property
     def is_over(self) -> bool:
-        """Whether its client has the result."""
         return self.collected.is_set()
 
     async def _catch_up(self) -> None:
@@ -167,7 +163,6 @@ class SuspendedCall(CallInFlight):
         self._suspended.keep(self)
 
     def forget(self) -> None:
-        """Be held no longer."""
         self._suspended.forget(self)
 
     async def drained(self) -> None:
@@ -203,7 +198,6 @@ class SuspendedCalls:
     """The calls of one upstream that go on between the requests of their clients."""
 
     def __init__(self) -> None:
-        """Start without any."""
         self.on_freed: Callable[[], None] = _nothing
         self._calls: dict[str, SuspendedCall] = {}
         self._before: SuspendedCalls | None = None
@@ -211,9 +205,14 @@ class SuspendedCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def has_room_for(self, call: SuspendedCall) -> bool:
-        """Whether one more call may wait for its client."""
-        return call.handle in self._calls or len(self._calls) < MAX_SUSPENDED
+    def taken_for(self, call: SuspendedCall) -> str:
+        """What is in the way of one more call that waits for its client; empty if nothing is."""
+        if call.handle in self._calls:
+            return ""
+        own = sum(bool(call.share) and each.share == call.share for each in self._calls.values())
+        if own >= OWN_SUSPENDED:
+            return f"{OWN_SUSPENDED} calls of this caller"
+        return f"{MAX_SUSPENDED} calls" if len(self._calls) >= MAX_SUSPENDED else ""
 
     async def carry(
         self, caller: WireContext, name: str, start: Callable[..., None], work: Work
@@ -225,10 +224,6 @@ class SuspendedCalls:
             name: What tells the call from others of the same request, the same at each repetition.
             start: Starts a task that outlives the request.
             work: The call.
-
-        Raises:
-            InputRequired: the client is to be asked, and to repeat the request.
-            CallError: the call that was asked for is not there any more.
         """
         key = caller.replay.key("parked", {}, name)
         handle = caller.replay.parked.pop(key, None)

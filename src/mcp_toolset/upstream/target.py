@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import secrets
 import shutil
 import sys
@@ -37,6 +38,7 @@ from mcp_toolset.config.server_auth import (
 from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
+from mcp_toolset.security.egress import Egress, is_loopback
 from mcp_toolset.transports.direct_dispatcher import answers_of, in_process_dispatcher
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.transports.stdio_client import ProcessTarget, child_dispatcher
@@ -101,6 +103,8 @@ class Link:
         hidden: Values that must not be shown, beside those in the other fields; see `Secrets`.
         about_caller: Sent with every HTTP request as well, where the link is for one caller.
         sampler: The model of the program that the server may ask for clients that lend none.
+        egress: Where its requests may go besides.
+        plain: Whether errors of the server are passed on without its name.
     """
 
     name: str
@@ -114,11 +118,16 @@ class Link:
     hidden: tuple[str, ...] = field(default=(), repr=False)
     about_caller: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     sampler: ModelSampler | None = field(default=None, repr=False)
+    egress: Egress = Egress()
+    plain: bool = False
 
     @cached_property
     def facts(self) -> TransportFacts:
-        """What has to be known of the transport."""
         return TRANSPORTS[self.transport]
+
+    @property
+    def is_near(self) -> bool:
+        return not self.url or is_loopback(self.url)
 
     @property
     def shown(self) -> str:
@@ -155,7 +164,10 @@ class Link:
             if self.process is not None:
                 self._check_command(self.process)
                 errors = await stack.enter_async_context(stderr.opened())
-                yield await stack.enter_async_context(child_dispatcher(self.process, errors, name=self.name))
+                child = child_dispatcher(
+                    _found(self.process), errors, name=self.name, note_printed=stderr.note_printed
+                )
+                yield await stack.enter_async_context(child)
                 return
             yield await stack.enter_async_context(self._over_http())
 
@@ -165,10 +177,13 @@ class Link:
         if self.transport == "sse":
             from mcp_toolset.transports.client.sse_client import sse_client
 
-            return sse_client(self.name, self.url, headers, self.auth, self.credentials)
+            return sse_client(self.name, self.url, headers, self.auth, self.credentials, self._refusal)
         from mcp_toolset.transports.client.http_client import http_client
 
-        return http_client(self.name, self.url, headers, self.auth, self.credentials)
+        return http_client(self.name, self.url, headers, self.auth, self.credentials, self._refusal)
+
+    def _refusal(self, to: str, address: str) -> str:
+        return self.egress.refusal(to, address, self.url)
 
     @cached_property
     def secrets(self) -> Secrets:
@@ -197,14 +212,40 @@ class Link:
             raise UpstreamUnavailableError(self.name, self.scrubbed(fault), sent=False)
 
 
+def _found(process: ProcessTarget) -> ProcessTarget:
+    """The process to start; this installation's own program where `mcp-toolset` is not on its `PATH`."""
+    if not _is_own_program(process.command, process.env):
+        return process
+    return replace(process, command=sys.executable, args=("-P", "-m", "mcp_toolset", *process.args))
+
+
+def _is_own_program(command: str, env: Mapping[str, str] | None) -> bool:
+    # Programs that a desktop starts have a short PATH.
+    return command == "mcp-toolset" and shutil.which(command, path=(env or {}).get("PATH")) is None
+
+
 def program_fault(command: str, env: Mapping[str, str] | None, cwd: str | Path | None) -> str:
     """Why a program cannot be started here, with the remedy; empty if its folder and its file are there."""
     if cwd is not None and not Path(cwd).is_dir():
         return f"its folder does not exist: {cwd}; make it, or correct cwd"
     beside = Path(cwd or ".") / command
-    if shutil.which(command, path=(env or {}).get("PATH")) is None and not beside.is_file():
-        return f"command not found: {command}; install it or give its full path"
-    return ""
+    if _is_own_program(command, env) or shutil.which(command, path=(env or {}).get("PATH")) is not None:
+        return ""
+    if beside.is_dir():
+        return f"its command is a folder: {command}; give the path of a program"
+    if beside.is_file():
+        if os.access(beside, os.X_OK) or os.sep not in command:
+            return ""
+        return f"its command may not be run: {command}; run chmod +x on it, or give the program that runs it"
+    if command.startswith("~"):
+        return f"command not found: {command}; ~ stands for nothing here: write ${{HOME}}{command[1:]}"
+    program, *words = command.split()
+    if words and (shutil.which(program.strip("\"'")) or program.startswith(("/", "."))):
+        args = ", ".join(f'"{word}"' for word in words)
+        return f'its command has arguments: {command}; write "command": "{program}", "args": [{args}, …]'
+    if program[:1] in "\"'":
+        return f"command not found: {command}; leave out the quotation marks in it"
+    return f"command not found: {command}; install it or give its full path"
 
 
 def link_to(
@@ -218,14 +259,16 @@ def link_to(
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     hidden: Iterable[str] = (),
+    egress: Egress = Egress(),  # noqa: B008 - it is frozen
 ) -> Link:
-    """Read a target; `login` is what a person does to log in to it, for messages.
-
-    Raises:
-        DefinitionError: it is none of the known kinds, or does not go with the transport.
-    """
+    """Read a target; `login` is what a person does to log in to it, for messages."""
+    if transport not in ("auto", "stdio", "http", "sse"):
+        raise DefinitionError(
+            f"mount {name!r}: there is no transport {transport!r}; write 'auto', 'http', 'sse' or 'stdio'"
+        )
     if isinstance(target, str):
-        link = replace(_url_link(target, name, transport, headers or {}), hidden=tuple(hidden))
+        link = _url_link(target, name, transport, headers or {})
+        link = replace(link, hidden=tuple(hidden), egress=egress)
         return _authenticated(link, auth, login)
     process = ProcessTarget.of(target)
     if process is not None:

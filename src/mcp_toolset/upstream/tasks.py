@@ -90,13 +90,7 @@ class UpstreamTasks:
     async def call(
         self, method: str, params: dict[str, Any], context: ToolContext, tool: ToolDefinition
     ) -> dict[str, Any]:
-        """Make a call, and follow the task that it may become; see `Exchange.perform`.
-
-        Raises:
-            InputRequired: a modern client is to be asked.
-            CallError: the task was cancelled, or has not ended in time.
-            UpstreamError: the task has failed, or cannot be followed any more.
-        """
+        """Make a call, and follow the task that it may become; see `Exchange.perform`."""
         if not self._is_modern:
             then = partial(self._followed, context)
             return await self.exchange.perform(method, {**params, "task": {}}, context, tool, then)

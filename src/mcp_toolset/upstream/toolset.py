@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import anyio
 import anyio.abc
@@ -15,21 +15,32 @@ from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
-from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule, StartRule
-from mcp_toolset.config.server_auth import CallerAuth, Forward, OAuth, ServerAuth, TokenExchange
+from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule, StartRule, UnlistedRule
+from mcp_toolset.config.server_auth import (
+    CallerAuth,
+    Forward,
+    OAuth,
+    ServerAuth,
+    TokenExchange,
+    guarded,
+)
 from mcp_toolset.context.logins import PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.shared import Shared
-from mcp_toolset.errors import DefinitionError
+from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.security.egress import Egress
 from mcp_toolset.tools.binding.selector import near_names
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import public_name
+from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.sampling import ModelSampler
 from mcp_toolset.tools.core.source import Provenance, SourceStatus, ToolSource
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.schema.argument_repair import repaired
+from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.text.hidden_text import visible
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
@@ -48,6 +59,9 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_START_TIMEOUT = 30.0
+
+
+_ANYTHING: Final = SchemaCheck({}, tool="unlisted", part="inputSchema")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +108,9 @@ class RemoteToolset(Toolset):
         retries: int = 0,
         breaker: tuple[int, float] | None = None,
         single: bool = False,
+        unlisted: UnlistedRule = "refuse",
         sampler: ModelSampler | None = None,
+        egress: Iterable[str] = (),
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -142,8 +158,14 @@ class RemoteToolset(Toolset):
                 for how many seconds.
             single: Whether one replica alone may have the server at a time, if replicas share a state; the
                 others call it through that one. All callers then share its session. See docs/replicas.md.
+            unlisted: `pass` sends calls of tools and prompts that the server does not list on to it, for a
+                server that is served alone: arguments, results, errors and instructions stay as they are;
+                see docs/transparent.md.
             sampler: A model of the program, for which this server may ask in calls of clients that lend none;
                 its tokens are those of the call. See docs/sampling.md.
+            egress: Hosts and networks to which the server may send the bridge, such as `login.corp`, `*.corp`
+                and `10.0.0.0/8`, though they are at loopback, link-local or private addresses; see
+                docs/upstream-login.md.
             hidden: Values in the target that must not be shown in statuses, errors and logs, beside those
                 that count anyway; see docs/configuration.md.
 
@@ -152,8 +174,10 @@ class RemoteToolset(Toolset):
             DefinitionError: the target is of no known kind, the name is empty, a time is not positive, or
                 there is no such way to share sessions, to forward credentials, to be asked or to speak.
         """
-        if not name:
-            raise DefinitionError("a mount needs a name; give RemoteToolset(…, name=…)")
+        if not name or not name.isprintable():
+            # Questions to users begin with it.
+            hint = "give RemoteToolset(…, name=…)"
+            raise DefinitionError(f"a mount needs a name of visible characters, not {name!r}; {hint}")
         times = (timeout, start_timeout, *(() if idle_timeout is None else (idle_timeout,)))
         if not all(isinstance(each, int | float) and each > 0 for each in times):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
@@ -168,6 +192,8 @@ class RemoteToolset(Toolset):
             known = ", ".join(get_args(Asked))
             raise DefinitionError(f"mount {name!r}: declare takes some of {known}, not {unknown[0]!r}")
         forward_authorization = forward_authorization or isinstance(auth, Forward)
+        allowed = Egress(tuple(egress))
+        auth = guarded(auth, allowed)
         link = link_to(
             target,
             name=name,
@@ -178,6 +204,7 @@ class RemoteToolset(Toolset):
             env=env,
             cwd=cwd,
             hidden=hidden,
+            egress=allowed,
         )
         if forward_authorization and not link.facts.carries_headers:
             raise DefinitionError(
@@ -196,7 +223,9 @@ class RemoteToolset(Toolset):
 
             link, sessions = single_link(link), "shared"
         entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
+        by_caller = bool(forward) or _is_per_caller(auth)
         judge = partial(Pins, name, pins, entry, link.scrubbed if link.secrets else None)
+        link = replace(link, plain=_passes(name, unlisted, by_caller or judge().decides_by_list))
         given: ConnectionOptions = {
             "timeout": timeout,
             "start_timeout": start_timeout,
@@ -207,7 +236,7 @@ class RemoteToolset(Toolset):
         }
         self._logins: CallerLogins | None = None
         self._callers: CallerConnections | None = None
-        if forward or isinstance(auth, TokenExchange) or (isinstance(auth, OAuth) and auth.per_user):
+        if by_caller:
             # Few servers are reached as each caller.
             from mcp_toolset.upstream.callers.caller_connections import CallerConnections
             from mcp_toolset.upstream.callers.reaches import logins_of, reach_of
@@ -224,7 +253,8 @@ class RemoteToolset(Toolset):
         self._single = single
         self._start = start
         self._eras = tuple(eras or ())
-        self._lenient = arguments == "lenient"
+        self.passes = link.plain
+        self._lenient = arguments == "lenient" and not self.passes
         self._bound_tools = _Bound(EMPTY_SNAPSHOT, {})
         super().__init__(name=name)
 
@@ -381,8 +411,8 @@ class RemoteToolset(Toolset):
             name=public_name(definition.name),
             definition=definition,
             execute=partial(connection.call, definition),
-            arguments=tool.arguments,
-            output=tool.output,
+            arguments=_ANYTHING if self.passes else tool.arguments,
+            output=None if self.passes else tool.output,
             source=self.source_name,
             place=f"server {self.source_name!r}",
             gate=None if self._callers is None else partial(self._callers.admit, definition),
@@ -390,6 +420,44 @@ class RemoteToolset(Toolset):
             provenance=partial(self._provenance, definition.name),
             prepare=partial(repaired, definition.input_schema, tool.arguments) if self._lenient else None,
         )
+
+    def passing(self) -> RemoteToolset | None:
+        """This mount, if it may be asked for what it does not list; see `PassingToolset`."""
+        return self if self.passes and not self.connection.pins.decides_by_list else None
+
+    def passed(self, name: str) -> ToolBinding | None:
+        """What sends calls of an unlisted tool on; `None` if the name is that of a tool that is held back."""
+        if not self.admits(name):
+            return None
+        definition = ToolDefinition(name, "", {"type": "object"})
+
+        async def call(call: ToolCall, context: ToolContext) -> ToolResult:
+            await self.connection.summoned()
+            if not self.admits(name):
+                raise CallError(
+                    f"{name} is listed otherwise since the server was started; list the tools again"
+                )
+            return await self.connection.call(definition, call, context)
+
+        return ToolBinding(
+            name=name,
+            definition=definition,
+            execute=call,
+            arguments=_ANYTHING,
+            source=self.source_name,
+            place=f"server {self.source_name!r}",
+            provenance=partial(self._provenance, name),
+        )
+
+    def admits(self, name: str) -> bool:
+        """Whether a name is not that of something which the server lists or which is set aside.
+
+        A name in other letters, or with hidden characters, counts as the name that it looks like.
+        """
+        status = self.status
+        known = {*self.snapshot.tools, *(one.name for one in status.changes)}
+        known.update(aside for aside, _ in status.set_aside)
+        return visible(name) == name and name.casefold() not in {one.casefold() for one in known}
 
     def listed(self, tool: str) -> ToolDefinition | None:
         """What the server listed last under one of its own names."""
@@ -409,8 +477,21 @@ def _check_single(mount: str, sessions: SessionRule, link: Link, forwards: bool)
         )
 
 
+def _is_per_caller(auth: object) -> bool:
+    return isinstance(auth, TokenExchange) or (isinstance(auth, OAuth) and auth.per_user)
+
+
+def _passes(mount: str, unlisted: UnlistedRule, decides_by_list: bool) -> bool:
+    _check_rule(mount, "unlisted", unlisted, UnlistedRule)
+    if unlisted == "pass" and decides_by_list:
+        raise DefinitionError(
+            f"mount {mount!r}: unlisted='pass' does not go with a lock file, pins that quarantine or "
+            "connections of single callers, which decide by what the server lists; leave one of them out"
+        )
+    return unlisted == "pass"
+
+
 def _lending(link: Link, sampler: ModelSampler, sessions: SessionRule, single: bool) -> Link:
-    """The link to a server that is lent a model."""
     if not callable(sampler):
         raise DefinitionError(
             f"mount {link.name!r}: sampler is a function of a SamplingRequest, not {sampler!r}"

@@ -36,17 +36,13 @@ class Connections(Protocol):
     timeout: float
     start: Callable[..., object] | None
 
-    def of(self, context: ToolContext) -> UpstreamConnection:
-        """The connection of a caller."""
-        ...
+    def of(self, context: ToolContext) -> UpstreamConnection: ...
 
     async def arrived(self, context: ToolContext, within: float) -> UpstreamConnection:
         """The connection of a caller, once it has been tried."""
         ...
 
-    def seen(self, context: ToolContext) -> Mapping[str, ListedTool]:
-        """The tools that a caller is listed."""
-        ...
+    def seen(self, context: ToolContext) -> Mapping[str, ListedTool]: ...
 
     def retire(self, key: str) -> None:
         """Close the connection of a caller, once its calls in flight are done."""
@@ -152,7 +148,6 @@ class CallerCalls:
         return await UpstreamConnection.call(connection, own.definition, call, context)
 
     def is_login(self, definition: ToolDefinition) -> bool:
-        """Whether a tool is the one that a caller logs in with."""
         return self._logins is not None and definition is self._logins.offer.tools[LOG_IN].definition
 
     def _fitting(self, own: ListedTool, call: ToolCall) -> ToolCall:

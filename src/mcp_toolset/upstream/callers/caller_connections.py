@@ -127,7 +127,6 @@ class CallerConnections(UpstreamConnection):
         self.caller_offers = CallerOffers(self, self._calls)
 
     def every(self) -> list[UpstreamConnection]:
-        """The connections of callers."""
         return [caller.connection for caller in self._callers.values()]
 
     def said_by_callers(self) -> frozenset[str]:
@@ -147,16 +146,10 @@ class CallerConnections(UpstreamConnection):
         return release
 
     def __len__(self) -> int:
-        """How many callers have a connection."""
         return len(self._callers)
 
     def of(self, context: ToolContext) -> UpstreamConnection:
-        """The connection of a caller, which is opened if there is none.
-
-        Raises:
-            CallError: the server cannot be reached for this caller.
-            UpstreamUnavailableError: the mount is closed.
-        """
+        """The connection of a caller, which is opened if there is none."""
         key = self._reach.key(context)
         if not key:
             return self
@@ -267,7 +260,6 @@ class CallerConnections(UpstreamConnection):
         return None
 
     def kept(self) -> KeptCatalog | None:
-        """See `keep_key`."""
         return None
 
     def list_hint(self) -> CacheHint | None:
@@ -299,7 +291,6 @@ class CallerConnections(UpstreamConnection):
         await UpstreamConnection.known_to(await self.arrived(context, patience), context)
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
-        """The tools that the server lists to other callers than this one."""
         return frozenset(self.snapshot.tools.keys() - self.seen(context).keys())
 
     def seen(self, context: ToolContext) -> Mapping[str, ListedTool]:

@@ -44,7 +44,6 @@ class CallerLists:
             self._last.popitem(last=False)
 
     def last(self, key: str) -> CatalogSnapshot:
-        """What a caller was listed last."""
         return self._last.get(key, EMPTY_SNAPSHOT)
 
     def told_changed(self) -> bool:

@@ -24,17 +24,13 @@ class Connections(Protocol):
     timeout: float
     client_offers: ClientOffers
 
-    def of(self, context: ToolContext) -> UpstreamConnection:
-        """The connection of a caller."""
-        ...
+    def of(self, context: ToolContext) -> UpstreamConnection: ...
 
     async def arrived(self, context: ToolContext, within: float) -> UpstreamConnection:
         """The connection of a caller, once it has been tried."""
         ...
 
-    def every(self) -> Sequence[UpstreamConnection]:
-        """The connections of callers."""
-        ...
+    def every(self) -> Sequence[UpstreamConnection]: ...
 
     def said_by_callers(self) -> frozenset[str]:
         """`tools`, if the list of a caller is another one by now; told once."""
@@ -64,7 +60,6 @@ class CallerOffers(Offers):
         return self._own.known
 
     def declares(self, capability: str, feature: str = "") -> bool:
-        """Whether the server declared it to any caller."""
         every = (self._own, *(one.client_offers for one in self._connections.every()))
         return any(offers.declares(capability, feature) for offers in every)
 
@@ -126,7 +121,6 @@ class CallerOffers(Offers):
         return found
 
     def hint(self, kind: Kind) -> CacheHint:
-        """Each list is one caller's."""
         return STRICTEST
 
     def meta(self, kind: Kind) -> Wire:

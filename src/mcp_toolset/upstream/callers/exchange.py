@@ -67,22 +67,18 @@ class NoToken:
     secrets: tuple[str, ...] = ()
 
     async def header(self, caller: Identity | None) -> str | None:
-        """See `TokenSource`."""
         raise UpstreamUnavailableError(self.name, _NO_CALLER, sent=False)
 
     async def challenged(
         self, status: int, challenge: str, used: str | None, caller: Identity | None
     ) -> bool:
-        """See `TokenSource`."""
         return False
 
     async def accepted(self, used: str | None) -> None:
         """See `TokenSource`."""
 
     async def withdrawn(self) -> None:
-        """See `TokenSource`."""
         await anyio.sleep_forever()
 
     async def changed(self) -> None:
-        """See `TokenSource`."""
         await anyio.sleep_forever()

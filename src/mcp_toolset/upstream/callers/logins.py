@@ -107,7 +107,6 @@ class CallerTokens:
     async def challenged(
         self, status: int, challenge: str, used: str | None, caller: Identity | None
     ) -> bool:
-        """See `TokenSource`."""
         try:
             return await self._source.challenged(status, challenge, used, caller)
         except LoginRequiredError as fault:
@@ -116,21 +115,17 @@ class CallerTokens:
             raise
 
     async def accepted(self, used: str | None) -> None:
-        """See `TokenSource`."""
         await self._source.accepted(used)
 
     async def withdrawn(self) -> None:
-        """See `TokenSource`."""
         await self._gone.wait()
 
     async def changed(self) -> None:
-        """See `TokenSource`."""
         await self._source.changed()
         self.needed = False
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """See `TokenSource`."""
         return self._source.secrets
 
 
@@ -158,21 +153,18 @@ class Login:
         return self.redirect_uri.removesuffix(CALLBACK_PATH) + LOGIN_PATH + self.ticket
 
     async def visit(self, url: str) -> str:
-        """See `LoginPage`."""
         self._address, self.state = url, parse_qs(urlsplit(url).query).get("state", [""])[0]
         self.ready.set()
         await self._arrived.wait()
         return self._back
 
     def begin(self, browser: str) -> str | None:
-        """See `PendingLogin`."""
         if self.browser not in ("", browser) or not self._address:
             return None
         self.browser = browser
         return self._address
 
     async def arrive(self, address: str) -> bool:
-        """See `PendingLogin`."""
         if not self._arrived.is_set():
             self._back, self.state = address, ""
             self._arrived.set()
@@ -201,7 +193,6 @@ class CallerLogins:
         self.offer: CatalogSnapshot = take_snapshot([definition])
 
     def key(self, context: ToolContext) -> str:
-        """A digest of the caller."""
         return "" if context.identity is None else _digest(context.identity)
 
     def link(self, link: Link, context: ToolContext) -> Link:
@@ -244,11 +235,6 @@ class CallerLogins:
             start: Starts the login as a task.
             refused: What the server has asked for.
             more: Whether the caller has logged in, and lacks scopes alone.
-
-        Raises:
-            InputRequired: a modern client is to open a page, and to repeat its call.
-            CallError: the caller has not logged in; the message says how.
-            UpstreamProtocolError: the same, with the page for a client that opens it by itself (-32042).
         """
         refused = refused or Refused()
         scopes = f", for {in_log(' '.join(refused.challenge.scopes))}" if more else ""

@@ -24,11 +24,7 @@ class Reach(Protocol):
     """
 
     def key(self, context: ToolContext) -> str:
-        """What tells the connection of a caller from others; empty for the one without a caller.
-
-        Raises:
-            CallError: the server cannot be reached for this caller.
-        """
+        """What tells the connection of a caller from others; empty for the one without a caller."""
         ...
 
     def link(self, link: Link, context: ToolContext) -> Link:
@@ -74,11 +70,6 @@ class HeaderMapping:
     _sources: Mapping[str, str] = field(default_factory=dict[str, str], init=False)
 
     def __post_init__(self) -> None:
-        """Check the names.
-
-        Raises:
-            DefinitionError: a header cannot be sent, or a value is of no known kind.
-        """
         sources = {name.lower(): source for name, source in self.headers.items()}
         if len(sources) < len(self.headers):
             raise DefinitionError("`forward` names a header twice; remove one")
@@ -92,7 +83,6 @@ class HeaderMapping:
         return hashlib.sha256(json.dumps(sorted(values.items())).encode()).hexdigest() if values else ""
 
     def link(self, link: Link, context: ToolContext) -> Link:
-        """The link with the headers of a caller."""
         return replace(link, about_caller=self._values(context))
 
     def _values(self, context: ToolContext) -> dict[str, str]:
@@ -117,11 +107,7 @@ def _check(name: str, source: str) -> None:
 
 
 def _value(source: str, context: ToolContext) -> str | None:
-    """The value of a header for a caller.
-
-    Raises:
-        CallError: HTTP cannot carry it as it is.
-    """
+    """The value of a header for a caller."""
     fact = _FACTS.get(source)
     if fact is not None:
         value = None if context.identity is None else fact(context.identity)

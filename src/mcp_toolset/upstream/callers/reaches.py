@@ -39,11 +39,7 @@ def logins_of(auth: object) -> CallerLogins | None:
 def reach_of(
     link: Link, forward: Mapping[str, str] | None, auth: object, logins: CallerLogins | None
 ) -> Reach:
-    """How a server is reached for each caller, by `forward`, by `auth` or by both.
-
-    Raises:
-        DefinitionError: what is asked for does not go with the server.
-    """
+    """How a server is reached for each caller, by `forward`, by `auth` or by both."""
     own = Exchange(auth) if isinstance(auth, TokenExchange) else logins
     mapping = _mapping(link, forward) if forward else None
     if not link.url:

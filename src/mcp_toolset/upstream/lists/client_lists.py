@@ -25,6 +25,7 @@ from mcp_toolset.upstream.lists.taken_list import (
     CAPABILITIES,
     LIST_DEADLINE,
     METHODS_OF_CHANGE,
+    TOOLS,
     ListTaker,
     Request,
     TakenList,
@@ -60,12 +61,11 @@ class ListNews:
     shared: bool = False
 
     @property
-    def of_one_client(self) -> bool:
-        """Whether the list is that of one client's own session."""
-        return bool(self.key.client)
+    def client_key(self) -> str:
+        """The key of the one client that has this session; empty if several have it."""
+        return self.key.client
 
     def is_for(self, client: ServedClient) -> bool:
-        """Whether a client sees this list."""
         key = self.routing.route_of(client)
         if key is None:
             return False
@@ -82,6 +82,7 @@ class ClientLists:
     Attributes:
         merge: Takes in what is listed beside what everybody sees.
         on_change: To be called when that has been done.
+        on_heard: Is told that a session has said that one of its lists has changed.
     """
 
     def __init__(
@@ -108,12 +109,14 @@ class ClientLists:
         self._learning: dict[Shelf, anyio.Event] = {}
         self._late: set[Shelf] = set()
         self._early: dict[str, WireContext] = {}
-        self._stale: dict[int, set[str]] = {}
+        self._changed_tools: dict[SessionKey | Shelf, dict[str, Wire]] = {}
+        self._stale: dict[int, dict[str, bool]] = {}
         self._looked: dict[tuple[int, str], float] = {}
         self._news: list[ListNews] = []
         self._varies = False
         self.merge: Callable[[], Awaitable[None]] = _nothing
         self.on_change: Callable[[], None] = lambda: None
+        self.on_heard: Callable[[str], None] = lambda method: None
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
     def seen_by(self, context: ToolContext) -> Lists:
@@ -130,6 +133,10 @@ class ClientLists:
         """Every entry that some clients see in place of, or beside, what all clients see."""
         lists = [*self._shelves.values(), *self._own.values()]
         return [entry for each in lists if method in each for entry in each[method].entries]
+
+    def changed_tools(self) -> dict[str, Wire]:
+        """The tools that sessions of clients have said to be others than before; the last one counts."""
+        return {name: tool for tools in self._changed_tools.values() for name, tool in tools.items()}
 
     def news(self) -> list[ListNews]:
         """What has changed since this was asked last."""
@@ -248,20 +255,25 @@ class ClientLists:
         if methods is None:
             return False
         pooled.stays = pooled.called and bool(pooled.key.client)
+        self._list_again(pooled, dict.fromkeys(methods, True))
+        self.on_heard(method)
+        return True
+
+    def _list_again(self, pooled: PooledSession, methods: Mapping[str, bool]) -> None:
+        """List again for one session; each method with whether the session has said that it lists others."""
         waiting = self._stale.get(pooled.serial)
         if waiting is not None:
-            waiting.update(methods)
-            return True
-        self._stale[pooled.serial] = set(methods)
+            waiting.update({method: said or waiting.get(method, False) for method, said in methods.items()})
+            return
+        self._stale[pooled.serial] = dict(methods)
         self._pool.start(self._refresh, pooled)
-        return True
 
     async def _refresh(self, pooled: PooledSession) -> None:
         """List again for one session; any number of changes during one listing cause one more."""
         try:
             await pooled.open.wait()
             while stale := self._stale[pooled.serial]:
-                self._stale[pooled.serial] = set()
+                self._stale[pooled.serial] = {}
                 await self._take_own(pooled, stale)
                 await anyio.sleep(REFRESH_GAP)
         except (UpstreamError, TimeoutError) as fault:
@@ -269,27 +281,59 @@ class ClientLists:
         finally:
             del self._stale[pooled.serial]
 
-    async def _take_own(self, pooled: PooledSession, stale: set[str]) -> None:
+    async def _take_own(self, pooled: PooledSession, stale: Mapping[str, bool]) -> None:
         taken = {method: await self._taker.taken(pooled.session.request, method) for method in sorted(stale)}
         if pooled.ended.is_set():
             return
         lists = {method: each for method, each in taken.items() if each is not None}
+        # Servers add tools after the handshake: what no call has caused is listed to all such clients.
+        key, shelf = pooled.key, pooled.key.shelf
+        shared = self._shelves.get(shelf, _AS_ALL)
+        before = {**shared, **self._own.get(key, _AS_ALL)}
+        news = [
+            method
+            for method, each in taken.items()
+            if stale[method] or (each and not self._taker.is_seen(each, method, before.get(method)))
+        ]
         if pooled.called:
-            self._own.setdefault(pooled.key, {}).update(lists)
+            self._own.setdefault(key, {}).update(lists)
         else:
-            # Servers add tools after the handshake: what no call has caused is listed to all such clients.
-            shelf = pooled.key.shelf
-            self._shelves[shelf] = {**self._shelves.get(shelf, _AS_ALL), **lists}
-        await self._changed(pooled.key, stale, shared=not pooled.called)
+            self._shelves[shelf] = {**shared, **lists}
+        if TOOLS in lists:
+            self._note_changed(key if pooled.called else shelf, before.get(TOOLS), lists[TOOLS])
+        if news:
+            await self._changed(key, news, shared=not pooled.called)
+
+    def _note_changed(self, whose: SessionKey | Shelf, before: TakenList | None, now: TakenList) -> None:
+        """Note the tools that are other ones under the same name; a tool that is new changes none."""
+        known = {tool.get("name"): tool for tool in self._taker.seen(TOOLS, before)}
+        changed = self._changed_tools.pop(whose, {})
+        changed |= {
+            str(tool.get("name")): tool
+            for tool in now.entries
+            if tool.get("name") in known and known[tool.get("name")] != tool
+        }
+        changed = {name: tool for name, tool in changed.items() if name in now.names}
+        if changed:
+            self._changed_tools[whose] = changed
+
+    def has_session(self, context: ToolContext) -> bool:
+        """Whether a client has an open session, beside the one that lists."""
+        return self._session_of(context) is not None
+
+    def _session_of(self, context: ToolContext) -> PooledSession | None:
+        key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
+        pooled = None if key is None else self._pool.standing(key)
+        return pooled if pooled is not None and pooled.open.is_set() else None
 
     async def look(self, context: ToolContext, method: str) -> None:
         """List again on the session of a client, whose server tells of no change of this list."""
-        key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
-        pooled = None if key is None else self._pool.standing(key)
-        if pooled is None or not pooled.open.is_set():
+        pooled = self._session_of(context)
+        if pooled is None:
             return
         looked = (pooled.serial, method)
-        if anyio.current_time() - self._looked.get(looked, float("-inf")) < REFRESH_GAP:
+        last = self._looked.get(looked, float("-inf"))
+        if pooled.used_at <= last and anyio.current_time() - last < REFRESH_GAP:
             return
         self._looked[looked] = anyio.current_time()
         try:
@@ -301,24 +345,27 @@ class ClientLists:
         if taken is None or pooled.ended.is_set() or self._taker.is_seen(taken, method, seen):
             return
         self._own.setdefault(pooled.key, {})[method] = taken
+        if method == TOOLS:
+            self._note_changed(pooled.key, seen, taken)
         await self._changed()
 
     def ended(self, pooled: PooledSession) -> None:
         """Forget the lists of a session; its clients see again what is listed to all like them."""
         self._looked = {place: at for place, at in self._looked.items() if place[0] != pooled.serial}
+        self._changed_tools.pop(pooled.key, None)
         own = self._own.pop(pooled.key, None)
         if own and self._pool.listens:
             self._pool.start(self._changed, pooled.key, own)
 
-    @property
-    def has_shelves(self) -> bool:
-        """Whether the lists of any capability set are known."""
-        return bool(self._shelves)
-
     async def outdated(self) -> None:
         """The session that lists has another list by now, so others may have."""
+        for key, lists in self._own.items():
+            pooled = self._pool.standing(key)
+            if pooled is not None:
+                self._list_again(pooled, dict.fromkeys(lists, False))
         if self._shelves:
             self._shelves = {}
+            self._changed_tools = {key: each for key, each in self._changed_tools.items() if key in self._own}
             await self._changed()
 
     async def _changed(

@@ -94,7 +94,6 @@ class ClientOffers(Offers):
         return key is not None and bool(key.client) and self._pool.standing(key) is not None
 
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
-        """The entries that some clients see."""
         return self._lists.more(kind.method)
 
     def hint(self, kind: Kind) -> CacheHint:
@@ -120,12 +119,16 @@ class ClientOffers(Offers):
         """Complete an argument for a caller; see `Exchange.perform` for what it raises."""
         return await self._exchange("completion/complete", dict(params), context)
 
-    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
-        """Call `updated` whenever the session of a client says that a resource has changed.
+    async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """Send a request of an extension on for a caller; see `Exchange.perform` for what it raises."""
+        return await self._exchange(method, dict(params), context)
 
-        Raises:
-            UpstreamError: the server refused, or cannot be asked.
-        """
+    def extensions(self) -> dict[str, Any]:
+        """The capabilities that the server declares for extensions which the bridge takes no part in."""
+        return self._common.extensions()
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` whenever the session of a client says that a resource has changed."""
         await self.summon()
         key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
         if key is not None and isinstance(context, WireContext):

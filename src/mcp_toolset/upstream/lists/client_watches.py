@@ -49,7 +49,6 @@ class ClientWatches:
     """What clients watch on sessions of their own with one server."""
 
     def __init__(self, name: str, pool: SessionPool) -> None:
-        """Watch nothing yet."""
         self._name = name
         self._pool = pool
         self._watching: dict[tuple[int, str], dict[_Watch, None]] = {}
@@ -69,10 +68,6 @@ class ClientWatches:
         """Call `updated` whenever the session of a key says that a resource has changed.
 
         The session stays open meanwhile, and is opened again when it was lost.
-
-        Raises:
-            OtherEraError: there is no such session, as the server does not speak its era.
-            UpstreamError: the server refused, or cannot be asked.
         """
         watch = _Watch(key, caller, uri, updated)
         self._pool.start(self._hold, watch)

@@ -17,6 +17,7 @@ import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.offer_kinds import KINDS, Kind, Wire
+from mcp_toolset.context.task import TASKS
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
@@ -89,10 +90,11 @@ LEAST_AGE: Final = 1.0
 REFRESH_GAP: Final = 0.5
 """Seconds between one listing and the next, however many changes are announced."""
 
-_CHANGED: Final = {
+CAPABILITY_CHANGED: Final = {
     "notifications/resources/list_changed": "resources",
     "notifications/prompts/list_changed": "prompts",
 }
+"""The capability whose lists a notification says to have changed, beside that of tools."""
 
 Request = Callable[..., Awaitable[dict[str, Any]]]
 
@@ -157,11 +159,7 @@ class UpstreamOffers:
         return found is True or isinstance(found, Mapping)
 
     async def take(self, declared: Mapping[str, Any], *, modern: bool) -> None:
-        """Take the lists of a new connection.
-
-        Raises:
-            UpstreamUnavailableError: the connection was lost.
-        """
+        """Take the lists of a new connection."""
         self._declared, self._modern = declared, modern
         self._stale.clear()
         # An earlier connection may have waited on another event loop.
@@ -177,6 +175,12 @@ class UpstreamOffers:
     def declared(self) -> Mapping[str, Any]:
         """What the server declared last."""
         return self._declared
+
+    def extensions(self) -> dict[str, Any]:
+        own: dict[str, Any] = dict(self._declared.get("extensions") or {})
+        own.pop(TASKS, None)
+        found = {"experimental": self._declared.get("experimental"), "extensions": own}
+        return {name: declared for name, declared in found.items() if declared}
 
     def entries(self) -> dict[str, Sequence[Wire]]:
         """The usable entries of each list, by the method that lists them."""
@@ -197,10 +201,10 @@ class UpstreamOffers:
 
     def heard(self, method: str) -> bool:
         """Take in a notification; `False` if it does not say that resources or prompts have changed."""
-        if method not in _CHANGED:
+        if method not in CAPABILITY_CHANGED:
             return False
-        self._telling.add(_CHANGED[method])
-        self.outdated(_CHANGED[method])
+        self._telling.add(CAPABILITY_CHANGED[method])
+        self.outdated(CAPABILITY_CHANGED[method])
         return True
 
     def said(self) -> set[str]:

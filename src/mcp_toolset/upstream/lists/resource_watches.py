@@ -175,11 +175,7 @@ class ResourceWatches:
         return True
 
     async def watch(self, uri: str, updated: Callable[[], None]) -> Ending:
-        """Call `updated` whenever the server says that a resource has changed; returns what ends that.
-
-        Raises:
-            UpstreamError: the server refused, or cannot be asked.
-        """
+        """Call `updated` whenever the server says that a resource has changed; returns what ends that."""
         key = object()
         watchers = self._watchers.setdefault(uri, {})
         watchers[key] = updated

@@ -19,6 +19,7 @@ LIST_DEADLINE: Final = 5.0
 """Seconds that one list of a session may take."""
 
 TOOLS: Final = "tools/list"
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 _KEYS: Final = {TOOLS: "tools", **{kind.method: kind.key for kind in KINDS}}
 _IDENTITIES: Final = {TOOLS: "name", **{kind.method: kind.identity for kind in KINDS}}
 
@@ -53,12 +54,10 @@ class ListTaker:
     """Takes lists of one server over any session with it."""
 
     def __init__(self, tools: UpstreamTools, offers: UpstreamOffers) -> None:
-        """Compare with what everybody is listed: the server's tools, and what it offers besides."""
         self._tools = tools
         self._offers = offers
 
     def tells_of_changes(self, method: str) -> bool:
-        """Whether the server says when what it lists by a method is another list."""
         return self._offers.declares(CAPABILITIES[method], "listChanged")
 
     def _common(self, method: str) -> Sequence[Wire] | None:
@@ -75,12 +74,7 @@ class ListTaker:
         return self._offers.checked(kind, listing).sequence
 
     async def taken(self, request: Request, method: str) -> TakenList | None:
-        """A list as it is now; `None` if the server has none.
-
-        Raises:
-            UpstreamError: the server cannot be asked.
-            TimeoutError: it listed nothing in time.
-        """
+        """A list as it is now; `None` if the server has none."""
         listing = Listing(method, _KEYS[method])
         try:
             await listing.walk(request, LIST_DEADLINE)
@@ -104,5 +98,8 @@ class ListTaker:
 
     def is_seen(self, taken: TakenList, method: str, seen: TakenList | None) -> bool:
         """Whether a list is what a client sees already: its own list, else the shared one."""
-        entries = self._common(method) if seen is None else seen.entries
-        return list(taken.entries) == list(entries or ())
+        return list(taken.entries) == list(self.seen(method, seen))
+
+    def seen(self, method: str, own: TakenList | None) -> Sequence[Wire]:
+        """What a client sees: its own list, else the shared one."""
+        return (self._common(method) if own is None else own.entries) or ()

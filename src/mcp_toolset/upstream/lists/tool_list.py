@@ -10,15 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.canonical import canonical
-from mcp_toolset.catalog.pins.capability_changes import gained
 from mcp_toolset.catalog.pins.differences import in_one_line
-from mcp_toolset.catalog.pins.policy import Pins
+from mcp_toolset.catalog.pins.policy import Pins, scrubbed
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
 from mcp_toolset.concurrency.workers import BIG, in_worker, in_worker_if_large, staying
 from mcp_toolset.errors import (
@@ -54,12 +53,12 @@ class UpstreamTools:
         known: Whether anything is known of the list, from this run or the last.
         remembered: What is served of the last run, until the server has listed.
         similar: A list with tools that may be in this one; the schemas of equal tools are not compiled again.
-        is_strict: Whether no call runs as a definition that was not listed, however little it differs.
+        is_lazy: Whether clients are served what is remembered until a call starts the server.
     """
 
     def __init__(self, link: Link, pins: Pins, request: Callable[..., Awaitable[dict[str, Any]]]) -> None:
         """List what `link` leads to, by `request`; nothing is known yet."""
-        self.is_strict = False
+        self.is_lazy = False
         self.pins = pins
         self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT
         self._link = link
@@ -72,16 +71,13 @@ class UpstreamTools:
         self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
         self._listing = Listing()
         self._more: list[Any] = []
+        self._newer: Mapping[str, Any] = {}
         self.common: frozenset[str] = frozenset()
         self._hint, self._began = STRICTEST, float("-inf")
         self._admitting = anyio.Lock()
 
     async def walked(self, seconds: float, declared: Mapping[str, Any] | None) -> Listing:
-        """The whole list as it is now; empty for a server that declares prompts or resources alone.
-
-        Raises:
-            UpstreamError: the server cannot be asked, refused, or listed nothing in time.
-        """
+        """The whole list as it is now; empty for a server that declares prompts or resources alone."""
         listing = Listing()
         try:
             await listing.walk(self._request, seconds)
@@ -136,14 +132,13 @@ class UpstreamTools:
     def current(self, definition: ToolDefinition) -> ToolDefinition:
         """The live definition in the place of one that was remembered; another one unchanged.
 
-        Raises:
-            CallError: the server does not serve the tool any more, or as something else.
+        Grants, approvals and states of suspended calls are for one definition, so it has to be the same one.
         """
         name = definition.name
         if self._superseded.get(name) is not definition:
             return definition
         live = self.snapshot.tools.get(name)
-        if live is not None and not self.is_strict and _same_to_callers(definition, live.definition):
+        if live is not None and self._canonical(live.definition) == self._canonical(definition):
             return live.definition
         aside = dict(self.snapshot.set_aside).get(name, "")
         if live is None and not aside:
@@ -151,10 +146,22 @@ class UpstreamTools:
                 f"{self._link.name}: {name} is gone: the server listed it in the last run, "
                 "and does not list it now"
             )
-        found = aside if live is None else in_one_line(canonical(definition), canonical(live.definition))
+        found = (
+            aside
+            if live is None
+            else in_one_line(self._canonical(definition), self._canonical(live.definition))
+        )
         raise CallError(
             f"{self._link.name}: {name} has changed since the last run, so the call did not run: "
             f"{self._link.scrubbed(found)}{'' if aside else _READ_AGAIN}"
+        )
+
+    def _canonical(self, definition: ToolDefinition) -> Mapping[str, Any]:
+        """A definition in comparable form: what is remembered was kept without secrets."""
+        return (
+            scrubbed(canonical(definition), self._link.scrubbed)
+            if self._link.secrets
+            else canonical(definition)
         )
 
     def _supersede(self) -> None:
@@ -181,10 +188,13 @@ class UpstreamTools:
         """The list as it was taken last, in wire form."""
         return self._listing.tools
 
-    async def admit_more(self, entries: Sequence[Any]) -> None:
-        """Serve tools as well that are listed to some clients alone; pins judge them like all others."""
+    async def admit_more(self, entries: Sequence[Any], newer: Mapping[str, Any]) -> None:
+        """Serve tools as well that are listed to some clients alone; pins judge them like all others.
+
+        `newer` are tools by name that took the place of others in sessions of clients, which have said so.
+        """
         async with self._admitting:
-            self._more = [*entries]
+            self._more, self._newer = [*entries], newer
             self._listed, self.snapshot = await in_worker(partial(self._judged, self._listing))
 
     async def judged_anew(self) -> None:
@@ -212,7 +222,9 @@ class UpstreamTools:
     def _judged(self, listing: Listing) -> tuple[CatalogSnapshot, CatalogSnapshot]:
         """What is usable in a list, and what of that is to be served."""
         entries, names = list(listing.tools), set(listing.names())
-        for entry in self._more:
+        if self._newer:
+            entries = [self._newer.get(_name_of(entry), entry) for entry in entries]
+        for entry in [*self._newer.values(), *self._more]:
             if entry.get("name") not in names:
                 names.add(entry.get("name"))
                 entries.append(entry)
@@ -227,14 +239,19 @@ class UpstreamTools:
 
     def _admissible(self, listed: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
         usable = usable_over_http(listed) if self._link.facts.carries_headers else listed
-        return self.pins.admit(usable, remembered=remembered, served_first=self.is_strict)
+        return self.pins.admit(usable, remembered=remembered, served_first=self.is_lazy)
 
 
-def _same_to_callers(remembered: ToolDefinition, live: ToolDefinition) -> bool:
-    """Whether a call that was meant for the one may run as the other: only texts may differ."""
-    schemas = remembered.input_schema == live.input_schema and remembered.output_schema == live.output_schema
-    return schemas and not gained(canonical(remembered), canonical(live))
+def _name_of(entry: Any) -> Any:
+    name = cast("Mapping[str, Any]", entry).get("name") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) else None
 
+
+LEAST_AGE: Final = 1.0
+"""Seconds for which a list is not read again for a client, unless a call may have changed it."""
+
+PATIENCE: Final = 5.0
+"""Seconds that a client waits for a list that is read again for it."""
 
 REFRESH_GAP: Final = 0.5
 """Seconds between one listing and the next, however many changes are announced."""
@@ -252,6 +269,7 @@ class ToolRefresh:
         log: Where it is noted that listing failed.
         told_of_changes: Whether the server tells when its list has changed.
         on_lost: Is called when listing again has found the connection lost.
+        on_others: Is called when other tools are listed than before.
     """
 
     tools: UpstreamTools
@@ -261,7 +279,11 @@ class ToolRefresh:
     log: logging.Logger
     told_of_changes: bool = field(default=False, init=False)
     on_lost: Callable[[], None] = field(default=(lambda: None), init=False)
+    on_others: Callable[[], None] = field(default=(lambda: None), init=False)
     _due: anyio.Event = field(default_factory=anyio.Event, init=False)
+    _reading: anyio.Lock = field(default_factory=anyio.Lock, init=False)
+    _read_at: float = field(default=float("-inf"), init=False)
+    _calls: int = field(default=0, init=False)
     _tools_said: bool = field(default=False, init=False)
     _said: set[str] = field(default_factory=set[str], init=False)
 
@@ -271,7 +293,6 @@ class ToolRefresh:
 
     @property
     def is_due(self) -> bool:
-        """Whether the tools are to be listed again."""
         return self._due.is_set()
 
     def outdated(self) -> None:
@@ -286,6 +307,37 @@ class ToolRefresh:
     def not_told(self) -> None:
         """The server does not tell of changes after all."""
         self.told_of_changes = False
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether the list is read again for clients: nothing tells of changes, or it is not to be kept."""
+        main = self.listing.main
+        if self.state.now != "ready" or main.dispatcher is None or "tools" not in (main.capabilities or ()):
+            return False
+        return not self.told_of_changes or (main.modern and not self.tools.hint(told_of_changes=True).ttl_ms)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the list is to be read again before a client is answered with it."""
+        if not self.is_asked_for:
+            return False
+        ttl = self.tools.hint(told_of_changes=True).ttl_ms / 1000
+        was_called = not ttl and self._calls != self.state.calls
+        return was_called or anyio.current_time() - self._read_at > max(LEAST_AGE, ttl)
+
+    async def read_again(self) -> None:
+        """Read the list again, once for all clients that wait for it."""
+        with anyio.move_on_after(PATIENCE):
+            async with self._reading:
+                if not self.is_stale:
+                    return
+                self._calls, self._read_at = self.state.calls, anyio.current_time()
+                try:
+                    listing = await self.tools.walked(PATIENCE, self.listing.main.capabilities)
+                except UpstreamError as fault:
+                    return self.log.info("listing again for a client failed: %s", in_log(str(fault)))
+                if listing.tools != self.tools.entries:
+                    await self.admit(listing)
 
     def said(self) -> set[str]:
         """`tools`, if the server has said that they have changed, once they are listed again; told once."""
@@ -342,7 +394,11 @@ class ToolRefresh:
 
     async def admit(self, listing: Listing, *, said: bool = False) -> None:
         """Take a list as the state of the server; `said` if the server has said that it is another one."""
+        self._read_at = listing.began
+        before = self.tools.entries
         fault = await self.tools.admit(listing)
+        if before and before != listing.tools:
+            self.on_others()
         if said:
             self._said.add("tools")
         if fault:

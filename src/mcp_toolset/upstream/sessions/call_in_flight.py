@@ -83,7 +83,6 @@ class CallInFlight:
     def __init__(
         self, context: ToolContext, *, client: str | None = None, about: Mapping[str, Any] = _NOTHING
     ) -> None:
-        """Begin a call for a caller."""
         self.context = context
         self.client = client
         self.time: WorkingTime | None = None
@@ -101,7 +100,6 @@ class CallInFlight:
 
     @property
     def delivery(self) -> Delivery:
-        """What is on its way to the client."""
         if self._delivery is None:
             self._delivery = Delivery()
         return self._delivery
@@ -163,11 +161,7 @@ class CallInFlight:
         return self.context.cancelled_because if isinstance(self.context, WireContext) else None
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Put a request of the upstream to the client of this call.
-
-        Raises:
-            MCPError: it refused, gave no answer, or cannot be asked.
-        """
+        """Put a request of the upstream to the client of this call."""
         if not isinstance(self.context, WireContext):
             raise MCPError(INVALID_REQUEST, f"{method} is refused: this call has no client to ask")
         return await self.context.relay(method, params)

@@ -29,14 +29,22 @@ from mcp_toolset.protocol.json_rpc import (
     URL_ELICITATION_REQUIRED,
     MCPError,
 )
-from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
+from mcp_toolset.tools.core.asking import ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
 from mcp_toolset.upstream.sessions.lent_model import LentModel
-from mcp_toolset.upstream.sessions.question_shapes import mapping_of, pages_of, question_fault, undeclared
+from mcp_toolset.upstream.sessions.question_shapes import (
+    mapping_of,
+    marked,
+    pages_of,
+    question_fault,
+    shown_question,
+    undeclared,
+    unshowable,
+)
 from mcp_toolset.upstream.target import Link
 
 MAX_ASKED: Final = 64
@@ -69,26 +77,22 @@ class Questions:
 
     def __init__(
         self,
-        name: str,
+        link: Link,
         calls: CallsInFlight,
         declares: Mapping[str, Any],
         client: ServedClient | None = None,
         lent: LentModel | None = None,
     ) -> None:
-        """Speak for the upstream that is mounted as `name`."""
+        """Speak for the upstream that `link` leads to."""
         self.declares = declares
         self.client = client
-        self._name = name
+        self._link = link
         self._lent = lent
         self._calls = calls
         self._pages: OrderedDict[str, _Page] = OrderedDict()
 
     async def put(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Put a legacy upstream's request to its client, and return the client's answer.
-
-        Raises:
-            MCPError: it belongs to no client, or to one that cannot be asked for it; or the client refused.
-        """
+        """Put a legacy upstream's request to its client, and return the client's answer."""
         params = params or {}
         missing = undeclared(method, params, self.declares)
         if missing:
@@ -96,6 +100,8 @@ class Questions:
         malformed = question_fault(method, params)
         if malformed is not None:
             raise self._refused(method, f"it does not follow the protocol: {malformed}")
+        if method == ELICITATION and (fault := unshowable(self._link, params)):
+            raise self._refused(method, fault)
         current = self._calls.current()
         call = current or self._calls.sole()
         if call is None or call.ended:
@@ -106,7 +112,8 @@ class Questions:
         with call.asking(exact=current is not None):
             if method == SAMPLING and self._lent is not None and self._lent.serves(call.context):
                 return await self._lent.relay(call, params)
-            return await call.ask(method, self._marked(params))
+            shown = shown_question if method == ELICITATION else marked
+            return await call.ask(method, shown(self._link, params))
         raise self._refused(method, "the call that it belongs to has ended")
 
     async def _outside(
@@ -130,15 +137,8 @@ class Questions:
         raise self._refused(method, "no call is in flight that it could belong to")
 
     def _refused(self, method: str, reason: str) -> MCPError:
-        _log.warning("%s asks for %s and is refused: %s", self._name, in_log(method), in_log(reason))
+        _log.warning("%s asks for %s and is refused: %s", self._link.name, in_log(method), in_log(reason))
         return MCPError(INVALID_REQUEST, f"{method} is refused: {reason}")
-
-    def _marked(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters with the name of the server that asks, which the client cannot see otherwise."""
-        meta = {
-            key: value for key, value in mapping_of(params.get("_meta")).items() if key != "progressToken"
-        }
-        return {**params, "_meta": {**meta, CALL_META_KEY: {"server": self._name}}}
 
     def _note_page(self, params: Mapping[str, Any], call: CallInFlight) -> None:
         if isinstance(call.context, WireContext):
@@ -227,11 +227,7 @@ class ServerMessages:
     async def answer(
         self, context: DispatchContext, method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Answer a request of the server: by its client if it is a question.
-
-        Raises:
-            MCPError: its client refused, or cannot be asked; or there is no such request.
-        """
+        """Answer a request of the server: by its client if it is a question."""
         if method in _ASKS_CLIENTS:
             given_up.set(lambda: getattr(context, "reason", None))
             return await self.questions.put(method, params)
@@ -245,7 +241,6 @@ class ServerMessages:
         return self.calls.take(method, self.link.cleaned(params))
 
     async def take(self, _: DispatchContext, method: str, params: Mapping[str, Any] | None) -> None:
-        """Take a notification that is of no call."""
         self.health.heard()
         if method == "notifications/elicitation/complete":
             await self.questions.page_done(params)

@@ -17,6 +17,7 @@ import anyio
 
 from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
+from mcp_toolset.concurrency.private_files import read_regular
 from mcp_toolset.config import Era, ProtocolRule
 from mcp_toolset.protocol.dispatch import CallOptions, Dispatcher
 from mcp_toolset.protocol.handshake import DISCOVER, ClientHandshake, HandshakeRequest, Introduction
@@ -27,7 +28,10 @@ CLIENT_INFO: Final[Mapping[str, Any]] = {"name": "mcp-toolset", "version": "0.1.
 """What the bridge says that it is."""
 
 PROBE_DEADLINE: Final = 10.0
-"""Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried."""
+"""Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried.
+
+At most half of the time that is left for starting; a server that speaks no other era is waited for.
+"""
 
 _INITIALIZED: Final = "notifications/initialized"
 
@@ -51,16 +55,12 @@ async def negotiate(
         known_legacy: Whether an earlier connection to the server spoke a legacy revision.
         answers_all: Whether servers of this transport answer methods that they do not know: then one that is
             slow is waited for, and not taken for an older one.
-
-    Raises:
-        MCPError: the server refused what it was offered, or the connection broke.
     """
     handshake = ClientHandshake(CLIENT_INFO, declares, eras=protocol, known_legacy=known_legacy)
     while (request := handshake.request) is not None:
         try:
-            result = await dispatcher.send_raw_request(
-                request.method, request.params, _options(request, answers_all)
-            )
+            opts = _options(request, waits=answers_all or not handshake.falls_back)
+            result = await dispatcher.send_raw_request(request.method, request.params, opts)
         except MCPError as fault:
             if closed.is_set():
                 raise
@@ -75,13 +75,14 @@ async def negotiate(
     return server
 
 
-def _options(request: HandshakeRequest, answers_all: bool) -> CallOptions:
+def _options(request: HandshakeRequest, *, waits: bool) -> CallOptions:
     """How a request is sent: one of a handshake is not cancelled, and a probe has its deadline."""
     opts: CallOptions = {"cancel_on_abandon": False}
     if request.headers:
         opts["headers"] = dict(request.headers)
-    if request.method == DISCOVER and not answers_all:
-        opts["timeout"] = PROBE_DEADLINE
+    if request.method == DISCOVER and not waits:
+        left = anyio.current_effective_deadline() - anyio.current_time()
+        opts["timeout"] = min(PROBE_DEADLINE, left / 2)
     return opts
 
 
@@ -112,7 +113,6 @@ class KnownEras:
     """
 
     def __init__(self, identity: str, place: Path | None = None) -> None:
-        """Look up and note findings of the server with this identity."""
         self._identity = identity
         self._place = place or default_place()
 
@@ -157,7 +157,7 @@ class KnownEras:
 
 def _read(place: Path) -> dict[str, Any]:
     try:
-        found: Any = json.loads(place.read_text(encoding="utf-8"))
+        found: Any = json.loads(read_regular(place))
     except (OSError, ValueError):
         return {}
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -40,7 +40,6 @@ class Outside:
     __slots__ = ("_client", "_delivery", "_ends", "_shared", "key")
 
     def __init__(self) -> None:
-        """Know of no client that has used the session."""
         self.key: str | None = ""
         self._client: ServedClient | None = None
         self._shared = False
@@ -141,7 +140,6 @@ class CallsInFlight:
     """
 
     def __init__(self) -> None:
-        """Start without any."""
         self.outside = Outside()
         self.asking: set[Asking] = set()
         self._calls: dict[int, CallInFlight] = {}
@@ -167,7 +165,6 @@ class CallsInFlight:
         return token
 
     def give_back(self, token: str) -> None:
-        """Take no more progress with a token."""
         del self._tokens[token]
 
     def of(self, call: CallInFlight) -> AbstractContextManager[None]:

@@ -49,9 +49,6 @@ class LentModel:
             call: The call in whose course the server asks.
             params: The request.
             key: What tells it from other requests of the call; `None` for the number of requests so far.
-
-        Raises:
-            CallError: the model answered with neither a `SampledMessage` nor a text.
         """
         context = call.context
         message = await message_of(
@@ -73,11 +70,7 @@ class LentModel:
         return dict(message.wire)
 
     async def relay(self, call: CallInFlight, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The same for a legacy server, which gets an error of the model as the refusal of its request.
-
-        Raises:
-            MCPError: the model failed.
-        """
+        """The same for a legacy server, which gets an error of the model as the refusal of its request."""
         try:
             return await self.answer(call, params)
         # The sampler is the application's code and may raise anything; the server decides what to do then.
@@ -89,11 +82,7 @@ class LentModel:
     async def answers(
         self, call: CallInFlight, requests: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, dict[str, Any]]:
-        """What the model writes to the requests of one round trip, all at once (2026-07-28).
-
-        Raises:
-            CallError: the model failed.
-        """
+        """What the model writes to the requests of one round trip, all at once (2026-07-28)."""
         found: dict[str, dict[str, Any]] = {}
         faults: list[Exception] = []
 

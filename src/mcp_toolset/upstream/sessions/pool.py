@@ -41,14 +41,14 @@ from mcp_toolset.upstream.target import Link
 MAX_SESSIONS: Final = 32
 """Sessions with one upstream beside the one that lists; further callers wait for one to be free."""
 
+OWN_SESSIONS: Final = 8
+"""Sessions that calls and subscriptions of one caller may hold at once."""
+
 MAX_ALIKE: Final = 4
 """Sessions whose callers take turns and are alike; a further one is opened for who has waited `TURN`."""
 
 TURN: Final = 1.0
 """Seconds that a call waits for its turn before it is given a session of its own."""
-
-TRIAL: Final = 10.0
-"""Seconds that a server has to say whether it speaks the legacy era, while that is not known."""
 
 Ended = Callable[[PooledSession], None]
 """Is told that a session has ended."""
@@ -128,11 +128,7 @@ class SessionPool:
                 group.cancel_scope.cancel()
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Run something for as long as the pool runs, outside of the call that asks for it.
-
-        Raises:
-            UpstreamUnavailableError: the upstream is closed.
-        """
+        """Run something for as long as the pool runs, outside of the call that asks for it."""
         if self._group is None:
             raise UpstreamUnavailableError(self._link.name, "the server is closed", sent=False)
         self._context.run(self._group.start_soon, function, *arguments)
@@ -190,20 +186,15 @@ class SessionPool:
         return None if pooled is None or pooled.retired else pooled
 
     async def take(self, key: SessionKey, caller: WireContext | None, *, within: float) -> PooledSession:
-        """A session of a key, for one call, until it is given back; it may still be opening.
-
-        Raises:
-            UpstreamTimeoutError: all that there may be are in use and stay so for `within` seconds.
-        """
+        """A session of a key, for one call, until it is given back; it may still be opening."""
         try:
             with anyio.fail_after(within):
                 return await self._taken(key, caller)
         except TimeoutError:
-            raise UpstreamTimeoutError(
-                self._link.name,
-                f"all its sessions stayed in use for {within:g} s; nothing was sent",
-                sent=False,
-            ) from None
+            own = self._is_share_taken(key)
+            which = f"the {OWN_SESSIONS} sessions that one caller may have" if own else "all its sessions"
+            told = f"{which} stayed in use for {within:g} s; nothing was sent"
+            raise UpstreamTimeoutError(self._link.name, told, sent=False) from None
 
     def give_back(self, pooled: PooledSession) -> None:
         """End the use of a session by one call."""
@@ -241,12 +232,19 @@ class SessionPool:
         most = 1 if self.routing.options.sessions == "capabilities" else MAX_ALIKE
         if key.turns and len(self._alike(key)) >= most:
             return False
+        if self._is_share_taken(key):
+            return False
         if len(self._sessions) < MAX_SESSIONS:
             return True
         idle = [each for each in self._sessions.values() if not (each.users or each.holds or each.retired)]
         if idle:
             min(idle, key=lambda each: (each.stays, each.used_at)).retire()
         return False
+
+    def _is_share_taken(self, key: SessionKey) -> bool:
+        """Whether the caller of a key holds as many sessions as one caller may."""
+        own = (each for each in self._sessions.values() if key.share and each.key.share == key.share)
+        return sum(bool(each.users or each.holds) for each in own) >= OWN_SESSIONS
 
     def _begun(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
         client = caller.client if key.client and caller is not None else None
@@ -264,15 +262,13 @@ class SessionPool:
         return pooled
 
     async def _own(self, pooled: PooledSession, client: ServedClient | None) -> None:
-        """The life of one session."""
         endings = (
             [client.when_gone(pooled.retire), client.when_roots_change(self._roots_of(pooled))]
             if client
             else []
         )
         stderr = StderrTail(self._link.name, self._link.scrubbed)
-        # While it is not known whether the server speaks this era, its silence is as good as a no.
-        patience = self.start_timeout if self.routing.facts.legacy else min(TRIAL, self.start_timeout)
+        patience = self.start_timeout
 
         async def heard(method: str, params: Mapping[str, Any] | None) -> bool:
             return self.on_heard(pooled, method, params)
@@ -289,10 +285,10 @@ class SessionPool:
                     self.on_stir()
                     await pooled.until_unused(pooled.session.closed)
         except TimeoutError:
-            self._failed(pooled, f"no answer within {patience:g} s")
+            self._failed(pooled, stderr.explained(f"no answer within {patience:g} s"))
         # As many kinds of failure as there are transports and servers; all mean that it has ended.
         except Exception as fault:
-            self._failed(pooled, self._link.scrubbed(reason_of(fault)), fault)
+            self._failed(pooled, stderr.explained(reason_of(fault)), fault)
         finally:
             for end in endings:
                 end()

@@ -82,12 +82,7 @@ class PooledSession:
         self.wake.set()
 
     async def opened(self) -> UpstreamSession:
-        """The session once calls go through it.
-
-        Raises:
-            OtherEraError: the server speaks another era than this session was to be in.
-            UpstreamUnavailableError: it could not be opened.
-        """
+        """The session once calls go through it."""
         await self.open.wait()
         if self.refused:
             raise OtherEraError(self.fault)

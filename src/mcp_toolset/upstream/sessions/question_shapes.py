@@ -10,9 +10,11 @@ that is malformed.
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -33,7 +35,9 @@ from mcp_toolset.protocol.shapes import (
     Shape,
     Tagged,
 )
-from mcp_toolset.tools.core.asking import ELICITATION, ROOTS, SAMPLING
+from mcp_toolset.security.egress import is_loopback
+from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
+from mcp_toolset.tools.text.hidden_text import hidden_in, visible
 
 _META: Final = Members(optional={"progressToken": ID})
 _MEDIA: Final = Members({"data": TEXT, "mimeType": TEXT})
@@ -73,6 +77,9 @@ _FORM: Final = Members(
 _PAGE: Final = Members({"message": TEXT, "url": TEXT, "elicitationId": TEXT}, _COMMON)
 _ELICITATIONS: Final = Tagged("mode", {"form": _FORM, "url": _PAGE})
 
+_AUTHORITY: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:\d{1,5})?", re.ASCII)
+"""The host of a page, and its port: browsers read what is odd, such as a backslash, in ways of their own."""
+
 _QUESTIONS: Final[Mapping[str, Shape]] = {
     "sampling/createMessage": _SAMPLING,
     "elicitation/create": _ELICITATIONS,
@@ -100,38 +107,130 @@ def requests_in(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     return {key: cast("Mapping[str, Any]", each) for key, each in asked.items() if isinstance(each, Mapping)}
 
 
-def check_declared(name: str, wire: Mapping[str, Any], caller: WireContext) -> None:
-    """Refuse what the client has not declared, as the upstream should have (-32021).
+def checked(
+    link: Asking, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
+) -> dict[str, Mapping[str, Any]]:
+    """Requests of one round as the client gets them, unless one is refused.
 
     Args:
-        name: The name of the mount.
-        wire: The result that asks for input.
-        caller: Whose request it answers.
+        link: The server that asks.
+        requests: The requests by their keys.
+        caller: Whose request it is.
 
     Raises:
-        UpstreamProtocolError: it asks for more than the client can do.
+        UpstreamProtocolError: one asks for more than the client has declared (-32021).
+        CallError: one cannot be shown to a user.
     """
-    for request in requests_in(wire).values():
+    found = dict[str, Mapping[str, Any]]()
+    for key, request in requests.items():
         method = str(request.get("method"))
-        params = cast("Mapping[str, Any]", request.get("params") or {})
+        params = mapping_of(request.get("params"))
         missing = undeclared(method, params, caller.declares)
         if missing:
             raise UpstreamProtocolError(
-                name,
+                link.name,
                 MISSING_REQUIRED_CLIENT_CAPABILITY,
                 f"it asks for {method}, and the client has not declared {missing}",
                 required(missing),
             )
+        if method != ELICITATION:
+            found[key] = request
+            continue
+        if fault := unshowable(link, params):
+            raise CallError(f"{link.name}: its question is refused: {fault}")
+        found[key] = {**request, "params": shown_question(link, params)}
+    return found
+
+
+class Asking(Protocol):
+    """A server that asks; `Link` is one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_near(self) -> bool: ...
+
+
+_LABELS: Final = frozenset(("title", "description", "enumNames"))
+"""Members of a form that are shown and have no other use."""
+
+
+def unshowable(link: Asking, params: Mapping[str, Any]) -> str:
+    """Why a user must not be shown a question of a server; empty if nothing is wrong."""
+    if (url := params.get("url")) is None:
+        hidden = next(_hidden(params.get("requestedSchema")), "")
+        return f"its form has {hidden} in a value" if hidden else ""
+    try:
+        parts = urlsplit(str(url))
+    except ValueError:
+        return "its page has no valid address"
+    if parts.scheme != "https" and not (parts.scheme == "http" and link.is_near and is_loopback(str(url))):
+        return "its page has no https address"
+    is_plain = str(url).isascii() and str(url).isprintable() and " " not in str(url)
+    return "" if is_plain and _AUTHORITY.fullmatch(parts.netloc) else "its page hides its address"
+
+
+def shown_question(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A question of a server as its user gets it: the server first, hidden characters spelt out.
+
+    Each further line is quoted: no line of a server can be taken for one of this bridge.
+    """
+    told = _visible(params.get("message"))
+    if isinstance(told, str):
+        told = f"{link.name} asks: " + "\n> ".join(told.splitlines() or [""])
+    seen = marked(link, {**params, "message": told})
+    if "requestedSchema" in params:
+        seen["requestedSchema"] = _labelled(params["requestedSchema"])
+    return seen
+
+
+def marked(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with the name of the server that asks, which the client cannot see otherwise."""
+    meta = {
+        key: value
+        for key, value in mapping_of(params.get("_meta")).items()
+        if key != "progressToken" and not key.startswith("mcp-toolset/")
+    }
+    return {**params, "_meta": {**meta, CALL_META_KEY: {"server": link.name}}}
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_visible(each) for each in cast("list[Any]", value)]
+    return visible(value) if isinstance(value, str) and hidden_in(value) else value
+
+
+def _labelled(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_labelled(each) for each in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    table = cast("dict[str, Any]", value)
+    # A parameter may have the name of a label.
+    return {
+        key: (_visible if key in _LABELS and not isinstance(each, dict) else _labelled)(each)
+        for key, each in table.items()
+    }
+
+
+def _hidden(value: Any) -> Iterator[str]:
+    """The kinds of hidden characters in what a form has besides its labels."""
+    if isinstance(value, str):
+        yield from hidden_in(value)
+    elif isinstance(value, list):
+        for each in cast("list[Any]", value):
+            yield from _hidden(each)
+    elif isinstance(value, dict):
+        for key, each in cast("dict[str, Any]", value).items():
+            yield from hidden_in(key)
+            yield from () if key in _LABELS and not isinstance(each, dict) else _hidden(each)
 
 
 async def answers_to(
     name: str, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
 ) -> dict[str, dict[str, Any]]:
-    """What a legacy client answers to the requests of one round, asked all at once.
-
-    Raises:
-        CallError: the client refused one of them.
-    """
+    """What a legacy client answers to the requests of one round, asked all at once."""
     answers: dict[str, dict[str, Any]] = {}
     refused: list[MCPError] = []
 
@@ -183,6 +282,15 @@ def pages_of(data: object) -> list[Mapping[str, Any]]:
     listed = mapping_of(data).get("elicitations")
     entries = cast("list[object]", listed) if isinstance(listed, list) else []
     return [page for page in map(mapping_of, entries) if page]
+
+
+def shown_in(pages: Sequence[Mapping[str, Any]]) -> str:
+    """The web addresses of pages, for a person who opens them without the client; empty if there are none."""
+    written = (page.get("url") for page in pages)
+    urls = [
+        visible(url) for url in written if isinstance(url, str) and url.startswith(("https://", "http://"))
+    ]
+    return f"; open it in a browser and call again: {', '.join(urls)}" if urls else ""
 
 
 def for_modern(method: str, params: Mapping[str, Any]) -> dict[str, Any]:

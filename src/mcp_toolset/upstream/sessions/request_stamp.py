@@ -69,7 +69,6 @@ class RequestStamp:
         self._annotated: dict[str, tuple[ToolDefinition, Mapping[tuple[str, ...], str]]] = {}
 
     def begin(self, version: str) -> None:
-        """Stamp requests of a revision from now on."""
         self._version, self._modern = version, is_modern(version)
 
     def put(
@@ -107,7 +106,6 @@ class RequestStamp:
             opts["headers"] = self._headers(method, params, context, tool)
 
     def of_notification(self, method: str) -> CallOptions:
-        """What is said with a notification."""
         if not self._link.facts.carries_headers:
             return {}
         return {"headers": routing_headers(self._version, method, {}, _NO_HEADERS)}
@@ -146,7 +144,6 @@ class LogThreshold:
     __slots__ = ("_level", "applies")
 
     def __init__(self) -> None:
-        """Apply to no session yet."""
         self.applies = False
         self._level: str | None = None
 

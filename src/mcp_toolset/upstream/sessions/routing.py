@@ -132,6 +132,15 @@ class Routing:
             return False
         return True
 
+    @property
+    def was_silent(self) -> bool:
+        """Whether the server left a handshake unanswered, and the legacy era is not tried for the moment."""
+        return self._facts_now() is not self.facts
+
+    def try_again(self) -> None:
+        """Try the legacy era with the next request of a legacy client, however lately it was tried."""
+        self._try_again_at = _NEVER
+
     def same(self, shelf: Shelf) -> bool:
         """Whether the server was found to list to these clients what it lists to everybody."""
         return _digest(shelf) in self._same

@@ -98,7 +98,7 @@ class UpstreamSession:
         self.calls = CallsInFlight()
         if client is not None:
             self.calls.outside.client_is(client)
-        self.questions = Questions(link.name, self.calls, declares, client, lent_to(link))
+        self.questions = Questions(link, self.calls, declares, client, lent_to(link))
         self.dispatcher: Dispatcher | None = None
         self.closed = anyio.Event()
         self.protocol_version: str | None = None
@@ -148,11 +148,7 @@ class UpstreamSession:
         _log.error("forwarding notifications to clients has stopped")
 
     async def begin(self, dispatcher: Dispatcher, era: str | None, protocol: ProtocolRule = "auto") -> Era:
-        """Settle the revision; returns the era, to be remembered.
-
-        Raises:
-            MCPError: the server refused, or the connection broke.
-        """
+        """Settle the revision; returns the era, to be remembered."""
         said = await negotiate(
             dispatcher,
             self.closed,
@@ -191,11 +187,6 @@ class UpstreamSession:
             seconds: How long the upstream may work on it; the client's own time does not count.
             slots: How many requests of clients the upstream is given at once.
             tool: The tool that is called, for the headers that its schema asks for.
-
-        Raises:
-            UpstreamUnavailableError: the session was lost.
-            UpstreamTimeoutError: no answer within the deadline; it was told to cancel.
-            UpstreamProtocolError: it answered with a protocol error.
         """
         if self.health.fault:
             raise UpstreamUnavailableError(
@@ -261,22 +252,14 @@ class UpstreamSession:
         return {"request_id": token}, token
 
     async def _prepared(self, level: str | None) -> Dispatcher:
-        """What sends, once the session is open, and the server logs from a level on.
-
-        Raises:
-            UpstreamUnavailableError: the session is not open.
-        """
+        """What sends, once the session is open, and the server logs from a level on."""
         dispatcher = await self._woken()
         if level is not None:
             await self._threshold.lower(level, self.request)
         return dispatcher
 
     async def _woken(self) -> Dispatcher:
-        """What sends, once a session that rests is open again.
-
-        Raises:
-            UpstreamUnavailableError: the session is not open.
-        """
+        """What sends, once a session that rests is open again."""
         if self.dispatcher is None and self.awake is not None:
             await self.awake()
         if self.dispatcher is None:
@@ -291,13 +274,7 @@ class UpstreamSession:
         context: ToolContext | None = None,
         opts: CallOptions | None = None,
     ) -> dict[str, Any]:
-        """Send a request of the bridge itself.
-
-        Raises:
-            UpstreamUnavailableError: the session is not open, or was lost.
-            UpstreamProtocolError: the upstream answered with an error.
-            TimeoutError: there was no answer within the time that `opts` gives.
-        """
+        """Send a request of the bridge itself."""
         dispatcher, closed = self.dispatcher or await self._woken(), self.closed
         opts = opts or {}
         self._stamp.put(method, params, context, opts)
@@ -351,7 +328,9 @@ class UpstreamSession:
         message = self.link.scrubbed(told_briefly(fault.message))
         if missing := missing_extensions(fault.code, fault.data):
             message += f"; it runs only with {missing}, which was not declared to it"
-        return UpstreamProtocolError(self.link.name, fault.code, message, self.link.cleaned(fault.data))
+        return UpstreamProtocolError(
+            self.link.name, fault.code, message, self.link.cleaned(fault.data), plain=self.link.plain
+        )
 
 
 @contextmanager

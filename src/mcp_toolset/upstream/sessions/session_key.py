@@ -115,6 +115,11 @@ class SessionKey:
     single: bool = False
 
     @property
+    def share(self) -> str:
+        """The one caller that it is for: the principal, else the client; empty if it is for several."""
+        return self.principal or self.client
+
+    @property
     def shelf(self) -> Shelf:
         """What sessions have in common that are listed the same: era, capabilities, credentials."""
         return (self.era, self.declares, self.credentials)

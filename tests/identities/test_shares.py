@@ -1,0 +1,218 @@
+"""No caller takes all of what is scarce: sessions, tasks, calls that wait for answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import httpx2
+import mcp_types as types
+import pytest
+from tests.support.asking import text_of
+from tests.support.callers import Callers, client_of, listening
+from tests.tasks.jobs import DECLARED, Jobs
+
+from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset.server.answers import tasks
+from mcp_toolset.transports.http import post
+from mcp_toolset.transports.http.sessions import legacy_session
+from mcp_toolset.upstream import suspended
+from mcp_toolset.upstream.sessions import pool
+
+pytestmark = pytest.mark.anyio
+FORM: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+class Asking:
+    """A server of 2025-11-25 that asks everybody who calls it."""
+
+    def __init__(self) -> None:
+        self.ended = anyio.Event()
+
+    def server(self) -> ToolsetServer:
+        @tool
+        async def ask(context: ToolContext) -> str:
+            """Ask."""
+            try:
+                return (await context.ask("Sure?", FORM)).action
+            finally:
+                self.ended.set()
+
+        return ToolsetServer(Toolset(ask), capabilities=["ask"])
+
+
+class People:
+    """Never answer, and count what they are asked."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted, self.asked = wanted, 0
+        self.enough = anyio.Event()
+
+    async def __call__(self, context: Any, params: Any) -> Any:
+        self.asked += 1
+        if self.asked >= self.wanted:
+            self.enough.set()
+        await anyio.sleep_forever()
+
+
+async def accept(context: Any, params: Any) -> Any:
+    return types.ElicitResult(action="accept", content={})
+
+
+async def test_u80_a_caller_with_many_sessions_leaves_sessions_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(pool, "OWN_SESSIONS", 2)
+    people = People(2)
+    async with listening(Asking().server()) as up:
+        mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", timeout=20)
+        async with listening(ToolsetServer(Toolset(mount), auth=Callers())) as url:
+            async with anyio.create_task_group() as group:
+
+                async def abandoned() -> None:
+                    async with client_of(url, "ann", elicitation_callback=people) as client:
+                        await client.call_tool("ask", {})
+
+                for _ in range(6):
+                    group.start_soon(abandoned)
+                await people.enough.wait()
+                async with client_of(url, "bob", elicitation_callback=accept) as client:
+                    assert text_of(await client.call_tool("ask", {})) == "accept"
+                assert people.asked == 2, "the others of ann wait for her own"
+                group.cancel_scope.cancel()
+
+
+async def test_u80_the_error_of_a_caller_whose_share_is_taken_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool, "OWN_SESSIONS", 1)
+    people = People(1)
+    async with listening(Asking().server()) as up:
+        mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", timeout=1)
+        async with listening(ToolsetServer(Toolset(mount), auth=Callers())) as url:
+            async with anyio.create_task_group() as group:
+
+                async def call() -> None:
+                    async with client_of(url, "ann", elicitation_callback=people) as client:
+                        await client.call_tool("ask", {})
+
+                group.start_soon(call)
+                await people.enough.wait()
+                async with client_of(url, "ann", elicitation_callback=people) as client:
+                    said = text_of(await client.call_tool("ask", {}))
+                assert "the 1 sessions that one caller may have stayed in use" in said
+                group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+async def test_u80_a_question_whose_client_is_gone_ends(
+    mounted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(legacy_session, "COMING_BACK", 0.05)
+    monkeypatch.setattr(post, "PING_INTERVAL", 0.05)
+    up = Asking()
+    async with listening(up.server()) as inner:
+        toolset = RemoteToolset(f"{inner}/mcp", name="up", protocol="legacy")
+        async with listening(ToolsetServer(Toolset(toolset))) if mounted else _as_it_is(inner) as url:
+            await _abandoned(url)
+            with anyio.fail_after(30):
+                await up.ended.wait()
+
+
+class _as_it_is:
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    async def __aenter__(self) -> str:
+        return self.url
+
+    async def __aexit__(self, *args: object) -> None:
+        """Do nothing."""
+
+
+async def _abandoned(url: str) -> None:
+    """Call as a client that leaves once it is asked, and does not come back."""
+    head = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "c", "version": "1"},
+    }
+    async with httpx2.AsyncClient(timeout=30) as http:
+        opened = await http.post(
+            f"{url}/mcp",
+            headers=head,
+            json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        )
+        head["mcp-session-id"] = opened.headers["mcp-session-id"]
+        await http.post(
+            f"{url}/mcp", headers=head, json={"jsonrpc": "2.0", "method": "notifications/initialized"}
+        )
+        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "ask", "arguments": {}}}
+        async with http.stream("POST", f"{url}/mcp", headers=head, json=call) as answer:
+            async for line in answer.aiter_lines():
+                if "elicitation/create" in line:
+                    return
+    raise AssertionError("it was not asked")
+
+
+async def test_u80_the_calls_of_one_caller_that_wait_leave_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(suspended, "OWN_SUSPENDED", 1)
+    async with listening(Asking().server()) as up:
+        mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy")
+        async with listening(ToolsetServer(Toolset(mount), auth=Callers())) as url:
+
+            async def asked(client: Any) -> Any:
+                return await client.session.call_tool("ask", {}, allow_input_required=True)
+
+            async with client_of(url, "ann", "2026-07-28", elicitation_callback=accept) as ann:
+                first = await asked(ann)
+                assert isinstance(first, types.InputRequiredResult)
+                assert "1 calls of this caller wait" in text_of(await asked(ann))
+                async with client_of(url, "bob", "2026-07-28", elicitation_callback=accept) as bob:
+                    assert isinstance(await asked(bob), types.InputRequiredResult)
+
+
+async def test_u115_calls_that_wait_for_callers_of_whom_nothing_is_known_share_no_quota(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(suspended, "OWN_SUSPENDED", 1)
+    async with listening(Asking().server()) as up:
+        mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy")
+        async with listening(ToolsetServer(Toolset(mount))) as url:
+            for _ in range(3):
+                async with client_of(url, "ann", "2026-07-28", elicitation_callback=accept) as one:
+                    asked = await one.session.call_tool("ask", {}, allow_input_required=True)
+                    assert isinstance(asked, types.InputRequiredResult)
+
+
+async def test_u117_u80_running_tasks_count_for_their_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "OWN_TASKS", 2)
+    jobs = Jobs()
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", **DECLARED}
+    meta["io.modelcontextprotocol/clientInfo"] = {"name": "c", "version": "1"}
+
+    async with listening(jobs.server(auth=Callers())) as url, httpx2.AsyncClient(timeout=30) as http:
+
+        async def begun(name: str, number: int) -> dict[str, Any]:
+            params = {"name": "build", "arguments": {"what": str(number)}, "_meta": meta}
+            head = {
+                "accept": "application/json, text/event-stream",
+                "authorization": f"Bearer token-of-{name}",
+                "mcp-protocol-version": "2026-07-28",
+                "mcp-method": "tools/call",
+                "mcp-name": "build",
+            }
+            message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            answer = await http.post(f"{url}/mcp", headers=head, json=message)
+            body = answer.text.partition("data: ")[2] or answer.text
+            return httpx2.Response(200, text=body).json()
+
+        for number in (1, 2):
+            assert (await begun("ann", number))["result"]["resultType"] == "task"
+        assert "2 tasks of this caller run already" in str(await begun("ann", 3))
+        assert (await begun("bob", 4))["result"]["resultType"] == "task"
+        jobs.go.set()

@@ -1,0 +1,83 @@
+"""What a client learns of a server that fails, or asks for what the client cannot do (U89)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from mcp.server.lowlevel import Server
+
+from mcp_toolset import RemoteToolset, ToolsetServer
+
+pytestmark = pytest.mark.anyio
+
+PAGE = {"mode": "url", "message": "Log in.", "url": "https://login.example/a", "elicitationId": "e1"}
+SCRIPT = """
+import anyio, mcp_types as types
+from mcp import MCPError
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+async def tools(context, params):
+    return types.ListToolsResult(tools=[types.Tool(name="gate", input_schema={"type": "object"})])
+
+async def call(context, params):
+    raise MCPError(-32042, "a page first", {"elicitations": [PAGE]})
+
+async def main():
+    server = Server("gates", on_list_tools=tools, on_call_tool=call)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+anyio.run(main)
+"""
+
+
+def gates(**options: Any) -> RemoteToolset:
+    script = SCRIPT.replace("PAGE", repr(PAGE))
+    return RemoteToolset([sys.executable, "-c", script], name="gates", protocol="legacy", **options)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_u89_a_client_that_opens_no_pages_learns_the_address(mode: Any) -> None:
+    with anyio.fail_after(30):
+        async with ToolsetServer(gates()) as server, Client(server.lowlevel, mode=mode) as client:
+            result = await client.call_tool("gate", {})
+    assert result.is_error
+    assert isinstance(result.content[0], types.TextContent)
+    assert "https://login.example/a" in result.content[0].text
+
+
+async def test_u89_a_bridge_that_nobody_notices_passes_the_error_on() -> None:
+    with anyio.fail_after(30):
+        async with ToolsetServer(gates(unlisted="pass")) as server:
+            async with Client(server.lowlevel, mode="legacy") as client:
+                with pytest.raises(MCPError) as caught:
+                    await client.call_tool("gate", {})
+    assert (caught.value.error.code, caught.value.error.message) == (-32042, "a page first")
+    assert caught.value.error.data == {"elicitations": [PAGE]}
+
+
+async def test_u89_a_call_of_the_only_server_that_never_started_says_why() -> None:
+    remote = RemoteToolset([sys.executable, "-c", "import sys; sys.exit('no licence')"], name="dead")
+    with anyio.fail_after(30):
+        async with ToolsetServer(remote) as server, Client(server.lowlevel, mode="legacy") as client:
+            with pytest.raises(MCPError, match="no licence"):
+                await client.call_tool("anything", {})
+
+
+async def test_u89_an_unknown_tool_of_a_server_that_works_is_only_unknown() -> None:
+    server = Server("empty", on_list_tools=_none)
+    with anyio.fail_after(30):
+        async with ToolsetServer(RemoteToolset(server, name="x")) as bridge:
+            async with Client(bridge.lowlevel, mode="legacy") as client:
+                with pytest.raises(MCPError) as caught:
+                    await client.call_tool("anything", {})
+    assert caught.value.error.message == "Unknown tool: anything"
+
+
+async def _none(context: Any, params: Any) -> types.ListToolsResult:
+    return types.ListToolsResult(tools=[])
