@@ -176,8 +176,8 @@ def test_s6_names_are_checked_where_the_rules_are_given() -> None:
         Toolset(delete).carrying(Rules(hooks=refusing("delte")))
     with pytest.raises(DefinitionError, match="observers see every call"):
         Toolset(delete).carrying(Rules(observers=[print]))
-    with pytest.raises(DefinitionError, match=r"carrying\(…\) takes Rules"):
-        Toolset(delete).carrying([print])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DefinitionError, match="3"):
+        Toolset(delete).carrying([3])
 
 
 @given(st.lists(st.sampled_from(["prefix", "nest", "carry"]), max_size=6))

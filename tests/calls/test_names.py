@@ -52,7 +52,7 @@ async def refuse(call: ToolCall, context: ToolContext, next: Any) -> ToolResult:
     return ToolResult.of_error("no")
 
 
-def refusing(*selectors: object) -> HookSet:
+def refusing(*selectors: Any) -> HookSet:
     hooks = HookSet()
     for selector in selectors:
 
@@ -63,7 +63,7 @@ def refusing(*selectors: object) -> HookSet:
     return hooks
 
 
-def described(selector: object) -> HookSet:
+def described(selector: Any) -> HookSet:
     hooks = HookSet()
 
     @hooks.description(selector)
@@ -73,7 +73,7 @@ def described(selector: object) -> HookSet:
     return hooks
 
 
-def seeing(selector: object) -> HookSet:
+def seeing(selector: Any) -> HookSet:
     hooks = HookSet()
 
     @hooks.result(selector)

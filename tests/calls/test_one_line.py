@@ -53,12 +53,12 @@ def hooked() -> HookSet:
 
 
 async def test_u32_a_view_is_described_by_hooks_in_one_line():
-    view = await TOOLS.view().described(hooked())
+    view = await TOOLS.view().with_texts(hooked())
     assert texts(view) == {"search": "Search. Told.", "shop.order": "Order."}
     with pytest.raises(UnknownNameError, match="did you mean search"):
         bad = HookSet()
         bad.description("serch")(hooked().description_hook("search"))  # type: ignore[arg-type]
-        await TOOLS.view().described(bad)
+        await TOOLS.view().with_texts(bad)
 
 
 async def test_u32_a_hook_that_fails_leaves_its_tool_out_of_the_view():
@@ -68,7 +68,7 @@ async def test_u32_a_hook_that_fails_leaves_its_tool_out_of_the_view():
     async def fails(definition: ToolDefinition) -> str:
         raise RuntimeError("no text")
 
-    assert list(await TOOLS.view().described(hooks)) == ["search"]
+    assert list(await TOOLS.view().with_texts(hooks)) == ["search"]
 
 
 def message(provider: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -110,9 +110,9 @@ async def test_s2_descriptions_are_a_value_that_is_merged_and_passed_on():
     polite = short | {"search": "Please find."}
     assert dict(short) == {"search": "Find.", order: "Buy."} and len(polite) == 2
     expected = {"search": "Please find.", "shop.order": "Buy."}
-    assert texts(await TOOLS.view().described(polite)) == expected
+    assert texts(await TOOLS.view().with_texts(polite)) == expected
     assert texts(TOOLS.described(polite).view()) == expected
-    assert texts(await TOOLS.view().described(Rules(descriptions=polite))) == expected
+    assert texts(await TOOLS.view().with_texts(Rules(descriptions=polite))) == expected
     async with ToolsetServer(TOOLS, rules=Rules(descriptions=polite)) as server:
         assert [shown["description"] for shown in server.tools()] == list(expected.values())
     assert texts(TOOLS.view())["search"] == "Search."
@@ -122,11 +122,11 @@ async def test_s2_descriptions_follow_their_tools_and_hooks_see_them():
     short = Descriptions({"search": "Find."})
     view = TOOLS.prefixed("x").view()
     for by in (short, short.prefixed("x")):
-        assert texts(await view.described(by))["x_search"] == "Find."
+        assert texts(await view.with_texts(by))["x_search"] == "Find."
     both = Rules(descriptions=short, hooks=hooked())
-    assert texts(await view.described(both))["x_search"] == "Find. Told."
+    assert texts(await view.with_texts(both))["x_search"] == "Find. Told."
     assert (
-        texts(await view.described(both.merged(Rules(descriptions=Descriptions({"search": "Look."})))))[
+        texts(await view.with_texts(both.merged(Rules(descriptions=Descriptions({"search": "Look."})))))[
             "x_search"
         ]
         == "Look. Told."
@@ -136,7 +136,7 @@ async def test_s2_descriptions_follow_their_tools_and_hooks_see_them():
 async def test_s2_descriptions_of_no_tool_are_told():
     wrong = Descriptions({"serch": "Find."})
     with pytest.raises(UnknownNameError, match="did you mean search"):
-        await TOOLS.view().described(wrong)
+        await TOOLS.view().with_texts(wrong)
     with pytest.raises(UnknownToolError, match="did you mean search"):
         TOOLS.described(wrong)
     with pytest.raises(DefinitionError, match="texts by tool"):

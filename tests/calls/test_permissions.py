@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -419,9 +421,34 @@ def test_i8_arguments_are_shown_without_secrets_hidden_characters_and_long_value
             "a": "b\u202ec" + "d" * 500,
         }
     )
-    assert "s3cret" not in shown and '"user_password": "***"' in shown and '"max_tokens": 5' in shown
-    assert "\u202e" not in shown and "\\u202e" in shown and "(303 more characters)" in shown
+    assert "s3cret" not in shown and '"user_password": "*** (5 characters, sha256 ' in shown
+    assert '"max_tokens": 5' in shown
+    assert "\u202e" not in shown and "\\u202e" in shown and "(303 more characters, sha256 " in shown
     assert len(shown_arguments({str(n): "x" * 100 for n in range(500)})) < 2100
+
+
+def test_u84_what_is_not_shown_has_its_length_and_a_digest():
+    def tells(value: Any) -> str:
+        return shown_arguments({"api_token": value, "text": "t" * 200 + str(value)})
+
+    one, other = "s3cret-value-1", "s3cret-value-2"
+    digest = hashlib.sha256(one.encode()).hexdigest()[:16]
+    assert "s3cret" not in tells(one)
+    assert f"*** (14 characters, sha256 {digest})" in tells(one)
+    assert f"… (14 more characters, sha256 {digest})" in tells(one)
+    assert tells(one) != tells(other) and tells(one) == tells(one)
+    assert tells({"k": [one]}) != tells({"k": [other]}) and "s3cret" not in tells({"k": [one]})
+    many = {str(number): "x" * 100 for number in range(50)}
+    assert shown_arguments(many) != shown_arguments({**many, "49": "y" * 100})
+    assert re.search(r"… \(\d+ more characters, sha256 [0-9a-f]{16}\)$", shown_arguments(many))
+
+
+async def test_u84_the_person_who_is_asked_sees_them():
+    desk = Desk(ASK)
+    caller = Caller(ALICE, ONCE)
+    await desk.call(caller, api_token="s3cret-value-1")
+    asked = caller.asked[0]["message"]
+    assert "*** (14 characters, sha256 " in asked and asked.startswith("mcp-toolset needs your approval.\n")
 
 
 def test_i8_a_guard_is_checked_and_is_a_rule():

@@ -288,9 +288,22 @@ async def test_x5_a_server_that_cannot_be_seen_is_never_an_empty_list(server: st
 
 async def test_x5_an_id_that_cannot_be_resolved_may_belong_to_a_server_that_is_down():
     desk = Desk(READ)
-    desk.others = {"ghost": Server(SourceStatus("starting", "connecting"))}
+    desk.others = {"ghost": Server(SourceStatus("offline", "connection refused"))}
     (absent,) = await desk.resolve("ghost_tool")
-    assert "(ghost cannot be reached now and may have it)\nNext: search_tools " in absent["reason"]
+    assert "(ghost cannot be reached, so that more may be there)\nNext: search_tools " in absent["reason"]
+
+
+async def test_u94_a_server_that_is_starting_is_said_to_be_starting_and_when_to_search_again():
+    desk = Desk(READ)
+    desk.others = {
+        "ghost": Server(SourceStatus("offline", "connection refused", 4.0)),
+        "slow": Server(SourceStatus("starting", "connecting")),
+    }
+    found = (await desk.call("search_tools", query="zzz qqq")).structured
+    assert "slow is starting: search again in 5 s; ghost cannot be reached, so that" in found["note"]
+    assert {one["server"]: one["retry_in"] for one in found["unavailable"]} == {"ghost": 4.0, "slow": 5.0}
+    (absent,) = await desk.resolve("slow_tool")
+    assert "slow is starting: search again in 5 s" in absent["reason"]
 
 
 async def test_h16_the_same_request_again_is_answered_from_its_record():

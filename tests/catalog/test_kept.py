@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,11 @@ from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry import kept_files
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.registry.kept_files import KeptFiles
+from mcp_toolset.catalog.registry.state_store import StateFile
+from mcp_toolset.catalog.search.stored.index_file import copied
 from mcp_toolset.catalog.snapshot import take_snapshot
+from mcp_toolset.concurrency.private_files import read_regular, require_private
+from mcp_toolset.errors import InvalidStateError
 from mcp_toolset.server.kept_catalogs import folder_for
 from mcp_toolset.upstream.known_server import keep_key
 from mcp_toolset.upstream.target import link_to
@@ -144,3 +149,23 @@ def test_u8_without_a_lock_file_what_is_remembered_is_no_pin(policy: Any, *, ser
     pins = Pins("up", PinPolicy(policy))
     assert list(pins.admit(take_snapshot([TOOL]), remembered=True).tools) == ["a"]
     assert bool(pins.admit(take_snapshot([changed()])).tools) == served
+
+
+def pipe(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path, 0o600)
+    return path
+
+
+def test_u124_a_pipe_in_place_of_what_is_kept_blocks_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = pipe(tmp_path / "k.json")
+    assert KeptFiles(tmp_path).load("k") is None
+    assert f"{kept}: what was kept of a server is ignored: it is not a regular file" in caplog.text
+    with pytest.raises(InvalidStateError, match="it is not a regular file"):
+        StateFile(pipe(tmp_path / "state.json")).load()
+    with pytest.raises(InvalidStateError, match="it is not a regular file"):
+        copied(pipe(tmp_path / "index"), require_private)
+    with pytest.raises(OSError, match="it is not a regular file"):
+        read_regular(pipe(tmp_path / "any"))

@@ -127,6 +127,13 @@ def test_f24_a_definition_is_not_moved_in_steps_nor_by_going_away():
     assert fate(pins, OLD) == "served"
 
 
+def test_u115_a_lock_decides_by_the_list_whatever_the_policy_is(lock: LockFile):
+    policy = PinPolicy(changed="warn", new="warn")
+    assert Pins("up", policy, lock.entry("up")).decides_by_list
+    assert not Pins("up", policy, lock.entry("other")).decides_by_list
+    assert not Pins("up", policy).decides_by_list
+
+
 def test_f24_what_is_accepted_in_the_file_is_served_at_the_next_listing(lock: LockFile):
     pins = Pins("up", entry=lock.entry("up"))
     assert fate(pins, STRONGER) == "held"

@@ -396,7 +396,7 @@ WORDS = [
 prose = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 tool_names = st.lists(st.sampled_from(WORDS[:11]), min_size=1, max_size=3).map("_".join) | st.text(
     min_size=1, max_size=8
-)
+).filter(str.strip)
 any_text = prose | st.text(st.characters(), max_size=60)
 entries = st.builds(
     lambda name, public, server, description, parameter, tags: CatalogEntry(

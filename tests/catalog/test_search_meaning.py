@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.catalog.test_embedding import Glossary
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.catalog.search.embedding import EmbeddingScorer
 from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.packed_vectors import PackedVectors
@@ -216,24 +214,6 @@ def test_h19_ties_holes_and_servers_rank_as_in_an_index_that_was_built_at_once(
     for server in (None, "one", "nowhere"):
         found = grown.search(query, limit=limit, server=server, exclude=["again 3"])
         assert found == built.search(query, limit=limit, server=server, exclude=["again 3"])
-
-
-def test_the_parameter_numpy_is_ignored_and_says_so() -> None:
-    for made in (
-        lambda: SearchIndex(TOOLS, numpy=False),
-        lambda: SearchIndex(TOOLS, scorer=MeaningScorer(numpy=False)),
-    ):
-        with pytest.warns(DeprecationWarning, match="numpy is deprecated and ignored") as told:
-            index = made()
-        assert told[0].filename == __file__
-        assert index.search("send money") == SearchIndex(TOOLS).search("send money")
-
-
-def test_the_attribute_numpy_of_scorers_is_none_and_says_so() -> None:
-    for scorer in (MeaningScorer(), EmbeddingScorer(Glossary())):
-        with pytest.warns(DeprecationWarning, match="numpy is deprecated and None") as told:
-            assert scorer.numpy is None
-        assert told[0].filename == __file__
 
 
 class Shared:

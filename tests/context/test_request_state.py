@@ -330,7 +330,9 @@ async def test_x8_a_permission_does_not_come_between_a_mounted_server_and_its_ow
     async with connected(server, "auto", elicitation_callback=person) as client:
         result = await client.call_tool("pour", {})
     assert text_of(result) == "poured"
-    assert person.questions[-1] == "How full?" and len(person.asked) == (2 if permission == "ask" else 1)
+    assert person.questions[-1] == "bar asks: How full?" and len(person.asked) == (
+        2 if permission == "ask" else 1
+    )
     (first, nothing), (state, responses) = asked
     assert (first, nothing, state) == (None, None, "cup-1")
     assert list(responses) == ["how"] and responses["how"].action == "accept"

@@ -19,6 +19,7 @@ from tests.support.asking import Person, text_of
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.shared.state import SharedState
 from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.transports.http.sessions import shared_sessions
 
 pytestmark = pytest.mark.anyio
 
@@ -190,3 +191,31 @@ async def test_r4_a_grant_of_one_replica_is_told_where_the_client_listens(url: s
                     pass
             for n in range(3):
                 assert text_of(await client.call_tool("read_invoice", {"number": n})) == f"invoice {n}"
+
+
+async def test_u115_an_id_that_is_too_old_opens_no_session(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_sessions, "LIFETIME", -1.0)
+    async with replicas(url) as proxy, httpx.AsyncClient() as web:
+        began = await web.post(proxy.url, json=HELLO, headers=JSON)
+        session = {**JSON, "mcp-session-id": began.headers["mcp-session-id"]}
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        codes = {(await web.post(proxy.url, json=ping, headers=session)).status_code for _ in proxy.apps}
+        assert codes == {200, 404}
+
+
+@pytest.mark.parametrize("much", ["clientInfo", "experimental", "extensions"])
+async def test_u115_a_client_that_says_much_of_itself_gets_an_id_that_fits_into_a_header(
+    url: str, much: str
+) -> None:
+    params: dict[str, Any] = {**HELLO["params"]}
+    if much == "clientInfo":
+        params[much] = {"name": "c", "version": "1", "websiteUrl": f"https://a.example/{'x' * 20_000}"}
+    else:
+        params["capabilities"] = {"elicitation": {}, much: {"example.com/x": {"text": "x" * 20_000}}}
+    async with replicas(url) as proxy, httpx.AsyncClient() as web:
+        began = await web.post(proxy.url, json={**HELLO, "params": params}, headers=JSON)
+        assert len(began.headers["mcp-session-id"]) <= 3_000
+        session = {**JSON, "mcp-session-id": began.headers["mcp-session-id"]}
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        codes = [(await web.post(proxy.url, json=ping, headers=session)).status_code for _ in proxy.apps]
+        assert codes == [200, 200]

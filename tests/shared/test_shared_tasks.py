@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
@@ -11,6 +13,7 @@ from tests.interaction.raw_client import RawClient, raw_client
 from tests.tasks.jobs import Jobs, about, call, until
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset.errors import CallError
 from mcp_toolset.server.answers.task_records import TaskRecords
 from mcp_toolset.shared.state import SharedState
 
@@ -59,6 +62,51 @@ async def test_j3_another_replica_goes_on_with_a_task_and_has_its_outcome(url: s
         async with replica(url, Toolset()) as four:
             await until(four, id, "completed")
     assert jobs.started == 1
+
+
+async def test_u115_a_task_that_has_moved_goes_on_at_one_replica_alone(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = Jobs()
+    caplog.set_level("INFO", "mcp_toolset.server")
+    async with jobs.server() as upstream:
+
+        def mounted() -> Toolset:
+            return Toolset(RemoteToolset(upstream, name="jobs"))
+
+        async with replica(url, mounted()) as one:
+            id = (await call(one, "build", what="a house"))["taskId"]
+        async with replica(url, mounted()) as two, replica(url, mounted()) as three:
+            for client in (two, three, two):
+                assert (await about(client, "tasks/get", id))["status"] == "working"
+            jobs.go.set()
+            await until(three, id, "completed")
+    assert caplog.text.count("goes on here") == 1
+
+
+class Silent:
+    """The other replicas, none of which answers."""
+
+    own = "1"
+
+    def __init__(self, live: bool) -> None:
+        self._live = live
+
+    async def ask(self, *_: object, within: float) -> None:
+        raise CallError(f"no answer within {within:g} s")
+
+    async def lives(self, replica: str) -> bool:
+        return self._live
+
+
+async def test_u115_a_task_of_a_replica_that_lives_and_gives_no_answer_is_not_begun_again() -> None:
+    def records(live: bool) -> TaskRecords:
+        shared: Any = SimpleNamespace(replicas=Silent(live))
+        return TaskRecords(None, shared)
+
+    with pytest.raises(CallError, match="the replica that has the task gave no answer"):
+        await records(True).elsewhere("id", "2", "get", {})
+    assert await records(False).elsewhere("id", "2", "get", {}) is None
 
 
 async def test_j3_an_id_opens_for_its_owner_alone() -> None:

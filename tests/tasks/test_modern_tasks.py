@@ -41,7 +41,8 @@ async def test_j3_a_question_of_a_task_is_answered_by_an_update(mounted: bool) -
         found = await call(client, "greet")
         state = await until(client, found["taskId"], "input_required")
         (key,) = state["inputRequests"]
-        assert state["inputRequests"][key]["params"]["message"] == "Your name?"
+        said = state["inputRequests"][key]["params"]["message"]
+        assert said == ("jobs asks: Your name?" if mounted else "Your name?")
         answer = {"action": "accept", "content": {"name": "Ada"}}
         wrong = await about(client, "tasks/update", found["taskId"], inputResponses={"other": answer})
         assert wrong["resultType"] == "complete"

@@ -9,10 +9,12 @@ import httpx2
 import pytest
 from tests.interaction.raw_client import RawClient
 from tests.support.callers import Callers, listening
+from tests.support.direct_callers import Caller
 from tests.tasks.jobs import CAPABILITIES, Jobs
 from tests.tasks.jobs import served as served_jobs
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import Identity, RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset.server.answers import tasks
 
 pytestmark = pytest.mark.anyio
 
@@ -107,3 +109,51 @@ async def test_j3_a_task_that_is_asked_for_wrongly_does_not_run(task: Any) -> No
 async def test_j3_a_legacy_client_may_ask_for_less_time(asked: Any, kept: int) -> None:
     async with served_jobs(Jobs(), mounted=False, era="legacy") as client:
         assert (await asked_for(client, asked))["task"]["ttl"] == kept
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+async def test_u115_a_handle_is_of_no_use_to_another_user(version: str) -> None:
+    jobs = Jobs()
+    server = jobs.server(handle_after=0.01)
+    ann, bob = (Caller(server, Identity.of("app", name), version) for name in ("ann", "bob"))
+    with anyio.fail_after(60):
+        async with server:
+            for one in (ann, bob):
+                await one.open()
+            told = await ann.call("build", what="a house")
+            id = told["content"][0]["text"].partition("task_id: ")[2]
+            for tool in ("get_task", "cancel_task"):
+                refused = await bob.call(tool, task_id=id)
+                assert refused["isError"] and "not found" in refused["content"][0]["text"].lower()
+            jobs.go.set()
+            while (
+                "built a house" not in (found := await ann.call("get_task", task_id=id))["content"][0]["text"]
+            ):
+                assert not found.get("isError")
+    assert not jobs.cancelled.is_set()
+
+
+async def test_u115_the_tasks_of_one_user_do_not_push_out_the_result_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = Jobs()
+    server = jobs.server(handle_after=0.01)
+    ann, bob = (Caller(server, Identity.of("app", name), LEGACY) for name in ("ann", "bob"))
+
+    async def said(user: Caller, id: str) -> str:
+        return (await user.call("get_task", task_id=id))["content"][0]["text"]
+
+    with anyio.fail_after(30):
+        async with server:
+            ids = list[tuple[Caller, str]]()
+            for one in (ann, bob):
+                await one.open()
+            for one in (bob, ann, ann):
+                told = await one.call("build", what="a house")
+                ids.append((one, told["content"][0]["text"].partition("task_id: ")[2]))
+            jobs.go.set()
+            for one, id in ids:
+                while "built a house" not in await said(one, id):
+                    pass
+            monkeypatch.setattr(tasks, "MAX_TASKS", 2)
+            assert ["built" in await said(*one) for one in reversed(ids)] == [True, False, True]

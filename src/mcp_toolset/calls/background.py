@@ -186,13 +186,10 @@ class OwnedWork:
     owner: str
 
     def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
-        """See `BackgroundWork.start`."""
         return self.work.start(work, *arguments, owner=self.owner)
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
-        """See `BackgroundWork.result`."""
         return await self.work.result(id, within=within, owner=self.owner)
 
     def cancel(self, id: str) -> None:
-        """See `BackgroundWork.cancel`."""
         self.work.cancel(id, owner=self.owner)

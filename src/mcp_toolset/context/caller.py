@@ -44,7 +44,6 @@ class Caller(ToolContext):
     """All: middleware and hooks are the host's own code; handlers get a `HandlerContext`."""
 
     def __init__(self, request: RequestContext) -> None:
-        """Read the caller off a request."""
         self._request = request
         self.protocol_version = request.protocol_version
         modern = self.modern = request.modern
@@ -83,6 +82,11 @@ class Caller(ToolContext):
         return stream_of() if self._client is None else self._client.key
 
     @property
+    def share(self) -> str:
+        """Whose share of what is scarce it takes: the principal's, else its program's; empty if unknown."""
+        return self.principal or self.client_key or ""
+
+    @property
     def declares(self) -> Mapping[str, Any]:
         """The requests that this client answers in the course of this call, in wire form."""
         if self.modern:
@@ -113,7 +117,6 @@ class Caller(ToolContext):
 
     @property
     def request_id(self) -> str:
-        """The id that the client gave its request."""
         return "" if self._request.request_id is None else str(self._request.request_id)
 
     @property

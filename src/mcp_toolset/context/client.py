@@ -101,7 +101,6 @@ class ServedClient:
         return _noted(self._roots, callback)
 
     def roots_changed(self) -> None:
-        """Tell sessions that depend on this client's roots that they have changed."""
         for callback in list(self._roots.values()):
             callback()
 
@@ -129,7 +128,6 @@ def _noted(table: dict[object, Callable[[], None]], callback: Callable[[], None]
 
 
 def client_of(request: RequestContext) -> ServedClient:
-    """The client that made a request."""
     connection = request.connection
     found: ServedClient | None = connection.state.get(CLIENT_KEY)
     if found is None:

@@ -38,13 +38,11 @@ Closing = Callable[[], Awaitable[object] | object]
 class Sender(Protocol):
     """Sends messages to a client outside of its requests: a dispatcher, or the GET stream of a session."""
 
-    async def send_raw_request(self, method: str, params: Wire | None, opts: Any = None) -> dict[str, Any]:
-        """Send a request and wait for its result."""
-        ...
+    async def send_raw_request(
+        self, method: str, params: Wire | None, opts: Any = None
+    ) -> dict[str, Any]: ...
 
-    async def notify(self, method: str, params: Wire | None, opts: Any = None) -> None:
-        """Send a notification."""
-        ...
+    async def notify(self, method: str, params: Wire | None, opts: Any = None) -> None: ...
 
 
 class Connection:
@@ -111,12 +109,7 @@ class Connection:
     async def send_raw_request(
         self, method: str, params: Wire | None, opts: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Send a request outside of any request of the client, and wait for its result.
-
-        Raises:
-            MCPError: the client answered with an error.
-            NoBackChannelError: nothing can be asked on this connection.
-        """
+        """Send a request outside of any request of the client, and wait for its result."""
         if self._sender is None or is_modern(self.protocol_version):
             raise NoBackChannelError(method)
         return await self._sender.send_raw_request(method, params, opts)

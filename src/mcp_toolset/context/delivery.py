@@ -66,7 +66,6 @@ class Delivery:
     )
 
     def __init__(self) -> None:
-        """Start without anything to send."""
         self._waiting: deque[tuple[Send, Any, int]] = deque()
         self._bytes = 0
         self._added = self._left = self._read = 0
@@ -157,7 +156,6 @@ class Delivery:
         await self.left(self._added)
 
     def stop(self) -> None:
-        """Send nothing more."""
         if self._waiting:
             _log.warning("%d notifications were dropped: the client does not read them", len(self._waiting))
         self._stopped = True

@@ -22,14 +22,10 @@ class HttpRequest(Protocol):
     """The HTTP request that a message came in; Starlette's `Request` is one."""
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        """Its headers."""
-        ...
+    def headers(self) -> Mapping[str, str]: ...
 
     @property
-    def scope(self) -> Mapping[str, Any]:
-        """Its ASGI scope."""
-        ...
+    def scope(self) -> Mapping[str, Any]: ...
 
 
 class Way(Protocol):
@@ -105,12 +101,7 @@ class Answers(Protocol):
     """A server, as every door sees it."""
 
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
-        """The result of a request, in the envelope of its client's era.
-
-        Raises:
-            MCPError: what the client is told instead. Anything else that is raised, the door has looked up
-                by `protocol.errors.error_for_peer`.
-        """
+        """The result of a request, in the envelope of its client's era."""
         ...
 
     async def notified(self, request: RequestContext) -> None:

@@ -37,6 +37,7 @@ class InnerState:
         """The same with the client's answers, for the call `name` that is made again."""
         before = self.replay
         after = Replay(name, answers=dict(before.answers), final=before.final, parked=dict(before.parked))
+        after.server, after.edits = before.server, before.edits
         if self.relayed is None:
             after.passed_on = dict(before.passed_on)
             after.answers |= _mappings(given)
@@ -71,11 +72,7 @@ class InnerCall(WireContext):
         return InnerState(self.replay)
 
     def relayed(self, result: ToolResult) -> InnerState:
-        """The same, when a mounted server asks by its result.
-
-        Raises:
-            CallError: the server asks in a way that cannot be passed on.
-        """
+        """The same, when a mounted server asks by its result."""
         if result.ask is not None:
             raise CallError(
                 "the tool asks the user in its result, and code cannot wait for the answer; use call_tool"

@@ -53,13 +53,11 @@ class ListChange(Protocol):
         ...
 
     @property
-    def of_one_client(self) -> bool:
-        """Whether the list is that of one client's own session."""
+    def client_key(self) -> str:
+        """The key of the one client whose session lists this; empty if it is a session of several."""
         ...
 
-    def is_for(self, client: ServedClient) -> bool:
-        """Whether a client sees this list."""
-        ...
+    def is_for(self, client: ServedClient) -> bool: ...
 
 
 class Offers(Protocol):
@@ -72,8 +70,11 @@ class Offers(Protocol):
         """Whether it has a capability, and in it a feature such as `subscribe`."""
         ...
 
+    def extensions(self) -> Mapping[str, Any]:
+        """What it declares as `experimental` and `extensions`, without what the bridge takes part in."""
+        return {}
+
     def may_declare(self) -> bool:
-        """Whether it may turn out to have any capability."""
         return False
 
     async def learned(self, context: ToolContext, *, log_in: bool) -> bool:
@@ -103,6 +104,10 @@ class Offers(Protocol):
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """The answer to `completion/complete`."""
         ...
+
+    async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """The answer to a request of a method that no revision has."""
+        raise LookupError("Method not found")
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` whenever the resource has changed for a caller; returns what ends that."""
@@ -137,9 +142,7 @@ class SnapshotSource(Protocol):
     """A source whose tools are taken as a whole: the same object for as long as they have not changed."""
 
     @property
-    def snapshot(self) -> object:
-        """What its tools are read from."""
-        ...
+    def snapshot(self) -> object: ...
 
 
 @runtime_checkable
@@ -147,9 +150,7 @@ class VaryingSource(Protocol):
     """A mounted source that does not list the same tools to every client."""
 
     @property
-    def is_personal(self) -> bool:
-        """Whether each caller has a list of its own."""
-        ...
+    def is_personal(self) -> bool: ...
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         """The tools that are listed to other clients than this one, by their own names."""
@@ -178,6 +179,4 @@ class OfferingSource(Protocol):
     """A mounted source that has more than tools."""
 
     @property
-    def offers(self) -> Offers:
-        """What it has."""
-        ...
+    def offers(self) -> Offers: ...

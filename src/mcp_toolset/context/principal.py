@@ -16,11 +16,7 @@ _MEND: Final = (
 
 
 def principal_of(scope: Mapping[str, Any]) -> str | None:
-    """The key of the identity of a request; `None` for an anonymous one.
-
-    Raises:
-        CallerError: as `identity_of` does.
-    """
+    """The key of the identity of a request; `None` for an anonymous one."""
     identity = identity_of(scope)
     return None if identity is None else identity.key
 
@@ -31,9 +27,6 @@ def identity_of(scope: Mapping[str, Any]) -> Identity | None:
     `scope["user"]` is an `Identity`, or a user as Starlette has them. Without one, or with one whose
     `is_authenticated` is `False`, the request is anonymous. Users of access tokens are told apart by their
     tokens, all others by `display_name`; these have the scopes of `scope["auth"]`.
-
-    Raises:
-        CallerError: a user is set that cannot be told apart from others.
     """
     user: Any = scope.get("user")
     if user is None or isinstance(user, Identity):

@@ -44,6 +44,7 @@ _MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)
 """Codes with which the SDK says that a connection has ended, or that no answer came."""
 
 ROUND_TRIP: Final = ("inputResponses", "requestState")
+_NOTHING: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.ask")
 
 
@@ -74,14 +75,21 @@ class WireContext(Caller):
         replay = self._replay
         return replay is not None and bool(replay.answers or replay.passed_on or replay.parked)
 
+    @property
+    def edits(self) -> Mapping[str, Any]:
+        """The edits of the run of this call that ended with a question."""
+        return _NOTHING if self._replay is None else self._replay.edits
+
+    def keep(self, edits: Mapping[str, Any]) -> None:
+        """Keep the edits of a call that ends with a question, for its next run."""
+        if edits:
+            self.replay.edits = edits
+
     def resume(self, trips: RoundTrips, call: ToolCall) -> bool:
         """Take up what the client sends along when it repeats a call (2026-07-28).
 
         Returns:
             Whether it has still to be checked what the call depends on (`RoundTrips.claim`).
-
-        Raises:
-            CallError: its state was altered, has ended, was used, or belongs to another call.
         """
         if not self.modern or not any(key in self._params for key in ROUND_TRIP):
             return False
@@ -189,11 +197,7 @@ class WireContext(Caller):
         await self._request.way.progress(progress, total, message)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message on the stream of this request.
-
-        Raises:
-            InvalidOutputError: the data has no JSON form.
-        """
+        """Send a log message on the stream of this request."""
         try:
             to_json([data, logger])
         except ValueError as fault:
@@ -236,12 +240,7 @@ class WireContext(Caller):
         self.client.answers_pings = not patience.cancelled_caught
 
     async def relay(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Put a mounted server's request to this client, and bring back what it says (legacy).
-
-        Raises:
-            MCPError: the client's own refusal; or it gave no answer in time, or is gone, which is said
-                with a code of this server's.
-        """
+        """Put a mounted server's request to this client, and bring back what it says (legacy)."""
         try:
             with anyio.fail_after(ASK_DEADLINE):
                 return await self._sent(method, params)

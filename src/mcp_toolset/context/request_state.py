@@ -5,6 +5,7 @@ On 2026-07-28 a server asks by ending the call with `input_required`; the client
 the call so far travels in that state, so nothing is kept here for calls that never come back. The
 state is the client's to hold, not to read or write: it is sealed with a key of this server, or of all its
 replicas. It is bound to the tool, the arguments and the principal, ends after a while, and can be used once.
+The state of a mounted modern server is sealed in one of ours if the caller is known by a principal.
 A call of a legacy upstream cannot be run again: it goes on meanwhile, and the state says where (`suspended`).
 """
 
@@ -57,20 +58,24 @@ class Replay:
         answers: The client's answers, by replay key.
         final: The question whose answer is the call's result, with the tool that asked it.
         passed_on: What of a round trip belongs to a mounted server.
+        server: The mounted server that `passed_on` is for; empty if that is not known.
         parked: The handles of calls that go on upstream meanwhile, by replay key.
         foreign: Whether the state that came with the call is not one of ours.
         offered: Answers that came without a state, to questions that this call has not put yet.
         before: The state that came with the call; `None` at its first run.
+        edits: The changes of hooks to the arguments that the call had when it asked; see `ToolCall.edits`.
     """
 
     call_id: str
     answers: dict[str, Wire] = field(default_factory=dict[str, Wire])
     final: tuple[str, AskUser] | None = None
     passed_on: dict[str, Any] = field(default_factory=dict[str, Any])
+    server: str = ""
     parked: dict[str, str] = field(default_factory=dict[str, str])
     foreign: bool = False
     offered: Wire = field(default_factory=dict[str, Any])
     before: Suspended | None = None
+    edits: Wire = field(default_factory=dict[str, Any])
     _asked: Counter[str] = field(default_factory=Counter[str])
 
     def saved(self) -> dict[str, Any]:
@@ -79,12 +84,15 @@ class Replay:
         if self.final is not None:
             tool, asked = self.final
             final = [tool, asked.question, None if asked.schema is None else dict(asked.schema)]
-        return {"call": self.call_id, "answers": self.answers, "final": final, "parked": self.parked}
+        known = {"answers": self.answers, "final": final, "parked": self.parked, "edits": self.edits}
+        return {"call": self.call_id, "server": self.server, **known}
 
     @classmethod
     def of_saved(cls, saved: Wire) -> Replay:
         """What `saved` gave."""
-        found = cls(saved["call"], answers=dict(saved["answers"]), parked=dict(saved["parked"]))
+        answers, parked = dict(saved["answers"]), dict(saved["parked"])
+        found = cls(saved["call"], answers=answers, parked=parked, edits=saved["edits"])
+        found.server = saved["server"]
         if saved["final"]:
             tool, question, schema = saved["final"]
             found.final = (tool, AskUser(question, schema))
@@ -161,10 +169,6 @@ class RoundTrips:
         Args:
             replay: What came with the call.
             tools: The digests of the definitions now, by the names of the tools.
-
-        Raises:
-            RequestStateError: a definition has changed, or the state was used at another replica.
-            CallError: it cannot be known now.
         """
         if replay.before is None:
             return
@@ -180,14 +184,10 @@ class RoundTrips:
             raise CallError(str(fault)) from None
 
     def resume(self, params: Wire, name: str, arguments: Wire, principal: str | None, call_id: str) -> Replay:
-        """What a call brings with it from earlier runs; nothing at its first.
-
-        Raises:
-            RequestStateError: its state was altered, has ended, was used, or belongs to another call.
-        """
+        """What a call brings with it from earlier runs; nothing at its first."""
         brought = round_trip(params)
         token = brought.get("requestState")
-        if not isinstance(token, str) or not self._sealer.is_own(token):
+        if not isinstance(token, str) or (principal is None and not self._sealer.is_own(token)):
             offered = _answers_in(brought) if token is None else _NOTHING
             return Replay(call_id, passed_on=brought, foreign=token is not None, offered=offered)
         try:
@@ -207,11 +207,7 @@ class RoundTrips:
         principal: str | None,
         tools: Mapping[str, str] = _NO_TOOLS,
     ) -> ToolResult:
-        """The result that asks the client, with all that the next run needs.
-
-        Raises:
-            CallError: the answers so far are too long to be carried.
-        """
+        """The result that asks the client, with all that the next run needs."""
         state = {"asked": list(requests), "upstream": replay.passed_on, **replay.saved()}
         return self._asking(state, requests, digest_of([name, arguments]), principal, tools)
 
@@ -224,14 +220,13 @@ class RoundTrips:
         principal: str | None,
         tools: Mapping[str, str] = _NO_TOOLS,
     ) -> ToolResult:
-        """A mounted server's `input_required`, with the answers that it would make the next run forget.
+        """A mounted server's `input_required`, whose state is sealed in one of ours.
 
-        Without such answers it is passed on verbatim.
-
-        Raises:
-            CallError: the answers so far are too long to be carried.
+        It is passed on verbatim if there is neither a principal to bind it to, nor anything that the next run
+        would lack: answers or edits.
         """
-        if not replay.answers:
+        is_kept = bool(replay.answers or replay.edits)
+        if not is_kept and (principal is None or result.wire.get("requestState") is None):
             return result
         state = {"asked": (), "relayed": result.wire.get("requestState"), **replay.saved()}
         requests: Wire = result.wire.get("inputRequests") or _NOTHING

@@ -19,42 +19,20 @@ class OtherReplicas(Protocol):
     """The replicas of one server, which ask each other."""
 
     @property
-    def own(self) -> str:
-        """The name of this replica."""
-        ...
+    def own(self) -> str: ...
 
-    async def lives(self, replica: str) -> bool:
-        """Whether a replica is connected.
-
-        Raises:
-            StoreError: the store is down.
-        """
-        ...
+    async def lives(self, replica: str) -> bool: ...
 
     def serve(
         self, method: str, handler: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
-    ) -> None:
-        """Answer a method when other replicas ask."""
-        ...
+    ) -> None: ...
 
     async def ask(
         self, replica: str, method: str, params: Mapping[str, Any], *, within: float
-    ) -> dict[str, Any]:
-        """The answer of a replica.
-
-        Raises:
-            CallError: the replica is gone, refuses, or gave no answer in time.
-            StoreError: the store is down.
-        """
-        ...
+    ) -> dict[str, Any]: ...
 
     async def tell(self, replica: str, method: str, params: Mapping[str, Any]) -> None:
-        """Send a replica what needs no answer; `""` stands for all, this one included.
-
-        Raises:
-            CallError: the replica is gone.
-            StoreError: the store is down.
-        """
+        """Send a replica what needs no answer; `""` stands for all, this one included."""
         ...
 
 
@@ -62,27 +40,15 @@ class Ownership(Protocol):
     """What one replica alone may have at a time."""
 
     async def take(self, name: str, *, seconds: float) -> int:
-        """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
         ...
 
     async def release(self, name: str) -> None:
-        """Give a lease back, if this replica has it.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """Give a lease back, if this replica has it."""
         ...
 
     async def holder(self, name: str) -> str:
-        """The replica that has a lease; empty if none has.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """The replica that has a lease; empty if none has."""
         ...
 
 
@@ -104,9 +70,7 @@ class Shared(SuspendedStore, Protocol):
     """The state that the replicas of a server share."""
 
     @property
-    def replicas(self) -> OtherReplicas:
-        """The replicas."""
-        ...
+    def replicas(self) -> OtherReplicas: ...
 
     @property
     def leases(self) -> Ownership:
@@ -119,14 +83,10 @@ class Shared(SuspendedStore, Protocol):
         ...
 
     @property
-    def results(self) -> CacheStore:
-        """Results of calls."""
-        ...
+    def results(self) -> CacheStore: ...
 
     @property
-    def health(self) -> Health:
-        """Whether the store answers."""
-        ...
+    def health(self) -> Health: ...
 
     def grants(self) -> CachedGrants:
         """Grants, with a copy here that follows what other replicas grant and revoke."""

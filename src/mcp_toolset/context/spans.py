@@ -105,7 +105,6 @@ class SentRequest:
     __slots__ = ("_method", "_span", "params")
 
     def __init__(self, method: str, params: Mapping[str, Any] | None) -> None:
-        """Begin the span."""
         from opentelemetry import trace
         from opentelemetry.propagate import inject
 
@@ -129,7 +128,6 @@ class SentRequest:
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the span."""
         if fault is not None:
             _note(self._span, fault)
         self._span.end()

@@ -233,11 +233,7 @@ def takes_tasks(request: RequestContext) -> bool:
 
 
 def begin_task(context: WireContext, support: str, *, ttl_ms: int) -> None:
-    """Have a call of one of our own tools become a task, if its client takes tasks.
-
-    Raises:
-        ClientCapabilityError: the tool runs only as a task, and the client does not declare the extension.
-    """
+    """Have a call of one of our own tools become a task, if its client takes tasks."""
     if isinstance(context, TaskContext):
         context.way.begin(ttl_ms=ttl_ms)
     elif support == "required" and context.modern:

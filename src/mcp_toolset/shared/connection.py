@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from hashlib import sha1
 from typing import Any, Final, cast
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 import anyio
 
@@ -38,6 +38,12 @@ _SCHEMES: Final = {
     "valkey": "redis",
     "valkeys": "rediss",
 }
+_UNUSABLE: Final = (
+    "the URL of the shared store cannot be read; write redis://USER:PASSWORD@HOST:PORT/NUMBER, "
+    "with %2F for '/' in the password, and so on"
+)
+"""Without a text of a library, which would quote a part of the password."""
+
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _log = logging.getLogger("mcp_toolset.stores")
 
@@ -53,7 +59,6 @@ class Script:
     __slots__ = ("digest", "text")
 
     def __init__(self, text: str) -> None:
-        """Name the script by its digest."""
         self.text = text
         self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
 
@@ -90,11 +95,8 @@ class StoreConnection:
             url: `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://`; `?namespace=` keeps several
                 services apart, `mcp-toolset` unless given.
             timeout: Seconds that the store has for one answer.
-
-        Raises:
-            ConfigError: the URL cannot be used, or the extra `redis` is not installed.
         """
-        address, self.namespace = _parsed(url)
+        address, self.namespace, self._passwords = _parsed(url)
         self._prefix = f"{{{self.namespace}}}:"
         self._timeout = timeout
         self._client = _client(address, timeout)
@@ -121,20 +123,13 @@ class StoreConnection:
         Args:
             words: The command and its arguments.
             to: What the command does, for the error and the log.
-
-        Raises:
-            StoreError: the store is down, or gave no answer in time.
         """
         return await self._asked(lambda: self._client.execute_command(*words), to)
 
     async def script(
         self, script: Script, keys: Sequence[str], *arguments: bytes | str | int | float, to: str
     ) -> Any:
-        """The answer of a script, which nothing else comes between.
-
-        Raises:
-            StoreError: the store is down, or gave no answer in time.
-        """
+        """The answer of a script, which nothing else comes between."""
 
         async def run() -> Any:
             from redis.exceptions import NoScriptError
@@ -152,7 +147,6 @@ class StoreConnection:
         return self._client.pubsub(ignore_subscribe_messages=True)
 
     async def aclose(self) -> None:
-        """Close all connections."""
         with anyio.move_on_after(self._timeout, shield=True):
             await self._client.aclose()
 
@@ -173,9 +167,9 @@ class StoreConnection:
             if isinstance(fault, ReadOnlyError):
                 # The primary is another server by now: connections are made anew.
                 await self._client.connection_pool.disconnect(inuse_connections=False)
-            raise self._was_refused(str(fault), to) from fault
+            raise self._was_refused(self._reason(fault), to) from fault
         except (RedisError, OSError) as fault:
-            raise self._failed(str(fault) or type(fault).__name__, to) from fault
+            raise self._failed(self._reason(fault), to) from fault
         self._late = 0
         if self._health.state != "ready":
             _log.warning("%s answers again", self.name)
@@ -190,6 +184,13 @@ class StoreConnection:
         if now < self._next_try:
             raise self._error(to)
         self._next_try = now + REST
+
+    def _reason(self, fault: Exception) -> str:
+        """The text of an error, without the password: stores repeat commands that they do not know."""
+        reason = str(fault) or type(fault).__name__
+        for password in self._passwords:
+            reason = reason.replace(password, "***")
+        return reason
 
     def _failed(self, reason: str, to: str) -> StoreError:
         self._next_try = time.monotonic() + REST
@@ -210,8 +211,12 @@ class StoreConnection:
         return StoreError(f"{self.name} cannot be used now, so it could not {to}; {mend}")
 
 
-def _parsed(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
+def _parsed(url: str) -> tuple[str, str, list[str]]:
+    """The address for the client, the namespace, and the passwords in it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ConfigError(_UNUSABLE) from None
     shown = f"{parts.scheme}://…" if parts.scheme else "it"
     scheme = _SCHEMES.get(parts.scheme)
     if scheme is None:
@@ -221,11 +226,11 @@ def _parsed(url: str) -> tuple[str, str]:
     query = parse_qs(parts.query)
     namespace = query.pop("namespace", ["mcp-toolset"])[-1]
     if not _NAMESPACE.fullmatch(namespace):
-        raise ConfigError(
-            f"the namespace of the shared store has 1 to 64 letters, digits, '_', '.', '-', not {namespace!r}"
-        )
+        raise ConfigError("the namespace of the shared store has 1 to 64 letters, digits, '_', '.', '-'")
     rest = "&".join(f"{name}={each}" for name, values in query.items() for each in values)
-    return urlunsplit((scheme, parts.netloc, parts.path, rest, "")), namespace
+    secrets = [one for one in (parts.password, *query.get("password", ())) if one]
+    passwords = sorted({*secrets, *map(unquote, secrets)}, key=len, reverse=True)
+    return urlunsplit((scheme, parts.netloc, parts.path, rest, "")), namespace, passwords
 
 
 def _client(address: str, timeout: float) -> Any:
@@ -244,6 +249,6 @@ def _client(address: str, timeout: float) -> Any:
             socket_connect_timeout=timeout,
             retry=Retry(NoBackoff(), 1),
         )
-    except (ValueError, TypeError) as fault:
-        raise ConfigError(f"the URL of the shared store cannot be used: {fault}") from None
+    except (ValueError, TypeError):
+        raise ConfigError(_UNUSABLE) from None
     return cast("Any", Redis).from_pool(pool)

@@ -97,12 +97,10 @@ class SharedGrants:
         return _grant(await self._run(scripts.FIND, key, _hashed(owner), name, to="look up a grant"))
 
     async def held(self, owner: str) -> list[ToolGrant]:
-        """The newest grant of an owner for each name."""
         rows = await self._run(scripts.HELD, _hashed(owner), to="look up what a caller holds")
         return [grant for grant in map(_grant, rows) if grant is not None]
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """The outcome of an id under a replay key."""
         row = await self._run(scripts.RECORDED, _id_of(owner, replay, id), to="look up a replay")
         return None if row is None else _record(row)
 
@@ -112,7 +110,6 @@ class SharedGrants:
         return [_record(row) for row in await self._run(scripts.RECORDS, place, to="list records")]
 
     async def definition(self, digest: str) -> Wire | None:
-        """A definition that was granted."""
         key = self._connection.key("d", digest)
         found = await self._connection.run("GET", key, to="look up a definition")
         return None if found is None else json.loads(found)

@@ -56,6 +56,17 @@ return false
 """
 )
 
+_FIND: Final = Script(
+    _ROW
+    + """
+local began = redis.call('HGET', KEYS[1], 'began')
+if not began then return false end
+local found = row(KEYS[1], ARGV[1])
+if tonumber(began) >= tonumber(ARGV[2]) or (found[3] == 'begun' and found[9] == 1) then return found end
+return false
+"""
+)
+
 _AGAIN: Final = Script("""
 if redis.call('HGET', KEYS[1], 'attempt') ~= ARGV[1] then return 0 end
 redis.call('HINCRBY', KEYS[1], 'attempt', 1)
@@ -180,6 +191,11 @@ class RedisJournal:
             repr(now - self._lifetime),
             self._kept,
         )
+        return None if row is None else _found(row)
+
+    async def find(self, id: str) -> Found | None:
+        """See `Journal`."""
+        row = await self._script(_FIND, id, self._owners, repr(self._now() - self._lifetime))
         return None if row is None else _found(row)
 
     async def take_over(self, intent: Intent, attempt: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from mcp_toolset.calls.journal.journal import LIFETIME, Journal
 from mcp_toolset.calls.journal.sqlite_journal import SqliteJournal
@@ -22,13 +21,10 @@ def journal_at(place: str | Path | None, *, lifetime: float = LIFETIME) -> Journ
     Args:
         place: The URL of a store, or the path of a file; `None` for the file of the user.
         lifetime: Seconds for which a call is remembered.
-
-    Raises:
-        ConfigError: the URL cannot be used, or its extra is not installed.
     """
     if not isinstance(place, str):
         return SqliteJournal(place, lifetime=lifetime)
-    scheme = urlsplit(place).scheme
+    scheme = place.partition(":")[0].lower()
     if scheme in _REDIS:
         from mcp_toolset.shared.journal import RedisJournal
 

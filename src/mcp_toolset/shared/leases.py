@@ -25,38 +25,25 @@ class Leases:
     """The leases of one namespace."""
 
     def __init__(self, connection: StoreConnection, topics: Topics) -> None:
-        """Hold nothing yet."""
         self._connection = connection
         self._topics = topics
 
     async def take(self, name: str, *, seconds: float) -> int:
-        """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
         keys = (self._connection.key("lease", name), self._connection.key("lease-number", name))
         return await self._connection.script(
             _TAKE, keys, self._topics.replica, int(seconds * 1000), to=f"take the lease of {_shown(name)}"
         )
 
     async def release(self, name: str) -> None:
-        """Give a lease back, if this replica has it.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """Give a lease back, if this replica has it."""
         key = self._connection.key("lease", name)
         await self._connection.script(
             _RELEASE, (key,), self._topics.replica, to=f"release the lease of {_shown(name)}"
         )
 
     async def holder(self, name: str) -> str:
-        """The replica that has a lease; empty if none has.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """The replica that has a lease; empty if none has."""
         key = self._connection.key("lease", name)
         found = await self._connection.run("HGET", key, "holder", to=f"find the holder of {_shown(name)}")
         return found.decode() if found else ""

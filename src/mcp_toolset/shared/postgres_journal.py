@@ -124,6 +124,12 @@ class PostgresJournal:
                 return _found(found[0])
         return None
 
+    async def find(self, id: str) -> Found | None:
+        """See `Journal`."""
+        query = f"{_ROW} WHERE call.id = %s AND (call.began >= %s OR (call.state = 'begun' AND {_LIVES}))"
+        found = await self._rows(query, id, self._now() - self._lifetime)
+        return _found(found[0]) if found else None
+
     async def take_over(self, intent: Intent, attempt: int) -> bool:
         """See `Journal`."""
         return bool(await self._rows(_AGAIN, intent.nonce, self._owner, self._now(), intent.id, attempt))
@@ -166,7 +172,12 @@ class PostgresJournal:
                 raise
 
     async def _connected(self) -> Any:
-        connection = await self._driver.AsyncConnection.connect(self._conninfo, autocommit=True)
+        try:
+            connection = await self._driver.AsyncConnection.connect(self._conninfo, autocommit=True)
+        except self._driver.ProgrammingError:
+            # Its text quotes a part of the address, such as the password.
+            mend = "write postgresql://USER:PASSWORD@HOST/DATABASE, with %25 for '%' in the password"
+            raise StoreError(f"the address of {self.name} cannot be read; {mend}") from None
         self._connection = connection
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))

@@ -42,7 +42,6 @@ class Replicas:
     """The other replicas of this server, through the store."""
 
     def __init__(self, topics: Topics) -> None:
-        """Answer nothing yet."""
         self._topics = topics
         self._handlers: dict[str, Handler] = {}
         self._asked: dict[str, _Asked] = {}
@@ -52,7 +51,6 @@ class Replicas:
 
     @property
     def own(self) -> str:
-        """The name of this replica."""
         return self._topics.replica
 
     def serve(self, method: str, handler: Handler) -> None:
@@ -69,10 +67,6 @@ class Replicas:
             method: What it is asked.
             params: JSON.
             within: Seconds that it may take.
-
-        Raises:
-            CallError: the replica is gone, refuses, or gave no answer in time.
-            StoreError: the store is down.
         """
         number = token_hex(8)
         asked = self._asked[number] = _Asked()
@@ -98,22 +92,12 @@ class Replicas:
         return dict(answer.get("result") or {})
 
     async def tell(self, replica: str, method: str, params: Mapping[str, Any]) -> None:
-        """Send a replica what needs no answer; `""` stands for all, this one included.
-
-        Raises:
-            CallError: the replica is gone.
-            StoreError: the store is down.
-        """
+        """Send a replica what needs no answer; `""` stands for all, this one included."""
         await self._send(
             replica, _ASK, {"id": "", "from": self.own, "method": method, "params": dict(params)}
         )
 
     async def lives(self, replica: str) -> bool:
-        """Whether a replica is connected.
-
-        Raises:
-            StoreError: the store is down.
-        """
         return await self._topics.is_listening(replica)
 
     @asynccontextmanager

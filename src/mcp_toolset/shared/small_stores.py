@@ -48,7 +48,6 @@ class SharedLimits:
     """A `CountStore`: token buckets by the store's clock, and counts of calls."""
 
     def __init__(self, connection: StoreConnection) -> None:
-        """Use a connection."""
         self.name = connection.name
         self._connection = connection
 
@@ -71,16 +70,13 @@ class SharedResults:
     """A `CacheStore`: results of calls, which expire."""
 
     def __init__(self, connection: StoreConnection) -> None:
-        """Use a connection."""
         self.name = connection.name
         self._connection = connection
 
     async def load(self, key: str) -> bytes | None:
-        """What was saved under a key."""
         return await self._connection.run("GET", self._connection.key("result", key), to="load a result")
 
     async def save(self, key: str, value: bytes, *, seconds: float) -> None:
-        """Keep a value for so many seconds."""
         place = self._connection.key("result", key)
         await self._connection.run("SET", place, value, "PX", max(1, int(seconds * 1000)), to="save a result")
 
@@ -140,21 +136,12 @@ class UsedOnce:
         self._kind = kind
 
     async def use(self, name: str, *, seconds: float) -> bool:
-        """Use a name; `False` if it was used in the last `seconds`.
-
-        Raises:
-            StoreError: the store is down, so that it is not known.
-        """
+        """Use a name; `False` if it was used in the last `seconds`."""
         place = self._connection.key("used", self._kind, name)
         words = ("SET", place, b"", "NX", "PX", max(1, int(seconds * 1000)))
         return await self._connection.run(*words, to="see whether it was used") is not None
 
     async def was_used(self, name: str) -> bool:
-        """Whether a name was used.
-
-        Raises:
-            StoreError: the store is down, so that it is not known.
-        """
         place = self._connection.key("used", self._kind, name)
         return bool(await self._connection.run("EXISTS", place, to="see whether it was used"))
 
@@ -168,29 +155,16 @@ class PutAside:
         self._kind = kind
 
     async def put(self, name: str, data: bytes, *, seconds: float) -> None:
-        """Keep data for so many seconds.
-
-        Raises:
-            StoreError: the store is down.
-        """
         place = self._connection.key("kept", self._kind, name)
         await self._connection.run("SET", place, data, "PX", int(seconds * 1000), to=f"keep a {self._kind}")
 
     async def get(self, name: str) -> bytes | None:
-        """Data that stays where it is; `None` if there is none.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """Data that stays where it is; `None` if there is none."""
         place = self._connection.key("kept", self._kind, name)
         return await self._connection.run("GET", place, to=f"read a {self._kind}")
 
     async def take(self, name: str) -> bytes | None:
-        """Take data, which nothing else takes then; `None` if there is none.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """Take data, which nothing else takes then; `None` if there is none."""
         place = self._connection.key("kept", self._kind, name)
         return await self._connection.run("GETDEL", place, to=f"take up a {self._kind}")
 

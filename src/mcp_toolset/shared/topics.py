@@ -36,9 +36,7 @@ _log = logging.getLogger("mcp_toolset.stores")
 class Subscriber(Protocol):
     """What hears a topic. It is called in the task that listens, and must not wait."""
 
-    def __call__(self, message: bytes, /) -> object:
-        """Take a message."""
-        ...
+    def __call__(self, message: bytes, /) -> object: ...
 
 
 class Topics:
@@ -50,7 +48,6 @@ class Topics:
     """
 
     def __init__(self, connection: StoreConnection) -> None:
-        """Listen to nothing yet."""
         # A number: what only this replica has is named by it.
         self.replica = str(10**8 + randbelow(9 * 10**8))
         self.is_current = False
@@ -71,31 +68,18 @@ class Topics:
         return lambda: self._gaps.remove(told)
 
     async def publish(self, topic: str, message: bytes, *, replica: str = "") -> int:
-        """Tell all replicas, or one; how many there are that listen.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """Tell all replicas, or one; how many there are that listen."""
         channel = self.channel(replica)
         body = topic.encode() + b"\n" + message
         return await self._connection.run("PUBLISH", channel, body, to=f"publish {topic}")
 
     async def is_listening(self, replica: str) -> bool:
-        """Whether a replica is connected.
-
-        Raises:
-            StoreError: the store is down.
-        """
         channel = self.channel(replica)
         answer = await self._connection.run("PUBSUB", "NUMSUB", channel, to="find a replica")
         return int(answer[1]) > 0
 
     async def replicas(self) -> list[str]:
-        """The replicas that had a pulse lately.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """The replicas that had a pulse lately."""
         key = self._connection.key("replicas")
         now = time.time()
         await self._connection.run("ZREMRANGEBYSCORE", key, "-inf", now - 10 * ALIVE, to="list replicas")

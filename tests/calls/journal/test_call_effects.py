@@ -101,6 +101,26 @@ async def test_j5_a_call_that_runs_again_gets_the_values_of_its_steps(tmp_path: 
     assert values[0] == values[1] == {"name": "flight", "pair": [1, 2]}
 
 
+async def test_u115_a_step_whose_request_was_sent_and_not_answered_is_not_done_again(tmp_path: Path) -> None:
+    sent = list[int]()
+
+    async def pays(amount: int) -> None:
+        sent.append(amount)
+        raise UpstreamUnavailableError("bank", "it is down", sent=True)
+
+    @tool(idempotent=True)
+    async def book(context: ToolContext) -> str:
+        await context.effect("payment", pays, 5)
+        return "booked"
+
+    async with journaled(tmp_path / "j", book) as server:
+        told = [await server.call_tool("book", {}, context=Caller(UUID_KEY)) for _ in range(2)]
+        async with SqliteJournal(tmp_path / "j") as journal:
+            found = await journal.records()
+    assert sent == [5] and all(one.is_error for one in told)
+    assert [one.standing for one in found if one.record.intent.source == "effect"] == ["unknown"]
+
+
 async def test_j5_equal_keys_of_other_calls_and_callers_are_other_steps(tmp_path: Path) -> None:
     steps = Steps()
 

@@ -10,11 +10,12 @@ import anyio
 import pytest
 from tests.support.journaled import UUID_KEY, Caller, noted
 
-from mcp_toolset import Rules, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import HookSet, Rules, RunNormally, ToolCall, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset.calls.journal import guard
 from mcp_toolset.calls.journal.guard import JournalGuard
 from mcp_toolset.calls.journal.journal import Found, Intent, Outcome
 from mcp_toolset.calls.journal.sqlite_journal import SqliteJournal
-from mcp_toolset.errors import StoreError
+from mcp_toolset.errors import StoreError, UpstreamUnavailableError
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +62,9 @@ class Till:
         self.cut_off = cut_off
         self.entered = anyio.Event()
 
-    def served(self, journal: SqliteJournal, idempotent: bool = False) -> ToolsetServer:
+    def served(
+        self, journal: SqliteJournal, idempotent: bool = False, hooks: HookSet | None = None
+    ) -> ToolsetServer:
         @tool(idempotent=idempotent)
         async def charge(context: ToolContext, amount: int) -> str:
             """Charge an amount."""
@@ -72,7 +75,8 @@ class Till:
                 await anyio.sleep_forever()
             return f"charged {amount}, receipt {len(self.effects)}"
 
-        return ToolsetServer(Toolset(charge), rules=Rules(guards=[JournalGuard(journal, wait=0)]))
+        rules = Rules(guards=[JournalGuard(journal, wait=0)], hooks=hooks or HookSet())
+        return ToolsetServer(Toolset(charge), rules=rules)
 
 
 async def test_j1_a_begin_whose_answer_was_lost_does_not_block_the_call(tmp_path: Path) -> None:
@@ -124,6 +128,71 @@ async def test_j1_an_outcome_that_could_not_be_recorded_is_recorded_later(tmp_pa
             assert "still running" in result.text or result.text == "charged 5, receipt 1"
         again = await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
         assert (again.text, noted(again)["state"]) == ("charged 5, receipt 1", "replayed")
+    assert till.effects == [5]
+
+
+async def test_u115_of_too_many_outcomes_that_are_owed_the_newest_ones_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "MOST_OWED", 2)
+    till = Till()
+    async with Unheard(tmp_path / "j", failed=1000) as journal, till.served(journal) as server:
+        for number in range(5):
+            await server.call_tool("charge", {"amount": number}, context=Caller(f"{UUID_KEY} {number}"))
+        journal.failed = 0
+        told = [
+            await server.call_tool("charge", {"amount": number}, context=Caller(f"{UUID_KEY} {number}"))
+            for number in range(5)
+        ]
+    assert till.effects == list(range(5))
+    assert ["still running" in one.text for one in told] == [True] * 3 + [False] * 2
+    assert [noted(one)["state"] for one in told[3:]] == ["replayed"] * 2
+
+
+async def test_u115_an_attempt_that_did_not_happen_leaves_the_earlier_one_unknown(tmp_path: Path) -> None:
+    entered = anyio.Event()
+
+    @tool(idempotent=True)
+    async def charge(amount: int) -> str:
+        """Charge an amount."""
+        if entered.is_set():
+            raise UpstreamUnavailableError("bank", "it is closed", sent=False)
+        entered.set()
+        return await anyio.sleep_forever() or ""
+
+    async with SqliteJournal(tmp_path / "j") as journal:
+        rules = Rules(guards=[JournalGuard(journal, wait=0)])
+        async with ToolsetServer(Toolset(charge), rules=rules) as server:
+            call = partial(server.call_tool, "charge", {"amount": 5}, context=Caller(UUID_KEY))
+            async with anyio.create_task_group() as group:
+                group.start_soon(call)
+                with anyio.fail_after(30):
+                    await entered.wait()
+                group.cancel_scope.cancel()
+            assert "it is closed" in (await call()).text
+            (found,) = await journal.records()
+    assert found.standing == "unknown"
+
+
+async def test_u115_a_later_attempt_that_did_not_run_says_nothing_of_the_first_one(tmp_path: Path) -> None:
+    amounts = iter((5, 5, 500, 500))
+
+    async def added(call: ToolCall) -> RunNormally:
+        return RunNormally({"amount": next(amounts)})
+
+    till, hooks = Till(cut_off=1), HookSet()
+    hooks.execution("charge")(added)
+    async with Unheard(tmp_path / "j", take_over=1) as journal:
+        async with till.served(journal, idempotent=True, hooks=hooks) as server:
+            call = partial(server.call_tool, "charge", {"amount": 1}, context=Caller(UUID_KEY))
+            async with anyio.create_task_group() as group:
+                group.start_soon(call)
+                with anyio.fail_after(30):
+                    await till.entered.wait()
+                group.cancel_scope.cancel()
+            told = [await call() for _ in range(3)]
+    assert "did not run" in told[0].text
+    assert all("its outcome is not known" in one.text for one in told[1:])
     assert till.effects == [5]
 
 

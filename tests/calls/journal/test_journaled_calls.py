@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -242,3 +243,41 @@ def test_j1_wrong_rules_are_refused() -> None:
         JournalRules({"charge": "twice"})  # pyright: ignore[reportArgumentType]
     with pytest.raises(DefinitionError, match="did you mean"):
         JournalRules({"readonly:*": "once"})
+
+
+async def test_u115_a_short_key_of_a_logged_in_caller_counts_in_every_session(tmp_path: Path) -> None:
+    shop = Shop()
+    async with journaled(tmp_path / "j", shop.charge()) as server:
+        for session in ("one", "two"):
+            ann = Caller("k1", principal="ann", session=session)
+            result = await server.call_tool("charge", {"amount": 5}, context=ann)
+            assert result.text == "charged 5, receipt 1"
+    assert shop.effects == [5]
+
+
+@pytest.mark.parametrize("length", [15, 16])
+async def test_u115_a_key_of_sixteen_characters_counts_in_every_session(tmp_path: Path, length: int) -> None:
+    shop = Shop()
+    async with journaled(tmp_path / "j", shop.charge()) as server:
+        told = [
+            await server.call_tool("charge", {"amount": 5}, context=Caller("k" * length, session=session))
+            for session in ("one", "two")
+        ]
+    assert told[1].is_error == (length < 16)
+    assert ("another session" in told[1].text) == (length < 16)
+    assert shop.effects == [5]
+
+
+async def test_u115_a_call_that_has_asked_goes_on_with_an_answer_alone(tmp_path: Path) -> None:
+    shop = Shop()
+    async with journaled(tmp_path / "j", shop.charge()) as server:
+        await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
+    with sqlite3.connect(tmp_path / "j") as file:
+        file.execute("UPDATE calls SET state = 'asked', outcome = NULL")
+    file.close()
+    async with journaled(tmp_path / "j", shop.charge()) as server:
+        refused = await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
+        assert refused.is_error and "asked the client a question" in refused.text
+        assert shop.effects == [5]
+        await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY, resumed=True))
+    assert shop.effects == [5, 5]

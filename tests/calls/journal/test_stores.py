@@ -154,3 +154,17 @@ async def test_j1_a_call_that_runs_is_not_forgotten(stores: Stores) -> None:
             now[0] += 61
             assert stood(await journal.begin(intent())) == "running"
         assert await journal.begin(intent()) is None
+
+
+async def test_u123_a_call_is_found_without_being_recorded(stores: Stores) -> None:
+    now = [1000.0]
+    async with stores.made(lifetime=60, now=lambda: now[0]) as one, stores.made(now=lambda: now[0]) as other:
+        assert await one.find(intent().id) is None
+        assert await one.begin(intent()) is None
+        now[0] = 2000.0
+        for journal in (one, other):
+            found = await journal.find(intent().id)
+            assert found is not None and (found.standing, found.record.intent) == ("running", intent())
+        await one.end(intent().id, 1, DONE)
+        assert await one.find(intent().id) is None
+        assert (found := await other.find(intent().id)) is not None and found.record.outcome == DONE.sealed

@@ -30,14 +30,7 @@ Requests = Mapping[str, Mapping[str, Any]]
 class ToolCaller(Protocol):
     """Makes the calls of a run, by the ordinary way of a call."""
 
-    async def call(self, called: Called) -> ToolResult:
-        """The result of one call.
-
-        Raises:
-            InputRequired: the client has to answer first; the call is then made again.
-            ToolsetError: it was refused.
-        """
-        ...
+    async def call(self, called: Called) -> ToolResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +80,7 @@ class CodeRun:
         return run
 
     async def drive(self, execution: Execution) -> Ended | Asking:
-        """Run to the end, or to a question.
-
-        Raises:
-            SandboxFault: the snippet has ended early; its calls in flight are cancelled.
-        """
+        """Run to the end, or to a question."""
         outcome: Ended | Asking | SandboxFault = SandboxFault("died", "the run was cancelled")
         async with anyio.create_task_group() as group:
             try:

@@ -46,7 +46,6 @@ def marked(result: ToolResult, id: str, state: str, **more: float) -> ToolResult
 
 
 def outcome_of(unit: Unit, result: ToolResult, most: int) -> Outcome:
-    """What is recorded of a result that a tool has come to."""
     if result.stopped:
         return UNKNOWN
     return _sealed(unit, {"result": dict(result.wire), "unstructured": result.unstructured}, most)
@@ -70,11 +69,7 @@ def outcome_of_fault(unit: Unit, fault: ToolsetError, *, mounted: bool, most: in
 
 
 def replayed(unit: Unit, record: Record) -> ToolResult:
-    """The result of a call that has ended.
-
-    Raises:
-        UpstreamProtocolError: it has ended with this error of a mounted server.
-    """
+    """The result of a call that has ended."""
     kept: Any = None if record.outcome is None else unit.opened(record.outcome)
     if not isinstance(kept, Mapping):
         text = record.note or "its result cannot be read any more"

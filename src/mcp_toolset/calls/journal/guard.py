@@ -29,9 +29,9 @@ from mcp_toolset.calls.journal.answers import (
 from mcp_toolset.calls.journal.call_effects import CallEffects
 from mcp_toolset.calls.journal.journal import Found, Intent, Journal, Kept, Outcome, Record, Standing
 from mcp_toolset.calls.journal.rules import JournalRules
-from mcp_toolset.calls.journal.unit import Unit, fingerprint_of, session_of, unit_of
+from mcp_toolset.calls.journal.unit import Unit, fingerprint_of, same_call, session_of, unit_of
 from mcp_toolset.calls.middleware.permissions import shown_arguments
-from mcp_toolset.calls.pipeline.middleware import Run, ToolMiddleware
+from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.concurrency.asked_store import answer_of
 from mcp_toolset.errors import StoreError, ToolsetError
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
@@ -116,6 +116,22 @@ class JournalGuard:
         """None: it stands inside of all layers; see `recorded`."""
         return ()
 
+    def replaying(self, binding: ToolBinding) -> ToolMiddleware | None:
+        """What answers a repeat before it needs an approval or uses a limit up."""
+        mode = self._rules.mode(binding)
+        return None if mode == "off" else partial(self._repeated, binding, mode == "repeat")
+
+    async def _repeated(
+        self, binding: ToolBinding, repeats: bool, call: ToolCall, context: ToolContext, next: CallNext
+    ) -> ToolResult:
+        unit = unit_of(call, context, self._served)
+        if unit.is_repeatable:
+            intent = self._intent(unit, binding, call, context)
+            known = await self._begun(unit, intent, repeats, context, looks=True)
+            if isinstance(known, ToolResult):
+                call = replace(call, recorded=known)
+        return await next(call)
+
     def recorded(self, binding: ToolBinding, run: Run) -> Run:
         """What records the calls of a tool; `run` itself for a tool that is not recorded."""
         mode = self._rules.mode(binding)
@@ -124,6 +140,8 @@ class JournalGuard:
     async def _once(
         self, binding: ToolBinding, repeats: bool, run: Run, call: ToolCall, context: ToolContext
     ) -> ToolResult:
+        if call.recorded is not None:
+            return call.recorded
         unit = unit_of(call, context, self._served)
         intent = self._intent(unit, binding, call, context)
         began = await self._begun(unit, intent, repeats, context)
@@ -137,7 +155,7 @@ class JournalGuard:
         identity = context.identity
         return Intent(
             id=unit.id,
-            fingerprint=fingerprint_of(binding, call.arguments),
+            fingerprint=fingerprint_of(binding, call),
             who="" if identity is None else plain_to_see(identity.name),
             session=session_of(context),
             server=binding.source,
@@ -148,19 +166,20 @@ class JournalGuard:
         )
 
     async def _begun(
-        self, unit: Unit, intent: Intent, repeats: bool, context: ToolContext
+        self, unit: Unit, intent: Intent, repeats: bool, context: ToolContext, *, looks: bool = False
     ) -> _Attempt | ToolResult:
-        """The attempt that may run now, or what the caller is told instead."""
+        """The attempt that may run now, or what the caller is told instead.
+
+        If it only `looks`, nothing is recorded, and the attempt has not begun.
+        """
         pause, until = _FIRST_PAUSE, anyio.current_time() + self._wait
-        while (found := await self._began(self.journal.begin(intent), intent)) is not None:
+        while (found := await self._found(intent, looks)) is not None:
             record, standing = found
-            # The journal has recorded it after it was given up here, so nothing has run.
-            idle = standing == "running" and record.intent.nonce in self._unbegun
             if problem := self._foreign(unit, intent, found):
                 return refusal(unit, found, f"did not run: {problem}")
             if standing == "done":
                 return replayed(unit, record)
-            if standing == "running" and not idle:
+            if standing == "running" and not self._is_idle(found):
                 if await self._pay():
                     continue
                 if anyio.current_time() >= until:
@@ -170,15 +189,20 @@ class JournalGuard:
                     return refusal(unit, found, told)
                 await anyio.sleep(pause)
                 pause = min(pause * 2, _LAST_PAUSE)
-            elif not (
-                (idle and record.attempt == 1)
-                or (context.resumed if standing == "asked" else repeats or context.follows)
-            ):
-                return refusal(unit, found, unknown(record, standing))
+            elif why := self._unrepeatable(intent, found, repeats, context):
+                return refusal(unit, found, why)
+            elif looks:
+                return _Attempt()
             elif await self._began(self.journal.take_over(intent, record.attempt), intent):
                 return _Attempt(record.attempt + 1, _before(record, standing))
         await self._pay()
         return _Attempt()
+
+    async def _found(self, intent: Intent, looks: bool) -> Found | None:
+        """What is recorded of a call, which is recorded as begun if there is nothing."""
+        if looks:
+            return await self._step(self.journal.find(intent.id), "look the call up, which did not run")
+        return await self._began(self.journal.begin(intent), intent)
 
     async def _began(self, step: Awaitable[_T], intent: Intent) -> _T:
         """A step after which a call runs; if it fails, the call does not run, even if recorded later."""
@@ -188,10 +212,27 @@ class JournalGuard:
             self._unbegun.append(intent.nonce)
             raise
 
+    def _is_idle(self, found: Found) -> bool:
+        """Whether the journal has recorded a call after it was given up here, so that nothing has run."""
+        return found.standing == "running" and found.record.intent.nonce in self._unbegun
+
+    def _unrepeatable(self, intent: Intent, found: Found, repeats: bool, context: ToolContext) -> str:
+        """Why a call that has not ended may not run again; empty if it may."""
+        record, standing = found
+        if (self._is_idle(found) and record.attempt == 1) or (standing != "asked" and context.follows):
+            return ""
+        if standing == "asked":
+            return "" if context.resumed else unknown(record, standing)
+        if not repeats:
+            return unknown(record, standing)
+        if record.intent.fingerprint == intent.fingerprint:
+            return ""
+        return unknown(record, standing) + "; it does not run by itself, as hooks give it other arguments now"
+
     def _foreign(self, unit: Unit, intent: Intent, found: Found) -> str:
         """Why a record is not that of the call; empty if it is."""
         kept = found.record.intent
-        if kept.fingerprint != intent.fingerprint:
+        if not same_call(kept.fingerprint, intent.fingerprint):
             return (
                 "its key stands for another call, with other arguments or of another tool; "
                 "give each call a key of its own, such as a UUID"
@@ -256,6 +297,8 @@ class JournalGuard:
             id, (attempt, outcome) = self._owed.popitem(last=False)
             if not await self._noted(id, attempt, outcome):
                 self._owed[id] = attempt, outcome
+                # The oldest one is dropped if they become too many.
+                self._owed.move_to_end(id, last=False)
                 break
             paid = True
         return paid

@@ -28,7 +28,7 @@ class Intent(NamedTuple):
 
     Attributes:
         id: What the same unit of work of the same caller has, and nothing else; see `unit_of`.
-        fingerprint: The digest of the tool and its arguments.
+        fingerprint: Digests of the tool and its arguments; see `fingerprint_of`.
         who: What people call the caller.
         session: A digest of the caller's session, if it has one.
         server: The mounted server of the tool; empty for a local tool.
@@ -110,6 +110,10 @@ class Journal(AbstractAsyncContextManager[Any], Protocol):
 
     async def begin(self, intent: Intent) -> Found | None:
         """Record that a call begins; `None` if it may run now, else what there is under its id."""
+        ...
+
+    async def find(self, id: str) -> Found | None:
+        """What there is under an id, as `begin` would say; it records nothing."""
         ...
 
     async def take_over(self, intent: Intent, attempt: int) -> bool:

@@ -60,7 +60,7 @@ class JournalRules:
             return "off"
         definition = binding.definition
         hints = hints_of(definition.annotations)
-        facts = ToolFacts(*binding.judged_names, binding.source, definition.name, hints)
+        facts = ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)
         for entry in self._entries:
             if entry.server in ("", facts.server) and entry.rules.first(facts) is not None:
                 return entry.mode

@@ -120,6 +120,10 @@ class SqliteJournal:
         """See `Journal`."""
         return await self._done(lambda file: self._added(file, intent))
 
+    async def find(self, id: str) -> Found | None:
+        """See `Journal`."""
+        return await self._done(lambda file: self._live(self._of(file, id)), synced=False)
+
     async def take_over(self, intent: Intent, attempt: int) -> bool:
         """See `Journal`."""
         row = (intent.id, attempt)
@@ -158,11 +162,15 @@ class SqliteJournal:
         row = (*intent, self._locks.own, now)
         if file.execute(_ADD, row).rowcount:
             return None
-        found = self._of(file, intent.id)
-        if found is not None and found.record.began < now - self._lifetime and found.standing != "running":
+        if (found := self._live(self._of(file, intent.id))) is None:
             file.execute("DELETE FROM calls WHERE id = ?", (intent.id,))
             file.execute(_ADD, row)
-            return None
+        return found
+
+    def _live(self, found: Found | None) -> Found | None:
+        """A record that is not too old."""
+        if found is not None and found.standing != "running":
+            return found if found.record.began >= self._now() - self._lifetime else None
         return found
 
     def _settled(self, file: sqlite3.Connection, id: str, note: str | None) -> bool:

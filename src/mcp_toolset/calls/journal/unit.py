@@ -20,7 +20,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.asking import REPLAY_META_KEY
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.call import ToolCall, ToolContext, digest_of_json
 from mcp_toolset.tools.core.result import encodable
 
 LONGEST_KEY: Final = 400
@@ -80,9 +80,6 @@ def unit_of(call: ToolCall, context: ToolContext, served: str) -> Unit:
 
     A call without either has a key that no other call has: a crash in it is seen, and no call is taken for a
     repeat of it. The grant of a deferred tool is no key, as it is used for many calls.
-
-    Raises:
-        InvalidArgumentsError: the client's replay key cannot be used; nothing ran.
     """
     said: object = context.meta.get(REPLAY_META_KEY)
     caller, has_login = _caller(context)
@@ -99,11 +96,17 @@ def unit_of(call: ToolCall, context: ToolContext, served: str) -> Unit:
     return _unit("none", served, caller, secrets.token_hex(16), False)
 
 
-def fingerprint_of(binding: ToolBinding, arguments: Any) -> str:
-    """The digest of a tool and its arguments: a key stands for one call, and no other."""
-    text = json.dumps(arguments, sort_keys=True, separators=(",", ":"), default=repr)
-    told = f"{binding.source}\n{binding.own_id}\n{text}"
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+def fingerprint_of(binding: ToolBinding, call: ToolCall) -> str:
+    """A digest of a tool and the arguments as they were sent, and one of those that it runs with.
+
+    A key stands for one call as it was sent: hooks may add to each run of it what no other run has.
+    """
+    return f"{digest_of_json([binding.source, binding.own_id, call.digest])}.{digest_of_json(call.arguments)}"
+
+
+def same_call(one: str, other: str) -> bool:
+    """Whether two fingerprints are of the same call as it was sent."""
+    return one.partition(".")[0] == other.partition(".")[0]
 
 
 def session_of(context: ToolContext) -> str:

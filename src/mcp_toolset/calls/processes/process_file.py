@@ -102,7 +102,6 @@ class ProcessFile:
     """The file, while it is open; each method is one step in it."""
 
     def __init__(self, path: Path, lifetime: float, now: Callable[[], float] = time.time) -> None:
-        """Use a file, which is made when it is opened."""
         self.path = path
         self.now = now
         self._lifetime = lifetime
@@ -111,11 +110,6 @@ class ProcessFile:
         self._thread: SqliteThread | None = None
 
     async def open(self) -> None:
-        """Open the file.
-
-        Raises:
-            StoreError: it cannot be opened, or is of another program.
-        """
         self._thread = SqliteThread(self._opened, "mcp-toolset processes")
         try:
             await self._do("be opened", self._prune)
@@ -143,13 +137,10 @@ class ProcessFile:
         await self._do("record the process, which was not started", write)
 
     async def end(self, id: str, state: ProcessState, result: bytes | None, note: str) -> None:
-        """Record how a process has ended."""
         row = (state, self.now(), result, encodable(note[:NOTE_LENGTH]), id)
         await self._do("record the end of a process", lambda file: file.execute(_END, row))
 
     async def found(self, id: str, owner: Owner) -> Kept | None:
-        """A record of this owner."""
-
         def read(file: sqlite3.Connection) -> Kept | None:
             rows = file.execute(f"{_SHOWN} WHERE id = ? AND owner = ?", (encodable(id), owner.key))
             return next((self._kept(row) for row in rows), None)
@@ -219,12 +210,7 @@ class ProcessFile:
                 file.execute("DELETE FROM processes WHERE id = ?", (id,))
 
     async def _do(self, to: str, work: Callable[[sqlite3.Connection], _T], *, synced: bool = True) -> _T:
-        """One step, which is not given up half done.
-
-        Raises:
-            StateError: the file is not open.
-            StoreError: it cannot be used.
-        """
+        """One step, which is not given up half done."""
         if self._thread is None:
             raise StateError("processes are not open; use them inside `async with Processes(…)`")
         with anyio.CancelScope(shield=True):

@@ -265,26 +265,21 @@ class CallersProcesses:
 
     @property
     def current(self) -> RunningProcess:
-        """See `OwnProcesses.current`."""
         running = _CURRENT.get()
         if running is None:
             raise CallError(f"{self.tool or 'this call'} does not run in a process, so it can note no events")
         return running
 
     async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
-        """See `OwnProcesses.start`."""
         return await self.processes.start(name, work, arguments, owner=self.owner, tool=self.tool)
 
     async def get(self, id: str) -> Process:
-        """See `OwnProcesses.get`."""
         return (await self.processes.found(id, self.owner)).process
 
     async def list(self, *, limit: int = 100) -> Sequence[Process]:
-        """See `OwnProcesses.list`."""
         return await self.processes.listed(self.owner, limit)
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
-        """See `OwnProcesses.result`."""
         process, result, _ = await self.processes.ended(id, self.owner, within)
         if process.state == "running":
             raise CallError(f"the process {id} has not ended within {within:g} s; ask again later")
@@ -293,13 +288,11 @@ class CallersProcesses:
         return from_json(result)
 
     async def cancel(self, id: str) -> Process:
-        """See `OwnProcesses.cancel`."""
         if (await self.get(id)).state == "running":
             await self.processes.cancel(id)
         return (await self.processes.ended(id, self.owner, STOP_PATIENCE)).process
 
     async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
-        """See `OwnProcesses.events`."""
         await self.get(id)
         return await self.processes.events(id, after)
 

@@ -31,7 +31,6 @@ class Running:
     is_stopped: bool = False
 
     async def emit(self, kind: str, data: Any = None) -> None:
-        """Note an event."""
         if self.ended.is_set():
             raise CallError(f"the process {self.id} has ended; it notes no more events")
         check_name(kind, "the kind of an event")
@@ -41,17 +40,12 @@ class Running:
         await self.file.note(self.id, kind, written)
 
     def stop(self) -> None:
-        """Cancel the work."""
         self.is_stopped = True
         self.scope.cancel()
 
 
 def kept_result(value: Any) -> tuple[bytes | None, str]:
-    """The result as JSON; or nothing, and why, if it is too long.
-
-    Raises:
-        CallError: it has no JSON form.
-    """
+    """The result as JSON; or nothing, and why, if it is too long."""
     written = _json(value, "its result")
     if len(written) > RESULT_BYTES:
         return None, f"its result of {len(written)} bytes was not kept, as {RESULT_BYTES} are the most"

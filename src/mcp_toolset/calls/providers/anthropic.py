@@ -23,11 +23,7 @@ from mcp_toolset.tools.core.result import Block, ToolResult
 
 
 def turn_from_anthropic(message: object) -> AssistantTurn:
-    """Parse a `Message`, or the same as a dictionary; only its role and content are sent back.
-
-    Raises:
-        RoundError: it is not an assistant message, or a block in it is malformed.
-    """
+    """Parse a `Message`, or the same as a dictionary; only its role and content are sent back."""
     content = said(message, "the answer of messages.create").get("content")
     if isinstance(content, str):
         return AssistantTurn({"role": "assistant", "content": content}, (), "anthropic")

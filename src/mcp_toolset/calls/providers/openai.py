@@ -27,11 +27,7 @@ from mcp_toolset.tools.export.openai import TOOL_SEARCH
 
 
 def turn_from_openai(message: object) -> AssistantTurn:
-    """Parse the message of a chat completion: a `ChatCompletionMessage` or the same as a dictionary.
-
-    Raises:
-        RoundError: it is not an assistant message, or a call in it is malformed.
-    """
+    """Parse the message of a chat completion: a `ChatCompletionMessage` or the same as a dictionary."""
     found = said(message, "choices[0].message")
     # Responses contain empty fields, some of which requests refuse; content may be null.
     found = {key: value for key, value in sendable(found).items() if value is not None or key == "content"}
@@ -89,11 +85,7 @@ _CALLS: Final = ("function_call", "custom_tool_call", _SEARCH)
 
 
 def turn_from_responses(response: object) -> AssistantTurn:
-    """Parse a `Response`, the same as a dictionary, or the list of its output items.
-
-    Raises:
-        RoundError: it has no output, or a call in it is malformed.
-    """
+    """Parse a `Response`, the same as a dictionary, or the list of its output items."""
     found = plain(response)
     output = cast("Mapping[str, Any]", found).get("output") if isinstance(found, Mapping) else found
     if not isinstance(output, list):

@@ -99,11 +99,7 @@ def sendable(fields: Mapping[str, Any], *also: str) -> dict[str, Any]:
 
 
 def said(message: object, example: str) -> dict[str, Any]:
-    """An assistant's message as a dictionary.
-
-    Raises:
-        RoundError: it is not an assistant message; `example` says where to find one.
-    """
+    """An assistant's message as a dictionary."""
     found = plain(message)
     if not isinstance(found, Mapping):
         raise RoundError(f"a round is made of an assistant message, such as {example}, not {message!r:.80}")

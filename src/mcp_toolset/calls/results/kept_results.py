@@ -63,7 +63,6 @@ class KeptResults:
         return len(self._kept)
 
     def keep(self, result: ToolResult, owner: str | None, size: int) -> KeptResult:
-        """Keep a result for a caller."""
         ends = self._now() + self._lifetime
         kept = KeptResult(PREFIX + secrets.token_hex(8), owner, result, size, ends)
         self._forget_old()

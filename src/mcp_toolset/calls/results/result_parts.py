@@ -36,11 +36,6 @@ class Part:
 
 
 def value_at(value: Any, path: str) -> Any:
-    """What a path leads to.
-
-    Raises:
-        CallError: it leads nowhere; says how far it leads, and what is there.
-    """
     steps = _steps(path)
     return _followed(value, steps, 0)
 

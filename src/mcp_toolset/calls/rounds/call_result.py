@@ -81,7 +81,6 @@ def result_of(call: ToolCall | AssistantCall, output: Any) -> ToolResult:
 
 
 def original_of(call: ToolCall | AssistantCall) -> Any:
-    """The arguments of a call in the assistant's turn."""
     original = call.original if isinstance(call, ToolCall) else None
     return call.arguments if original is None else original
 

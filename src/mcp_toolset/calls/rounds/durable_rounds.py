@@ -184,11 +184,7 @@ async def _awaited(work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, A
 
 
 def _dbos() -> Any:
-    """The class `DBOS`.
-
-    Raises:
-        DefinitionError: it is not installed.
-    """
+    """The class `DBOS`."""
     try:
         from dbos import DBOS
     except ImportError:

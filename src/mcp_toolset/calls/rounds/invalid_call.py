@@ -59,13 +59,13 @@ def examined(
         call: The call in the turn.
         given: The arguments to run it with.
         view: The tools that can be called.
-        known: Names of tools that exist but were not offered.
+        known: Names of further tools that exist but were not offered; the view knows those of its toolset.
         offered: Deferred tools that the provider's own search has shown to the model, in their versions:
             this grants the call by name.
     """
     binding = view.get(call.name)
     if binding is None or (binding.deferred and call.name not in offered):
-        return not_callable(call, known=binding is not None or call.name in known)
+        return not_callable(call, known=call.name in known or view.knows(call.name))
     if binding.deferred and offered[call.name] != ToolMark.of(binding):
         return changed(call)
     fault = f"Invalid arguments for {call.name}: "

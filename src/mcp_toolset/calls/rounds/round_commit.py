@@ -110,11 +110,7 @@ class Ledger:
     guarded: frozenset[str] = frozenset()
 
     def accepted(self, results: Iterable[GivenResult]) -> dict[str, ToolResult]:
-        """The results by id, with those given before, which need not be repeated.
-
-        Raises:
-            RoundError: a result is missing, extra, given twice or of another call.
-        """
+        """The results by id, with those given before, which need not be repeated."""
         accepted: dict[str, ToolResult] = {}
         faults: list[str] = []
         for place, done in enumerate(results):

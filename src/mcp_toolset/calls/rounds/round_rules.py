@@ -66,7 +66,6 @@ def _completed(binding: ToolBinding, decision: Complete) -> Reject | ToolResult:
 
 
 def asks_anything(hooks: HookSet, view: ToolView) -> bool:
-    """Whether any tool of the view has a hook."""
     names = view.names
     return any(hooks.execution_hooks(one, names) or hooks.result_hooks(one, names) for one in view.values())
 
@@ -111,7 +110,6 @@ def tell_invalid(
     observers: Sequence[CallObserver],
     round: str,
 ) -> None:
-    """Report the calls of a round that cannot run."""
     if not observers:
         return
     for issue in invalid:
@@ -135,8 +133,8 @@ def tell_given(
     tell(observers, replace(report, round=round))
 
 
-Answers = Mapping[str, ElicitationAnswer]
-"""The user's answers to the questions of one call, by their keys."""
+Answers = dict[str, ElicitationAnswer]
+"""The user's answers to the questions of one call, by their keys; and the edits of its hooks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +162,6 @@ class Around:
         return replace(self, rules=replace(self.rules.merged(added), hooks=HookSet()))
 
     def asking(self, call: ToolCall, hooks: HookSet) -> Around:
-        """The same with hooks to run for one call when it runs."""
         own = self.inside.get(call.id, HookSet(deadline=hooks.deadline))
         return replace(self, inside={**self.inside, call.id: own.merged(hooks)})
 
@@ -177,7 +174,8 @@ class Around:
         return replace(self.rules, hooks=hooks)
 
 
-_OWN: Final = frozenset({"elicit", "ask", "round", "_inner", "_answers", "_has_run"})
+_EDITS: Final = "mcp-toolset/edits"
+_OWN: Final = frozenset({"elicit", "ask", "edits", "keep", "round", "_inner", "_answers", "_has_run"})
 
 
 class AnsweringContext(ToolContext):
@@ -190,6 +188,17 @@ class AnsweringContext(ToolContext):
     ) -> None:
         """Wrap `inner`; `answers` are known, and none can be added once the tool `has_run`."""
         self._inner, self._answers, self._has_run, self.round = inner, answers, has_run, round
+
+    @property
+    def edits(self) -> Mapping[str, Any]:
+        """The edits of the run of this call that ended with a question."""
+        known = self._answers.get(_EDITS)
+        return {} if known is None else known.content
+
+    def keep(self, edits: Mapping[str, Any]) -> None:
+        """Keep the edits of a call that ends with a question, for its next run."""
+        if edits:
+            self._answers[_EDITS] = ElicitationAnswer("accept", edits)
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from mcp_toolset._records import replace
 from mcp_toolset.calls.pipeline.decision import Reject
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
 from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn
 from mcp_toolset.calls.rounds.call_result import CallResult, HandledCall, RejectedCall
 from mcp_toolset.calls.rounds.invalid_call import (
@@ -48,14 +48,10 @@ def restored(
     state: Mapping[str, Any],
     view: ToolView,
     known: Container[str],
-    hooks: HookSet | None,
-    rules: Rules | None = None,
+    hooks: AnyRule | None,
+    rules: AnyRule | None = None,
 ) -> ToolRoundPlan:
-    """The plan of a stored round; see `ToolRound.from_state`.
-
-    Raises:
-        RoundError: it is not a round's state, or of another version, or the hooks are missing.
-    """
+    """The plan of a stored round; see `ToolRound.from_state`."""
     record = _read(state)
     if record.needs_rules and rules is None:
         raise RoundError(
@@ -133,7 +129,7 @@ def _moved(
     """Why a call that was still to run when it was stored cannot run now."""
     binding: ToolBinding | None = view.get(made.name)
     if binding is None:
-        return not_callable(made, known=made.name in known)
+        return not_callable(made, known=made.name in known or view.knows(made.name))
     if tool_record(binding) != standing.tool:
         return changed(made)
     if standing.running and not binding.definition.repeatable:

@@ -135,7 +135,6 @@ class RoundProgress:
         return self.results.get(id) if ask is None else placeholder(ask)
 
     def take(self, outcome: CallOutcome) -> None:
-        """Note the outcome of a call's run."""
         id = outcome.call.id
         if outcome.halt is not None:
             self.halts[id] = outcome.halt

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import InitVar, dataclass, field
 from typing import Final, cast
@@ -118,7 +118,7 @@ class CallRunner:
     options: RunOptions
     calls: InitVar[Sequence[ToolCall]]
     around: Around = field(default_factory=Around)
-    answers: Mapping[str, Answers] = field(default_factory=dict[str, Answers])
+    answers: dict[str, Answers] = field(default_factory=dict[str, Answers])
     round: str = ""
     _told: dict[str, _Told] = field(default_factory=dict[str, _Told], init=False)
     _plain: ToolDispatch = field(init=False)
@@ -126,7 +126,6 @@ class CallRunner:
     _redirected: ToolDispatch = field(init=False)
 
     def __post_init__(self, calls: Sequence[ToolCall]) -> None:
-        """Compose the chains of the tools that are called."""
         called = {call.name: self.view[call.name] for call in calls}
         # Its calls were prepared when the round was made.
         listened = {name: replace(self._listened(one), prepare=None) for name, one in called.items()}
@@ -144,7 +143,6 @@ class CallRunner:
             self._redirected = ToolDispatch(everything, rules=around.rules_of_all(self.hooks), names=names)
 
     async def run(self, call: ToolCall) -> CallOutcome:
-        """Run one call to its end."""
         told = self._told[call.id] = _Told()
         try:
             result = await self._result(call, told)
@@ -165,7 +163,7 @@ class CallRunner:
 
     async def _result(self, call: ToolCall, told: _Told) -> ToolResult:
         plain = self._plain if self.view[call.name].redirect is None else self._redirected
-        answers = self.answers.get(call.id, {})
+        answers = self.answers.setdefault(call.id, {})
         context = AnsweringContext(self.options.context, answers, lambda: told.has_run, self.round)
         try:
             return await self._guarded.get(call.id, plain).call(copied(call), context)

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Container
 from typing import Final
 
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.pipeline.rules import AnyRule
 from mcp_toolset.calls.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.calls.rounds.tool_round import ToolRound
 from mcp_toolset.calls.suspended.sealed import Sealer, digest_of
@@ -67,8 +66,8 @@ class SuspendedRounds:
         known: Container[str] = (),
         *,
         context: ToolContext = LOCAL_CONTEXT,
-        hooks: HookSet | None = None,
-        rules: Rules | None = None,
+        hooks: AnyRule | None = None,
+        rules: AnyRule | None = None,
     ) -> ToolRound:
         """Go on with a round, here or in another process; see `ToolRound.from_state`.
 

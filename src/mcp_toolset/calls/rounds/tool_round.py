@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
+from mcp_toolset.calls.pipeline.rules import AnyRule
 from mcp_toolset.calls.providers.anthropic import turn_from_anthropic
 from mcp_toolset.calls.providers.openai import turn_from_openai, turn_from_responses
 from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn
@@ -38,7 +38,7 @@ from mcp_toolset.calls.rounds.round_status import RoundProgress, RoundState, Rou
 from mcp_toolset.errors import DefinitionError, RoundError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.schema.validation import depth_exceeds
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.view.view import ToolView, required_view
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.export import Export
@@ -88,6 +88,11 @@ class ToolRound:
             RoundError: it is not a reply of this provider, or the ids of its calls are not unique.
             DefinitionError: replies of this provider cannot be parsed, or the export has no view.
         """
+        if isinstance(cast("object", export), ToolView) or not hasattr(export, "provider"):
+            raise DefinitionError(
+                f"ToolRound.of(…) takes the export of the request, not a {type(export).__name__}: "
+                'give view.export("openai"), or use ToolRound.from_openai(message, view)'
+            )
         if not isinstance(export.view, ToolView) or export.provider not in _READERS:
             raise DefinitionError(
                 f"replies to this export for {export.provider} are not read here; make calls with "
@@ -104,8 +109,9 @@ class ToolRound:
         Args:
             message: A `ChatCompletionMessage`, or the same as a dictionary.
             view: The tools that were offered for this turn.
-            known: Names of tools that exist but were not offered (another view will do), so that
-                their calls are issues with the reason `unavailable_tool`.
+            known: Names of further tools that exist but were not offered (another view will do): their
+                calls are issues with the reason `unavailable_tool`, like calls of tools of the view's
+                toolset that are off.
             export: The result of `view.export(…)` for the request, if the tools were offered that way: it
                 decodes names and arguments.
 
@@ -135,6 +141,7 @@ class ToolRound:
         Raises:
             RoundError: two calls have the same id, or a call has no id or no arguments.
         """
+        required_view(view, "ToolRound.from_calls(…)")
         calls = list(calls)
         for call in calls:
             _check_arguments(call)
@@ -147,6 +154,11 @@ class ToolRound:
     def _of(
         cls, turn: AssistantTurn, view: ToolView, known: Container[str], export: Export | None
     ) -> ToolRound:
+        required_view(view, f"ToolRound.from_{turn.origin or 'calls'}(…)")
+        if export is not None and not hasattr(export, "provider"):
+            raise DefinitionError(
+                f"export=… takes the result of view.export(…), not a {type(export).__name__}"
+            )
         turn = turn.decoded(export)
         if export is None and turn.origin in _SEARCHING:
             _check_deferred(turn, view)
@@ -163,8 +175,8 @@ class ToolRound:
         view: ToolView,
         known: Container[str] = (),
         *,
-        hooks: HookSet | None = None,
-        rules: Rules | None = None,
+        hooks: AnyRule | None = None,
+        rules: AnyRule | None = None,
     ) -> ToolRound:
         """Continue a round that was stored, in this process or another; `plan` has its state.
 
@@ -185,6 +197,7 @@ class ToolRound:
         """
         from mcp_toolset.calls.rounds.round_state import restored
 
+        required_view(view, "ToolRound.from_state(…)")
         return cls(restored(state, view, known, hooks, rules))
 
     def to_state(self) -> dict[str, Any]:
@@ -278,6 +291,11 @@ def _check_deferred(turn: AssistantTurn, view: ToolView) -> None:
 
 
 def _check_arguments(call: ToolCall) -> None:
+    if not isinstance(call, ToolCall):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DefinitionError(
+            f"ToolRound.from_calls(…) takes ToolCalls, not {call!r}; for messages use ToolRound.from_openai, "
+            "from_openai_responses or from_anthropic"
+        )
     if not isinstance(call.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RoundError(
             f"call {call.id} ({call.name}) has {call.arguments!r} as arguments; give a dictionary"

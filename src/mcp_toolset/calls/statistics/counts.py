@@ -56,7 +56,6 @@ def bucket_of(duration: float) -> int:
 
 
 def latency_of(bucket: int) -> float:
-    """The latency in seconds in the middle of a bucket."""
     return 2 ** ((bucket + 0.5) / 4) / 1e6
 
 
@@ -77,7 +76,6 @@ class CallCounts:
         self._count(server, report.client, report.outcome, report.reason, report.duration)
 
     def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None) -> None:
-        """Count a call that has ended."""
         binding, client = seen.binding, client_label(context)
         server = "" if binding is None else binding.source
         if binding is not None and not server and binding.name in self._search:
@@ -93,7 +91,6 @@ class CallCounts:
             self._count(server, client, *outcome_of(seen.fault, result), duration)
 
     def add(self, server: str, client: str, what: str, number: int = 1) -> None:
-        """Add to a sum."""
         key = (server, self.client(client), what)
         self._others[key] = self._others.get(key, 0) + number
 

@@ -57,11 +57,6 @@ class StatisticsStore:
         self.path = path
 
     def add(self, served: str, sums: Sums, today: date | None = None) -> None:
-        """Add to the sums of today.
-
-        Raises:
-            StoreError: the file cannot be used.
-        """
         day = today or date.today()
         rows = [(str(day), served, *key, number) for key, number in sums.items()]
         with self._transaction() as file:
@@ -71,11 +66,7 @@ class StatisticsStore:
                 file.execute("DELETE FROM sums WHERE day = (SELECT min(day) FROM sums)")
 
     def rows(self, since: str = "", served: str | None = None) -> list[Row]:
-        """The sums from a day on, of all that was served, or of one.
-
-        Raises:
-            StoreError: the file cannot be used.
-        """
+        """The sums from a day on, of all that was served, or of one."""
         if not self.path.exists():
             return []
         query = "SELECT * FROM sums WHERE day >= ? AND (? IS NULL OR served = ?) ORDER BY day"
@@ -83,11 +74,7 @@ class StatisticsStore:
             return [Row(*row) for row in file.execute(query, (since, served, served))]
 
     def forget(self, served: str | None = None) -> None:
-        """Remove all rows, or those of one that was served.
-
-        Raises:
-            StoreError: the file cannot be used.
-        """
+        """Remove all rows, or those of one that was served."""
         if self.path.exists():
             with self._transaction() as file:
                 file.execute("DELETE FROM sums WHERE (? IS NULL OR served = ?)", (served, served))

@@ -90,10 +90,6 @@ class Sealer:
             what: The digest of the call; see `digest_of`.
             seconds: How long it can be used.
             tools: The digests of definitions, by the names of the tools.
-
-        Raises:
-            TypeError: the data has no JSON form.
-            ValueError: the same.
         """
         now = self._now()
         value = {
@@ -111,12 +107,6 @@ class Sealer:
         return f"{_MARK}{keys.marks(self._kind)[0]}.{sealed}"
 
     def open(self, token: str, *, who: str | None, what: str) -> Suspended:
-        """The call that was sealed.
-
-        Raises:
-            RequestStateError: it was altered, its keys are gone, its time is over, or it belongs to another
-                caller or call.
-        """
         if not self.is_own(token):
             raise self.refused("it is none of this server's, or the key that sealed it is gone")
         data = self._keys().open(self._kind, token.partition(".")[2])
@@ -150,6 +140,5 @@ class Sealer:
 
 
 def digest_of(value: Any) -> str:
-    """The digest of a JSON value."""
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -16,47 +16,23 @@ class Once(Protocol):
     """Names that may be used once by all replicas."""
 
     async def use(self, name: str, *, seconds: float) -> bool:
-        """Use a name; `False` if it was used in the last `seconds`.
-
-        Raises:
-            StoreError: the store is down, so that it is not known.
-        """
+        """Use a name; `False` if it was used in the last `seconds`."""
         ...
 
-    async def was_used(self, name: str) -> bool:
-        """Whether a name was used.
-
-        Raises:
-            StoreError: the store is down, so that it is not known.
-        """
-        ...
+    async def was_used(self, name: str) -> bool: ...
 
 
 class Kept(Protocol):
     """Data that one replica puts aside, and others read, or one of them takes."""
 
-    async def put(self, name: str, data: bytes, *, seconds: float) -> None:
-        """Keep data for so many seconds.
-
-        Raises:
-            StoreError: the store is down.
-        """
-        ...
+    async def put(self, name: str, data: bytes, *, seconds: float) -> None: ...
 
     async def get(self, name: str) -> bytes | None:
-        """Data that stays where it is; `None` if there is none.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """Data that stays where it is; `None` if there is none."""
         ...
 
     async def take(self, name: str) -> bytes | None:
-        """Take data, which nothing else takes then; `None` if there is none.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """Take data, which nothing else takes then; `None` if there is none."""
         ...
 
 
@@ -100,17 +76,13 @@ class Patient:
 
     @property
     def keys(self) -> KeyRing:
-        """The keys of the store."""
         return self.store.keys
 
     def used(self, kind: str) -> Once:
-        """The names of the store."""
         return self.store.used(kind)
 
     def kept(self, kind: str) -> Kept:
-        """The data of the store."""
         return self.store.kept(kind)
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Open nothing."""
         return nullcontext()

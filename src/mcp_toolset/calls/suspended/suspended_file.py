@@ -164,12 +164,9 @@ class _Names:
         return await self.file.do(add)
 
     async def was_used(self, name: str) -> bool:
-        """Whether a name was used."""
         return await self._found(_GET, name) is not None
 
     async def put(self, name: str, data: bytes, *, seconds: float) -> None:
-        """Keep data for so many seconds."""
-
         def put(file: sqlite3.Connection, now: float) -> None:
             file.execute(_FORGET, (now,))
             file.execute(_PUT, (self.kind, name, data, now + seconds))
@@ -191,7 +188,6 @@ class _Names:
 
 
 def suspended_path() -> Path:
-    """The user's own file."""
     from platformdirs import user_state_path
 
     return user_state_path("mcp-toolset") / "suspended.sqlite3"

@@ -78,7 +78,6 @@ class CallMetrics:
     """
 
     def __init__(self, traces: Traces | None = None) -> None:
-        """Nothing is summed yet."""
         self.calls = Histograms(CallKey(OTHER, OTHER, OTHER))
         self.requests = Histograms(RequestKey(OTHER, OTHER))
         self.sent = Histograms(SentKey(OTHER, OTHER, OTHER, OTHER))
@@ -91,7 +90,6 @@ class CallMetrics:
         self.calls[CallKey(report.tool, report.server, report.outcome, error)].note(report.duration)
 
     def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None) -> None:
-        """Count a call that has ended."""
         duration, binding = perf_counter() - seen.began, seen.binding
         version = "" if context.is_inner else context.protocol_version or ""
         if seen.fault is None and result is not None and binding is not None and is_plain(result):

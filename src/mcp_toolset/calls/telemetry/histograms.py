@@ -21,7 +21,6 @@ class Histogram:
     __slots__ = ("buckets", "total")
 
     def __init__(self) -> None:
-        """Nothing yet."""
         self.total = 0.0
         self.buckets = [0] * (len(BOUNDS) + 1)
 
@@ -31,12 +30,10 @@ class Histogram:
         return sum(self.buckets)
 
     def note(self, seconds: float) -> None:
-        """Add a duration."""
         self.total += seconds
         self.buckets[bisect_left(BOUNDS, seconds)] += 1
 
     def add(self, other: Histogram) -> None:
-        """Add those of another one."""
         self.total += other.total
         self.buckets = [a + b for a, b in zip(self.buckets, other.buckets, strict=True)]
 

@@ -49,9 +49,6 @@ class Collector:
             url: Where the collector is; the variables `OTEL_EXPORTER_OTLP_…` say so unless given.
             service: The name of the service, unless `OTEL_SERVICE_NAME` gives one.
             version: Its version.
-
-        Raises:
-            DefinitionError: the exporter of the protocol is not installed.
         """
         self._resource = _resource(service, version)
         self._began = time.time_ns()
@@ -73,7 +70,6 @@ class Collector:
         return provider, exporter.shutdown
 
     def sender(self) -> Sender:
-        """What sends metrics."""
         return Sender(self._make_metrics(), self._resource, self._began)
 
 
@@ -135,7 +131,6 @@ def _chosen(variable: str) -> bool:
 
 
 def _exporters(url: str | None) -> tuple[Callable[[], SpanExporter], Callable[[], MetricExporter]]:
-    """What makes the exporters of spans and of metrics."""
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     package = _PACKAGES.get(protocol)
     if package is None:

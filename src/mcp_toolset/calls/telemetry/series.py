@@ -57,7 +57,7 @@ def series_of(metrics: CallMetrics, sees: Sees = lambda server, tool: True) -> t
         Durations(
             "mcp.client.operation.duration",
             "Requests to mounted servers in the course of calls, until their answers.",
-            _summed((_of_sent(key), found) for key, found in sent if sees(key.server, "")),
+            _summed((_of_sent(key), found) for key, found in sent if sees(key.server, key.tool)),
         ),
     )
 

@@ -34,11 +34,7 @@ class Sampling:
 
     @classmethod
     def of_environment(cls) -> Sampling:
-        """What the variables of OpenTelemetry say.
-
-        Raises:
-            DefinitionError: a value is unknown here.
-        """
+        """What the variables of OpenTelemetry say."""
         said = os.environ.get(_SAMPLER, "").strip().lower()
         if not said:
             return cls()
@@ -64,11 +60,6 @@ class Traces:
     """
 
     def __init__(self, rate: float) -> None:
-        """Trace so many requests per second at most, unless the environment says otherwise.
-
-        Raises:
-            DefinitionError: what the environment says cannot be used.
-        """
         self._sampling = Sampling.of_environment()
         self._rate = rate
         self._left = self._most = max(1.0, rate)
@@ -84,7 +75,6 @@ class Traces:
         self.due = bool(self._rate if ratio is None else ratio)
 
     def end(self) -> None:
-        """Make no more spans."""
         self.tracer, self.due = None, False
 
     def sampled(self, meta: Mapping[str, Any] | None) -> bool:

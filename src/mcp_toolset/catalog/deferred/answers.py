@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field, fields
 from typing import Any, Final, Literal, cast
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.tools.core.source import STARTING, SourceStatus
 
 HitState = Literal["available", "listed", "offline", "changed", "filtered", "unauthorised"]
 """Whether a found tool can be had now, and if not, what stands in the way; `listed` needs no grant."""
@@ -59,6 +61,10 @@ class Resolution:
     stub: str | None = None
 
 
+SEARCH_AGAIN: Final = 5.0
+"""Seconds after which a search may see the tools of a server that is starting."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unavailable:
     """A server whose tools cannot be had now; they may be missing among the hits."""
@@ -67,6 +73,28 @@ class Unavailable:
     state: str
     reason: str
     retry_in: float | None = None
+
+    @classmethod
+    def of(cls, server: str, status: SourceStatus) -> Unavailable:
+        """The status of a server; for one that is starting also when to search again."""
+        again = SEARCH_AGAIN if status.is_starting else status.retry_in
+        return cls(server, status.state, status.reason, again)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether it has neither listed its tools nor failed."""
+        return self.state in STARTING
+
+
+def of_away(away: Sequence[Unavailable]) -> str:
+    """What a search could not see, and when to search again; empty if it saw everything."""
+    starting = ", ".join(one.server for one in away if one.is_starting)
+    down = ", ".join(one.server for one in away if not one.is_starting)
+    verb = "are" if ", " in starting else "is"
+    told = f"{starting} {verb} starting: search again in {SEARCH_AGAIN:g} s" if starting else ""
+    return "; ".join(
+        filter(None, (told, f"{down} cannot be reached, so that more may be there" * bool(down)))
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.deferred.answers import Hit, Unavailable, said
+from mcp_toolset.catalog.deferred.answers import Hit, Unavailable, of_away, said
 from mcp_toolset.catalog.deferred.findable import FindableTools
 from mcp_toolset.catalog.deferred.next_call import next_call, query_of
 from mcp_toolset.catalog.deferred.slips import plain, spellings
@@ -245,6 +245,11 @@ def _unknown_server(request: SearchRequest, servers: Sequence[str]) -> str:
     return f"there is no such server{meant}{there}\n{next_call('search_tools', following)}"
 
 
+def _with_away(told: str, unavailable: Sequence[Unavailable]) -> str:
+    away = of_away(unavailable)
+    return f"{told[:-1]}; {away}." if away else told
+
+
 def _note(
     request: SearchRequest,
     found: Sequence[SearchHit],
@@ -252,12 +257,11 @@ def _note(
     unavailable: Sequence[Unavailable],
 ) -> str | None:
     if found:
-        return None if found[0].fits else "No tool fits well; these are the nearest."
+        return None if found[0].fits else _with_away("No tool fits well; these are the nearest.", unavailable)
     if request.page > 1:
         return f"there are no more hits\n{next_call('search_tools', {'query': request.query})}"
     if unavailable:
-        names = ", ".join(one.server for one in unavailable)
-        return f"Nothing that can be seen now fits; {names} cannot be reached, so that more may be there."
+        return _with_away("Nothing that can be seen now fits.", unavailable)
     if server is not None:
         listed = next_call("search_tools", {"query": "", "server": server})
         return f"Nothing in the catalog fits. Try other words, or list the tools of {server}.\n{listed}"

@@ -88,9 +88,6 @@ class DeferredCatalog:
             learn: What search learns from use; by default nothing.
             keeper: Keeps the index of the search on disk; by default it is built anew by each process.
             arrive: Waits a bounded time for sources whose tools are unknown; called by each search.
-
-        Raises:
-            DefinitionError: `access` is asynchronous; the gate cannot wait.
         """
         self._ledger = ledger
         self._sources = sources
@@ -177,7 +174,6 @@ class DeferredCatalog:
 
     @property
     def index(self) -> SearchIndex:
-        """The search index over the deferred tools."""
         return self._index
 
     def _is_private(self, entry: CatalogEntry) -> bool:
@@ -222,9 +218,6 @@ class DeferredCatalog:
         Args:
             references: The handles; all that the caller holds if `None`.
             context: The caller.
-
-        Raises:
-            GrantError: a grant is not there, or not for the tool as it is by now.
         """
         if references is None:
             await self._ledger.know_held(context)

@@ -23,9 +23,7 @@ class Reporting(Protocol):
     """What tells how it is doing, as a `ToolSource` does."""
 
     @property
-    def status(self) -> SourceStatus:
-        """How it is doing."""
-        ...
+    def status(self) -> SourceStatus: ...
 
 
 class FindableTools:
@@ -72,7 +70,6 @@ class FindableTools:
         held: dict[str, tuple[ToolBinding, str]],
         listed: dict[str, ToolBinding],
     ) -> None:
-        """Have other tools."""
         now = strftime("%Y-%m-%d %H:%M UTC", gmtime())
         self._held_since = {name: self._held_since.get(name, now) for name in held}
         self.tools, self.listed = tools, listed
@@ -129,7 +126,6 @@ class FindableTools:
         return name if name in self.listed else self.ids.id_of(name)
 
     def knows(self, id: str, context: ToolContext) -> bool:
-        """Whether a tool that the caller may know of has an id or name."""
         return bool(self.named(id, context)) or self.is_listed(id, context)
 
     def is_listed(self, name: str, context: ToolContext) -> bool:
@@ -203,7 +199,7 @@ class FindableTools:
         if secret:
             secret -= {tool.source for name, tool in self.findable().items() if name not in hidden}
         return [
-            Unavailable(server=name, state=status.state, reason=status.reason, retry_in=status.retry_in)
+            Unavailable.of(name, status)
             for name, source in self._sources().items()
             if not (status := source.status).is_up
             and asked in (None, name.casefold())
@@ -213,7 +209,6 @@ class FindableTools:
 
 
 def key_of(tool: ToolBinding) -> str:
-    """See `FindableTools.key_of`."""
     return f"{tool.source}\n{tool.own_id}"
 
 

@@ -30,20 +30,13 @@ class GrantGate:
     """Admits calls of deferred tools by their grants: when they arrive, and right before they run."""
 
     def __init__(self, ledger: GrantLedger, policy: AccessPolicy, shown: FindableTools) -> None:
-        """Guard the deferred tools among those that can be found."""
         self._ledger = ledger
         self._policy = policy
         self._shown = shown
         self._ids = shown.ids
 
     def gate(self, call: ToolCall, context: ToolContext) -> None:
-        """Refuse a call without a grant, when it arrives.
-
-        Raises:
-            UnknownToolError: the caller has no valid grant.
-            GrantError: the tool has changed since it was granted.
-            StoreMiss: the store must be awaited, and the grant is not cached.
-        """
+        """Refuse a call without a grant, when it arrives."""
         self._admitted(call, context)
 
     def _admitted(self, call: ToolCall, context: ToolContext) -> ToolGrant:
@@ -80,7 +73,6 @@ class GrantGate:
         return grant
 
     def _by_id(self, id: str, context: ToolContext) -> ToolGrant | None:
-        """The caller's grant for the tool that an id stands for."""
         names = self._ids.named(id, lambda name: name != id)
         return self._ledger.find(names[0], context) if len(names) == 1 else None
 
@@ -109,11 +101,7 @@ class GrantGate:
         return result
 
     def redirect(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """The call that a call of `call_tool` stands for.
-
-        Raises:
-            GrantError: the grant is not there, or not for the tool as it is by now.
-        """
+        """The call that a call of `call_tool` stands for."""
         return self._verified(call, context)[1]
 
     def redirect_read_only(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -128,12 +116,6 @@ class GrantGate:
         return redirected
 
     def verified(self, reference: str, context: ToolContext) -> ToolGrant:
-        """The caller's grant of a reference.
-
-        Raises:
-            GrantError: the grant is not there, or not for the tool as it is by now.
-            StoreMiss: the store must be awaited, and the grant is not cached.
-        """
         return self._verified(ToolCall("call_tool", {"grant": reference}), context)[0]
 
     def _verified(self, call: ToolCall, context: ToolContext) -> tuple[ToolGrant, ToolCall]:
@@ -169,12 +151,7 @@ class GrantGate:
         return next((one for one in readings if _fits(binding, one.arguments)), None)
 
     def prepare(self, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
-        """A call of a calling tool as it was meant, if what was sent can be read in one way only.
-
-        Raises:
-            InvalidArgumentsError: it can be read in two ways.
-            StoreMiss: the store must be awaited, and a grant is not cached.
-        """
+        """A call of a calling tool as it was meant, if what was sent can be read in one way only."""
         if check.is_valid(call.arguments):
             return call
         readings = readings_of(call.arguments)[:_MAX_READINGS]

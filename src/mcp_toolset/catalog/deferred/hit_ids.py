@@ -39,7 +39,6 @@ class _Known:
         return not self.binding.source
 
     def is_of(self, binding: ToolBinding) -> bool:
-        """Whether a binding of the same public name is the same tool."""
         known = self.binding
         return (known.source, known.tool_id, known.definition.name) == (
             binding.source,
@@ -52,7 +51,6 @@ class HitIds:
     """The ids of the tools of one catalog."""
 
     def __init__(self) -> None:
-        """Start without tools."""
         self._known: dict[str, _Known] = {}
         self._names: dict[str, set[str]] = {}
 

@@ -40,9 +40,7 @@ class OtherIndexes(Protocol):
         """An index; `None` if it is not there."""
         ...
 
-    async def put(self, edition: str, name: str, content: bytes) -> None:
-        """Give an index to the other replicas."""
-        ...
+    async def put(self, edition: str, name: str, content: bytes) -> None: ...
 
 
 class IndexKeeper:

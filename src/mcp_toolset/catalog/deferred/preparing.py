@@ -42,19 +42,11 @@ class Preparing:
         self._known = known
 
     def search(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
-        """A call of `search_tools` as it was meant.
-
-        Raises:
-            InvalidArgumentsError: it can be read in two ways.
-        """
+        """A call of `search_tools` as it was meant."""
         return call if check.is_valid(call.arguments) else _read(schema, check, call, _searched)
 
     def resolve(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
-        """A call of `resolve_tools` as it was meant.
-
-        Raises:
-            InvalidArgumentsError: it can be read in two ways.
-        """
+        """A call of `resolve_tools` as it was meant."""
         if not check.is_valid(call.arguments):
             call = _read(schema, check, call, _resolved)
         return self._spelled(check, call, context) if check.is_valid(call.arguments) else call

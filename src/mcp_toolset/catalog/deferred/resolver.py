@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from mcp_toolset.catalog.deferred.answers import Resolution
+from mcp_toolset.catalog.deferred.answers import Resolution, of_away
 from mcp_toolset.catalog.deferred.findable import FindableTools
 from mcp_toolset.catalog.deferred.needed import needed
 from mcp_toolset.catalog.deferred.next_call import next_call, query_of
@@ -121,8 +121,8 @@ class Resolver:
         hidden = self._shown.hidden(context)
         near = self._near(id, hidden, context)
         told = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
-        names = ", ".join(one.server for one in self._shown.unavailable(None, hidden, context))
-        may_have = f" ({names} cannot be reached now and may have it)" if names else ""
+        away = of_away(self._shown.unavailable(None, hidden, context))
+        may_have = f" ({away})" if away else ""
         return f"{told}{may_have}\n{next_call('resolve_tools', {'ids': near[:1]}) if near else _SEARCH}"
 
     def _near(self, id: str, hidden: frozenset[str], context: ToolContext) -> list[str]:

@@ -57,7 +57,6 @@ class TwoReadings(Exception):
     """Control flow: arguments that can be read in two ways, which are these."""
 
     def __init__(self, why: str, readings: Sequence[Sent]) -> None:
-        """Say what has two meanings, and what each would be, as arguments of the called tool."""
         super().__init__(why)
         self.readings = readings
 
@@ -123,11 +122,7 @@ def _names(tool: str, key: str, value: object) -> bool:
 
 
 def renamed(tool: str, sent: Sent, done: list[str]) -> dict[str, Any]:
-    """The arguments of `search_tools` or `resolve_tools` under the names of the parameters.
-
-    Raises:
-        TwoReadings: two keys that stand for one parameter have different values.
-    """
+    """The arguments of `search_tools` or `resolve_tools` under the names of the parameters."""
     known, found, given = KEYS[tool], dict[str, Any](), unwrapped(tool, sent)
     if given != sent:
         done.append("the arguments were in another object")
@@ -223,7 +218,6 @@ def _holds_grant(value: object) -> bool:
 
 
 def _of_key(sent: Sent, key: str) -> Iterator[Reading]:
-    """The readings in which one key names the tool."""
     reference = _reference(sent[key])
     called = () if key == "grant" and reference == sent[key] else (f"{key} is read as grant",)
     rest = {one: value for one, value in sent.items() if one != key}

@@ -33,6 +33,13 @@ from mcp_toolset.tools.view.view import ToolView
 LIMIT: Final = 5
 
 
+class _SearchedView(ToolView):
+    """A view in which a tool that was not found is as unknown as one that does not exist."""
+
+    def knows(self, name: str) -> bool:
+        return name in self
+
+
 class ToolSearch:
     """The search over the deferred tools of a toolset, for one conversation.
 
@@ -84,7 +91,7 @@ class ToolSearch:
         hidden = [one for one in every.values() if one.deferred]
         self._take(hidden)
         found = [self.tool.bind(), *every.values()] if hidden else every.values()
-        return ToolView(found, known=every.known_tools)
+        return _SearchedView(found, known=every.known_tools)
 
     def export(
         self,
@@ -110,7 +117,7 @@ class ToolSearch:
                 for one in view.values()
                 if not one.deferred or one.name in self.found
             )
-            view = ToolView(shown, known=view.known_tools)
+            view = _SearchedView(shown, known=view.known_tools)
         exported = view.export(provider, requirement=requirement, strict=strict)
         self._names = {public: name for name, public in exported.names.items()}
         if self.tool.name not in exported.names.values():

@@ -202,7 +202,8 @@ def _made(
     hints = {
         "readOnlyHint": read_only,
         "destructiveHint": not read_only,
-        "idempotentHint": read_only,
+        # Each search and each resolving may make grants anew, so that no cache may answer for them.
+        "idempotentHint": read_only and open_world,
         "openWorldHint": open_world,
     }
     definition = ToolDefinition(

@@ -46,7 +46,6 @@ class Visible(Protocol):
 
     @property
     def varies(self) -> bool:
-        """Whether it differs by caller."""
         return False
 
     def group(self, identity: Identity | None) -> Hashable:
@@ -74,11 +73,7 @@ class AccessPolicy:
     """Asks the server's policy and the host's function; if the function fails, access is refused."""
 
     def __init__(self, access: Access | None, visible: Visible = EVERYTHING) -> None:
-        """Use the function `access`; without one every caller has access to every tool that is visible.
-
-        Raises:
-            DefinitionError: it is asynchronous; the gate cannot wait.
-        """
+        """Use the function `access`; without one every caller has access to every tool that is visible."""
         if inspect.iscoroutinefunction(access):
             raise DefinitionError(
                 "access is called without waiting, so it cannot be an async def; make it a plain function"
@@ -87,7 +82,6 @@ class AccessPolicy:
         self.visible = visible
 
     def __bool__(self) -> bool:
-        """Whether the host has a function of its own."""
         return self._access is not None
 
     def withheld(self, binding: ToolBinding, context: ToolContext) -> AccessDenied | None:

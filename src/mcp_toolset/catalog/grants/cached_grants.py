@@ -93,34 +93,27 @@ class AwaitedGrants:
     """A synchronous store as an awaited one: in a worker thread if its `waits` says so."""
 
     def __init__(self, store: GrantStore) -> None:
-        """Use this store."""
         self.name = type(store).__name__
         self._store = store
 
     async def save(
         self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]
     ) -> list[GrantRecord]:
-        """Store outcomes."""
         return await self._done(lambda: self._store.add(records, definitions))
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """The outcome of an id under a replay key."""
         return await self._done(lambda: self._store.recorded(owner, replay, id))
 
     async def records(self, owner: str | None = None) -> list[GrantRecord]:
-        """The outcomes of resolving."""
         return await self._done(lambda: self._store.records(owner))
 
     async def take(self, key: str) -> bool:
-        """Take one use."""
         return await self._done(lambda: self._store.take(key))
 
     async def give_back(self, key: str) -> None:
-        """Return a use."""
         await self._done(lambda: self._store.give_back(key))
 
     async def revoke(self, which: GrantFilter) -> int:
-        """Revoke grants."""
         return await self._done(lambda: self._store.revoke(which))
 
     async def purge(self, before: float) -> int:

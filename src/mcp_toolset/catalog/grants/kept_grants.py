@@ -20,7 +20,6 @@ class SteadyClock:
     def __init__(
         self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
     ) -> None:
-        """Start with the machine's time."""
         self._wall = wall
         self._steady = steady
         self._time, self._at = wall(), steady()

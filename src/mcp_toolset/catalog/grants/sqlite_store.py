@@ -242,7 +242,6 @@ def _added(file: sqlite3.Connection, record: GrantRecord) -> GrantRecord:
 
 
 def _standing(file: sqlite3.Connection, record: GrantRecord) -> GrantRecord:
-    """The record that was stored before."""
     at, expires, key, reason = file.execute(
         "SELECT at, expires, key, reason FROM records WHERE owner = ? AND replay = ? AND id = ?",
         (record.owner, record.replay, record.id),

@@ -70,7 +70,6 @@ class Tidied:
 
 
 def tidied(definition: ToolDefinition, policy: HiddenTextPolicy = "strip") -> Tidied:
-    """The definition with hidden characters treated as the policy says."""
     if _is_plain(definition):
         return Tidied(definition)
     said = [

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias, cast
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.canonical import digest_of
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
+from mcp_toolset.concurrency.private_files import opened
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import plain_to_see, visible
@@ -76,11 +77,7 @@ class LockFile:
         return self._servers
 
     def reload(self) -> None:
-        """Read the file again if it has changed.
-
-        Raises:
-            ConfigError: it cannot be read, or is not a lock file of ours; the last pins stay.
-        """
+        """Read the file again if it has changed."""
         with self._turn:
             signature = self._signed()
             if signature == self._signature and self.exists:
@@ -108,9 +105,6 @@ class LockFile:
         """Replace the pins by the result of `change` for the pins that are in the file now.
 
         One process writes at a time; what another process has written meanwhile is kept.
-
-        Raises:
-            ConfigError: the file is broken or cannot be written; it is unchanged.
         """
         with self._locked():
             self.reload()
@@ -133,15 +127,12 @@ class LockFile:
 
     def _text(self) -> str | None:
         try:
-            # Opening a pipe would block forever.
-            descriptor = os.open(
-                self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-            )
+            opening = opened(self.path)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._unreadable(error) from None
-        with os.fdopen(descriptor, "rb") as file:
+        with opening as file:
             data = file.read(MAX_SIZE + 1)
         if len(data) > MAX_SIZE:
             raise ConfigError(f"{self.path}: more than {MAX_SIZE} bytes, which no lock file has; {_MEND}")
@@ -229,8 +220,12 @@ class LockEntry:
     server: str
 
     def refreshed(self) -> Pinned | None:
-        """See `LockFile.refreshed`."""
         return self.file.refreshed(self.server)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the file, as it was last read, pins the server."""
+        return self.server in self.file.servers()
 
 
 def _written(servers: Servers) -> str:

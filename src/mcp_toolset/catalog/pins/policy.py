@@ -70,7 +70,6 @@ class _Seen:
 
     @cached_property
     def canonical(self) -> Mapping[str, Any]:
-        """The canonical form."""
         return canonical(self.definition)
 
     @cached_property
@@ -113,6 +112,12 @@ class Pins:
     def entry(self) -> LockEntry | None:
         """The server's part of a lock file."""
         return self._entry
+
+    @property
+    def decides_by_list(self) -> bool:
+        """Whether a tool that the server has not listed may be one to quarantine."""
+        pinned = self._entry is not None and self._entry.is_pinned
+        return pinned or "quarantine" in (self._policy.changed, self._policy.new)
 
     def settle(self, policy: PinPolicy, entry: LockEntry | None) -> None:
         """Use another policy and lock file from now on; first definitions stay."""

@@ -24,7 +24,6 @@ class HidingPatterns:
     """Remembers which patterns have matched a tool; such a pattern is never reported again."""
 
     def __init__(self) -> None:
-        """Start with no pattern that has matched."""
         self._fitted: set[str] = set()
 
     def missing(
@@ -96,6 +95,16 @@ class RegistryContents:
     def defers(self) -> bool:
         """Whether some tools are behind search."""
         return any(toolset.defers for toolset in self._surface.toolsets.values())
+
+    @property
+    def chooses(self) -> bool:
+        """Whether tools are hidden by a pattern, switched off or behind search."""
+        surface = self._surface
+        return (
+            bool(surface.hidden)
+            or self.defers
+            or any(one.member is False for one in surface.entries.values())
+        )
 
     def handles(self) -> list[SourceHandle]:
         """The handles of the registered toolsets, in order."""

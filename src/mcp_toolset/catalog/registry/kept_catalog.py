@@ -46,7 +46,6 @@ class KeptCatalog:
     offers: Mapping[str, Sequence[Wire]] = field(default_factory=dict[str, Sequence[Wire]])
 
     def to_json(self) -> str:
-        """The catalog as JSON."""
         head = {"format": FORMAT, "version": VERSION, "server": self.server}
         rest = {
             "instructions": self.instructions,
@@ -58,11 +57,7 @@ class KeptCatalog:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> KeptCatalog:
-        """The catalog that `to_json` wrote.
-
-        Raises:
-            InvalidStateError: it is not JSON, or of another format or version.
-        """
+        """The catalog that `to_json` wrote."""
         try:
             data: Any = json.loads(text)
         except (ValueError, RecursionError):

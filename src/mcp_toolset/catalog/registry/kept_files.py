@@ -13,7 +13,7 @@ from typing import Final
 
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
-from mcp_toolset.concurrency.private_files import require_private
+from mcp_toolset.concurrency.private_files import opened, require_private
 from mcp_toolset.errors import InvalidStateError
 
 MOST_BYTES: Final = 64 * 1024 * 1024
@@ -40,7 +40,7 @@ class KeptFiles:
         """The catalog under a key, if it is usable."""
         path = self._path(key)
         try:
-            with path.open("rb") as file:
+            with opened(path) as file:
                 _check(os.fstat(file.fileno()))
                 return KeptCatalog.from_json(file.read())
         except FileNotFoundError:

@@ -37,7 +37,6 @@ class NameRules:
 
 
 def key_of(binding: ToolBinding) -> ToolKey:
-    """The key of a tool with an assigned name."""
     return ToolKey(binding.source, binding.tool_id)
 
 
@@ -93,9 +92,6 @@ def assigned(
         rules: The rules for names.
         before: The parts of which `remembered` has the names and `live` the tools. An unchanged source is
             reused, if none of its tools can have lost its name to the host.
-
-    Raises:
-        NameConflictError: two tools of the host have the same name or id, or one has a reserved name.
     """
     grouped, pieces = _grouped(bindings)
     kept = {
@@ -155,7 +151,6 @@ def _has_name(
 
 
 def _names_of(known: Mapping[str, Sequence[ToolBinding]], kept: Mapping[str, Assigned]) -> AbstractSet[str]:
-    """The names that toolsets gave to all tools."""
     return frozenset[str]().union(
         *(
             kept[source].wanted if source in kept else {one.name for one in tools}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.registry.contents import RegistryContents
@@ -25,10 +25,10 @@ from mcp_toolset.catalog.registry.surface import (
     shown_in,
     tell_altered,
 )
-from mcp_toolset.errors import StaleStateError, StateError
+from mcp_toolset.errors import DefinitionError, StaleStateError, StateError
 from mcp_toolset.tools.binding.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.core.names import limit_beside
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
 
 
 class Members(Protocol):
@@ -65,12 +65,7 @@ class RegistryMembership:
         return self._registry.members()
 
     def change(self, members: Mapping[str, bool], *, generation: int) -> int:
-        """Add tools to the members or remove them, all or nothing; return the new generation.
-
-        Raises:
-            StaleStateError: the registry has changed since that generation; nothing is changed.
-            UnknownToolError: a tool does not exist, or is hidden; nothing is changed.
-        """
+        """Add tools to the members or remove them, all or nothing; return the new generation."""
         return self._registry.change(members, generation=generation)
 
 
@@ -319,7 +314,15 @@ class ToolRegistry(RegistryContents):
 
 
 def _handle_of(toolset: Toolset) -> SourceHandle:
-    return SourceHandle(toolset.name or type(toolset).__name__)
+    """The handle of a toolset: its name, else that of its class, else those of its first tools."""
+    if not isinstance(toolset, Toolset):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DefinitionError(f"a registry takes toolsets, not {toolset!r}; write Toolset(…) around tools")
+    inner = toolset
+    while isinstance(inner, Transformed):
+        [inner] = cast("list[Toolset]", list(inner.members()))
+    kind, names = type(inner).__name__, toolset.names()
+    shown = ", ".join([*names[:3], "…"] if len(names) > 3 else names)
+    return SourceHandle(toolset.name or (kind if type(inner) is not Toolset else f"Toolset({shown})"))
 
 
 def _require_fresh(generation: int, surface: Surface) -> None:

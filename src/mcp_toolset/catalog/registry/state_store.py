@@ -14,6 +14,7 @@ import anyio.to_thread
 from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
+from mcp_toolset.concurrency.private_files import read_regular
 from mcp_toolset.errors import InvalidStateError, StaleStateError, StoreError
 
 LOCK_PATIENCE: Final = 5.0
@@ -29,22 +30,12 @@ class StateFile:
         self._seen: RegistryState | None = None
 
     def load(self) -> RegistryState | None:
-        """The saved state, `None` if the file does not exist.
-
-        Raises:
-            InvalidStateError: the file is corrupt, foreign or unreadable; it is unchanged, and the message
-                names it.
-        """
+        """The saved state, `None` if the file does not exist."""
         self._seen = self._read()
         return self._seen
 
     def save(self, state: RegistryState) -> None:
-        """Save a state, atomically.
-
-        Raises:
-            StaleStateError: another writer has saved since this object last loaded or saved.
-            InvalidStateError: the file is corrupt or foreign, or cannot be written.
-        """
+        """Save a state, atomically."""
         with self._locked():
             saved = self._read()
             if saved != state:
@@ -62,7 +53,7 @@ class StateFile:
 
     def _read(self) -> RegistryState | None:
         try:
-            text = self.path.read_bytes()
+            text = read_regular(self.path)
         except FileNotFoundError:
             return None
         except OSError as fault:
@@ -144,11 +135,7 @@ class StoredState:
         self._unsure: str | None = None
 
     async def load(self) -> RegistryState | None:
-        """The saved state, `None` if there is none yet.
-
-        Raises:
-            InvalidStateError: it is corrupt, foreign, or cannot be read; the message names the place.
-        """
+        """The saved state, `None` if there is none yet."""
         if self._file is not None:
             return await anyio.to_thread.run_sync(self._file.load)
         assert self._store is not None
@@ -163,11 +150,7 @@ class StoredState:
         return self._store if isinstance(self._store, FollowedStore) else None
 
     async def news(self) -> tuple[RegistryState | None, RegistryState] | None:
-        """What this object saw last, and what another process has saved since; `None` if that is the same.
-
-        Raises:
-            InvalidStateError: it is corrupt, foreign, or cannot be read; the message names the place.
-        """
+        """What this object saw last, and what another process has saved since; `None` if that is the same."""
         before = self._seen
         found = await self.load()
         if found is None or self._seen == before:
@@ -175,12 +158,7 @@ class StoredState:
         return None if before is None else RegistryState.from_json(before), found
 
     async def save(self, state: RegistryState) -> None:
-        """Replace what is saved, as a whole or not at all.
-
-        Raises:
-            StaleStateError: another process has saved since this object last loaded or saved.
-            InvalidStateError: it is corrupt or foreign, or cannot be written.
-        """
+        """Replace what is saved, as a whole or not at all."""
         if self._file is not None:
             await anyio.to_thread.run_sync(self._file.save, state)
             return

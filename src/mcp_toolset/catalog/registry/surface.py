@@ -151,9 +151,6 @@ def computed(wanted: Surface, given: NameRules) -> Surface:
     Args:
         wanted: The surface to compute.
         given: The rules for names; nothing is reserved while no toolset is deferred.
-
-    Raises:
-        NameConflictError: two local tools have the same name.
     """
     toolsets = wanted.toolsets.values()
     rules = given if any(toolset.defers for toolset in toolsets) else replace(given, reserved=frozenset())

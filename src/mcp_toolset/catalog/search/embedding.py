@@ -27,9 +27,7 @@ from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.meaning import (
     Blend,
     MeaningScorer,
-    no_numpy,
     text_of,
-    warn_about_numpy,
 )
 from mcp_toolset.catalog.search.packed_vectors import PackedVectors, Similarity, best_cosines
 from mcp_toolset.catalog.search.vectors import is_latin
@@ -115,7 +113,6 @@ class EmbeddingScorer:
         part: float = _MODELS_PART,
         patience: float = _PATIENCE,
         english: bool = False,
-        numpy: Any = None,
     ) -> None:
         """Start empty.
 
@@ -127,9 +124,7 @@ class EmbeddingScorer:
                 that it can read. Give a model that is much larger than MiniLM more.
             patience: Seconds that a query waits for the model at most; then the built-in table answers.
             english: Whether the model reads English only; queries in other scripts are then ranked by words.
-            numpy: Deprecated and ignored.
         """
-        warn_about_numpy(numpy)
         self.patience = patience
         self._english = english
         self._part = part
@@ -142,8 +137,6 @@ class EmbeddingScorer:
         self._worker: threading.Thread | None = None
         self._queries: dict[str, Sequence[float]] = {}
         self._state, self._model = threading.RLock(), threading.Lock()
-
-    numpy = property(no_numpy)
 
     @property
     def share(self) -> float:

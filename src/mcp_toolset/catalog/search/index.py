@@ -13,10 +13,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from mcp_toolset.catalog.search.entry import CatalogEntry, SearchHit, entry_of
-from mcp_toolset.catalog.search.meaning import MeaningScorer, warn_about_numpy
+from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.name_matching import Matcher
 from mcp_toolset.catalog.search.ranking import NEAREST, ReadingScorer, Scorer, require_scorer
 from mcp_toolset.catalog.search.stored.base import IndexBase, Told
@@ -48,7 +48,6 @@ class SearchIndex:
         definitions: Iterable[ToolDefinition | CatalogEntry] = (),
         *,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
-        numpy: Any = None,
     ) -> None:
         """Index the tools.
 
@@ -58,12 +57,10 @@ class SearchIndex:
             scorer: The second ranking beside the words: by default the built-in table of meanings, with a
                 sentence model if one is installed. Or another scorer, such as an `EmbeddingScorer`, or
                 `None` for words alone.
-            numpy: Deprecated and ignored.
 
         Raises:
             DefinitionError: the scorer is none of these.
         """
-        warn_about_numpy(numpy)
         require_scorer(scorer)
         # A tool, or its ordinal in the file that the index was opened from.
         self._entries: dict[str, CatalogEntry | int] = {}

@@ -283,7 +283,6 @@ class SearchLearning:
 
 
 def _tenant(weights: Mapping[str, Mapping[str, Weight]]) -> _Tenant:
-    """A tenant of a file."""
     made = _Tenant()
     for term, tools in weights.items():
         made.weights[term] = dict(tools)

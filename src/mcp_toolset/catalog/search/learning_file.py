@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
-from mcp_toolset.concurrency.private_files import is_private
+from mcp_toolset.concurrency.private_files import is_private, read_regular
 
 Weights = Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]]
 """By tenant, word and tool: how often the tool was used for the word, and when it was last."""
@@ -78,7 +78,6 @@ class LearningFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Name the file."""
         self.path = path
         self._read: tuple[int, int, int] | None = None
 
@@ -104,9 +103,6 @@ class LearningFile:
             own: What this process knows: saved in place of a file that cannot be used. If there is no file,
                 it was removed, and all is forgotten.
             change: Given what is kept now.
-
-        Raises:
-            OSError: the file cannot be read or written.
         """
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._locked():
@@ -137,7 +133,7 @@ class LearningFile:
         try:
             if not is_private(self.path.stat()):
                 raise ValueError("other users may write to it")
-            found = _File.model_validate_json(self.path.read_bytes())
+            found = _File.model_validate_json(read_regular(self.path))
             if found.format != _FORMAT:
                 raise ValueError(f"its format is {found.format!r}")
             tenants = {name: _checked(weights) for name, weights in found.tenants.items()}

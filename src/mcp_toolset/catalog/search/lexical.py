@@ -74,7 +74,6 @@ class LexicalScorer:
     """BM25F over the fields of catalog entries, with aliases and correction of unknown words."""
 
     def __init__(self, weights: Weights | None = None, base: IndexBase | None = None) -> None:
-        """Start empty, or with the tools of a file that was made with the same weights."""
         self._weights = weights or Weights()
         self._tokenizer = Tokenizer()
         self._stored = None if base is None else base.terms

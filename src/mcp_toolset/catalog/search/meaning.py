@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import TYPE_CHECKING, Any, final
-from warnings import warn
+from typing import TYPE_CHECKING, final
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.packed_vectors import Cosines, PackedVectors
@@ -30,7 +29,6 @@ class Blend:
         self._part, self._rest = part, 1 - part
 
     def of(self, names: Iterable[str]) -> dict[str, float]:
-        """See `Similarity`."""
         names = list(names)
         one, other = self._one.of(names), self._other.of(names)
         return {
@@ -40,7 +38,6 @@ class Blend:
         }
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """See `Similarity`."""
         means = self.of(dict.fromkeys([*self._one.names, *self._other.names]) if among is None else among)
         found = sorted((-mean, name) for name, mean in means.items() if mean > 0)
         return {name: -mean for mean, name in found[:count]}
@@ -87,19 +84,6 @@ def _telling(query: str) -> str:
     return " ".join(word for word in said if word not in STOP_WORDS and not word.isdigit()) or query
 
 
-def warn_about_numpy(numpy: Any) -> None:
-    """Warn that the parameter `numpy`, which once chose how cosines are computed, is ignored."""
-    if numpy is not None:
-        told = "the parameter numpy is deprecated and ignored: search computes with the standard library"
-        warn(told, DeprecationWarning, stacklevel=3)
-
-
-def no_numpy(_: object) -> None:
-    """The deprecated attribute `numpy` of a scorer: always `None`."""
-    told = "the attribute numpy is deprecated and None: leave it out, search needs no numpy"
-    warn(told, DeprecationWarning, stacklevel=2)
-
-
 @final
 class MeaningScorer:
     """Scores tools by the cosine of their word-piece vectors with the query's.
@@ -112,18 +96,14 @@ class MeaningScorer:
     enough = 0.35
     share = 0.75
 
-    def __init__(self, vectors: WordVectors | None = None, *, numpy: Any = None) -> None:
+    def __init__(self, vectors: WordVectors | None = None) -> None:
         """Start empty.
 
         Args:
             vectors: The table; the built-in one if `None`.
-            numpy: Deprecated and ignored.
         """
-        warn_about_numpy(numpy)
         self._vectors = vectors
         self._packed: PackedVectors | None = None
-
-    numpy = property(no_numpy)
 
     @property
     def is_built_in(self) -> bool:

@@ -31,7 +31,6 @@ class NameTable:
     """Public names, original names, and both without case and punctuation."""
 
     def __init__(self, base: IndexBase | None = None) -> None:
-        """Start empty, or with the tools of a file."""
         self._base = base
         self._gone: set[int] = set()
         self._entries: dict[str, CatalogEntry] = {}

@@ -56,7 +56,6 @@ class PackedVectors:
     """Vectors by name, compared with a query all at once."""
 
     def __init__(self, dimensions: int, base: VectorRows | None = None) -> None:
-        """Start empty, or with the vectors of a file."""
         self._dimensions = dimensions
         self._step = _REACH / sqrt(dimensions) / LARGEST
         self._base = base
@@ -86,7 +85,6 @@ class PackedVectors:
             self._recent[name] = row
 
     def row(self, name: str) -> bytes | None:
-        """The vector of a name as it is kept."""
         vector = self._vectors.get(name)
         if isinstance(vector, int) and self._base is not None:
             return bytes(self._base.rows[vector * self._dimensions : (vector + 1) * self._dimensions])
@@ -179,11 +177,9 @@ class Cosines:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names that have a vector."""
         return [name for columns, _ in self._products for name in list(columns.places)]
 
     def of(self, names: Iterable[str]) -> dict[str, float]:
-        """See `Similarity`."""
         names, found, zero, unit = list(names), dict[str, float](), self._zero, self._unit
         for columns, products in self._products:
             places = columns.places
@@ -191,7 +187,6 @@ class Cosines:
         return found
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """See `Similarity`."""
         found: dict[str, int] = {}
         for columns, products in self._products:
             places, names = columns.places, columns.names

@@ -40,7 +40,6 @@ class Places:
         self._vacant: list[int] = []
 
     def take(self, name: str) -> int:
-        """Give a place to a name that has none."""
         if self._vacant:
             place = self._vacant.pop()
             self.names[place] = name
@@ -60,7 +59,6 @@ class Places:
         return place
 
     def at(self, names: Iterable[str]) -> frozenset[int]:
-        """The places of those of these names that have one."""
         return frozenset(self.of[name] for name in names if name in self.of)
 
 
@@ -78,9 +76,7 @@ def _numbers() -> array[int]:
 class Column(Protocol):
     """A posting in the form in which `WordQuery` adds it up."""
 
-    def lanes(self) -> int:
-        """The impacts at all places."""
-        ...
+    def lanes(self) -> int: ...
 
     def change(self, place: int, impact: int) -> bool:
         """Note that the impact at a place grew by so much; return whether the column is worth keeping."""
@@ -111,7 +107,6 @@ class Posting:
         return len(self.places) + (0 if self.stored is None else len(self.stored[0]) - self.lost)
 
     def put(self, place: int, impact: int) -> None:
-        """Add a tool."""
         self.places.append(place)
         self.impacts.append(impact)
         self._change(place, impact)
@@ -165,7 +160,6 @@ class PostingTable:
     """The posting of each term that some tool has."""
 
     def __init__(self, base: TermsBase | None = None) -> None:
-        """Start empty, or with the terms of a file, whose postings are read when they are asked for."""
         self._held: dict[str, Posting] = {}
         self._base = base
         self._lost: dict[str, int] = {}
@@ -175,7 +169,6 @@ class PostingTable:
         return bool(self._left(cast("str", term)) if held is None else held)
 
     def __iter__(self) -> Iterator[str]:
-        """All terms."""
         if self._base is not None:
             yield from (term for term in self._base.terms if term in self)
         yield from (term for term in self._held if self._base is None or term not in self._base)
@@ -189,7 +182,6 @@ class PostingTable:
         return {term for term in terms if (term in self._held or term in base) and term in self}
 
     def get(self, term: str) -> Posting | None:
-        """The posting of a term that some tool has."""
         found = self._held.get(term)
         if found is None and self._base is not None and self._left(term):
             lost = self._lost.pop(term, 0)

@@ -124,7 +124,6 @@ class Ranking:
 
     @property
     def words(self) -> LexicalScorer:
-        """The ranking by words."""
         return self._words
 
     def rest_on(self, base: IndexBase) -> None:
@@ -145,7 +144,6 @@ class Ranking:
             self._scorer.add(entries)
 
     def remove(self, public_names: Iterable[str]) -> None:
-        """Remove entries."""
         names = list(public_names)
         self._words.remove(names)
         if self._scorer is not None:
@@ -193,7 +191,6 @@ class _Search:
     hidden: AbstractSet[str]
 
     def heard(self, query: str, asked: WordQuery, clauses: Sequence[str]) -> list[Heard]:
-        """The query and its clauses among the tools that the words of any or the query's meaning find."""
         parts = [self.words.read(clause, self.hidden) for clause in clauses]
         by_words = (part.best(_POOL_OF_CLAUSE, self.among) for part in parts)
         candidates = frozenset(asked.best(self.pool, self.among)).union(*by_words)

@@ -97,7 +97,6 @@ def words(run: str) -> Iterator[str]:
 
 
 def spoken_words(text: str) -> list[str]:
-    """The distinct words of a text in order."""
     spoken: list[str] = []
     for run in runs(text):
         spoken += [run] if run.isalpha() and run.islower() and run.isascii() else words(run)

@@ -47,7 +47,6 @@ class SortedWords:
         self._changed: set[str] | None = None if in_order is None else set()
 
     def note(self, words: Iterable[str]) -> None:
-        """Note words that may have come or gone."""
         if self._changed is not None:
             self._changed.update(words)
             if len(self._changed) > _CHANGED:
@@ -93,7 +92,6 @@ class Vocabulary:
         self._nearest: dict[str, list[str]] = {}
 
     def note(self, terms: Iterable[str]) -> None:
-        """Note terms that may have come or gone."""
         self._nearest.clear()
         self._in_order.note(terms)
 

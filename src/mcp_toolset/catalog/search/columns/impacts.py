@@ -37,12 +37,10 @@ class ImpactColumn:
         self._changes: list[tuple[int, int]] = []
 
     def change(self, place: int, impact: int) -> bool:
-        """See `Column`."""
         self._changes.append((place, impact))
         return len(self._changes) <= _FEW
 
     def lanes(self) -> int:
-        """See `Column`."""
         for place, impact in self._changes:
             self._lanes += impact << (8 * LANE_BYTES * place)
         self._changes.clear()

@@ -35,7 +35,6 @@ class VectorColumns:
     """Vectors at one moment; one is a row of numbers from `LEAST` to `MOST`, which stand for -31 to 31."""
 
     def __init__(self, names: Sequence[str], rows: Callable[[], bytes], dimensions: int) -> None:
-        """Take some names and what gives their vectors, one after another, when they are to be arranged."""
         self.names = names
         self.places = dict(zip(names, range(len(names)), strict=True))
         self._rows = rows

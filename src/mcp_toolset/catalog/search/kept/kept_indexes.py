@@ -64,7 +64,6 @@ class KeptIndexes:
         return [_key((), words=words).partition("-")[0] for words in (True, False)]
 
     def holds(self, name: str) -> bool:
-        """Whether there is a file of this name."""
         return _NAME.fullmatch(name) is not None and (self.folder / name).exists()
 
     def take(self, name: str, content: bytes) -> None:

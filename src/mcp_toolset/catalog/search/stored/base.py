@@ -116,7 +116,6 @@ class TermsBase:
         return places, impacts
 
     def of(self, ordinal: int) -> list[str]:
-        """The terms of a tool."""
         own = self._own[self._own_starts[ordinal] : self._own_starts[ordinal + 1]]
         return [self.terms[at] for at in own]
 
@@ -134,7 +133,6 @@ class IndexBase:
     """
 
     def __init__(self, sections: Sections) -> None:
-        """Read a file."""
         self._sections = sections
         self.names: list[str] = sections.json("names")
         self.places: dict[str, int] = dict(zip(self.names, range(len(self.names)), strict=True))
@@ -150,7 +148,6 @@ class IndexBase:
 
     @cached_property
     def vectors(self) -> VectorRows | None:
-        """See above."""
         rows = self._sections.get("vectors")
         if rows is None:
             return None
@@ -159,7 +156,6 @@ class IndexBase:
         return VectorRows(self.names if every else [self.names[at] for at in with_one], rows)
 
     def fingerprint(self, ordinal: int) -> bytes:
-        """The fingerprint of a tool."""
         return self._prints[PRINT * ordinal : PRINT * (ordinal + 1)]
 
     def servers(self) -> dict[str, set[str]]:

@@ -19,6 +19,7 @@ from itertools import accumulate
 from typing import Any, Final, TypeAlias, TypeVar, overload
 from unicodedata import unidata_version
 
+from mcp_toolset.concurrency.private_files import opened
 from mcp_toolset.errors import InvalidStateError
 
 _KIND: Final = b"mcp-toolset index\n"
@@ -59,11 +60,7 @@ class Sections(Mapping[str, memoryview]):
     """The sections of a file by name."""
 
     def __init__(self, whole: memoryview) -> None:
-        """Look at a file's bytes; they must not change.
-
-        Raises:
-            InvalidStateError: they are not a whole, undamaged file of this version of the package.
-        """
+        """Look at a file's bytes; they must not change."""
         if bytes(whole[: len(_KIND)]) != _KIND:
             raise InvalidStateError("it is no index of a search")
         stated, size = array("I", bytes(whole[len(_KIND) : _HEAD]).ljust(2 * NUMBER))
@@ -87,7 +84,6 @@ class Sections(Mapping[str, memoryview]):
         return len(self._parts)
 
     def json(self, name: str) -> Any:
-        """A section that is JSON."""
         return json.loads(bytes(self[name]))
 
     def numbers(self, name: str) -> memoryview[int]:
@@ -95,7 +91,6 @@ class Sections(Mapping[str, memoryview]):
         return self[name].cast("I")
 
     def strings(self, name: str) -> Strings:
-        """A section of strings."""
         return Strings(self.numbers(f"{name} starts"), self[name])
 
 
@@ -103,10 +98,6 @@ def mapped(path: str | os.PathLike[str]) -> Sections:
     """The sections of a file, mapped: its pages are shared between processes.
 
     The file may be replaced or removed at any time. If it is cut short in place, the process is killed.
-
-    Raises:
-        InvalidStateError: it is not a whole, undamaged file of this version of the package.
-        OSError: it cannot be read.
     """
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size <= _HEAD:
@@ -120,12 +111,8 @@ def copied(path: str | os.PathLike[str], check: Callable[[os.stat_result], objec
     Args:
         path: The file.
         check: Raises `InvalidStateError` for a file that must not be read.
-
-    Raises:
-        InvalidStateError: see `mapped`.
-        OSError: it cannot be read.
     """
-    with open(path, "rb") as file:
+    with opened(path) as file:
         check(os.fstat(file.fileno()))
         content = file.read()
     if len(content) <= _HEAD:
@@ -166,7 +153,6 @@ class Strings(Sequence[bytes]):
     """Strings in a file, as UTF-8; those of a sorted table can be searched with `bisect`."""
 
     def __init__(self, starts: memoryview[int], whole: memoryview) -> None:
-        """The strings one after another, and where each starts."""
         self._starts = starts
         self._whole = whole
 
@@ -189,7 +175,6 @@ def coded(text: str) -> bytes:
 
 
 def decoded(text: bytes) -> str:
-    """A string of a file."""
     return text.decode(*_CODED)
 
 
