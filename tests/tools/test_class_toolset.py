@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from mcp_toolset.errors import DefinitionError, NameConflictError
@@ -197,3 +199,27 @@ def test_p1_verbs_of_a_class_toolset_leave_the_class_alone():
 
 def test_o8_a_class_toolset_is_shown_by_its_class_and_names():
     assert repr(DataTools()) == "DataTools(get_user, drop_user)"
+
+
+@pytest.mark.parametrize(
+    "name", ["find", "view", "execute", "off", "names", "sources", "members", "everything"]
+)
+def test_u105_a_class_toolset_has_a_tool_of_any_name_by_the_mend_of_the_error(name: str):
+    def wanted(self: Any, key: str) -> str: ...
+
+    wanted.__name__, wanted.__qualname__ = name, f"Bad.{name}"
+    del wanted.__annotations__["self"]
+    with pytest.raises(DefinitionError, match=rf'write @tool\(name="{name}"\) above `def {name}_\(…\)`'):
+        type("Bad", (Toolset,), {"__qualname__": "Bad", name: tool(wanted)})
+    with pytest.raises(DefinitionError, match=rf"write `{name}_ = …`; the tool is called 'web_search'"):
+        type("Bad", (Toolset,), {"__qualname__": "Bad", name: search})
+
+    def other(self: Any, key: str) -> str:
+        """Find."""
+        return key
+
+    del other.__annotations__["self"]
+    other.__qualname__ = f"Good.{name}_"
+    made = type("Good", (Toolset,), {"__qualname__": "Good", f"{name}_": tool(name=name)(other)})()
+    assert made.names() == [name]
+    assert made.view()[name].name == name

@@ -357,11 +357,11 @@ async def test_f4_a_provider_that_hangs_is_offline_after_its_deadline():
 
 async def test_f17_a_definition_that_cannot_be_used_is_set_aside_alone():
     broken = ToolDefinition("broken", input_schema={"type": "nonsense"})
-    shelf = Shelf(broken, definition("a"), definition("a"), definition(""))
+    shelf = Shelf(broken, definition("a"), definition("a"))
     tools = DynamicToolset(shelf, name="shelf")
     set_aside = dict((await tools.refresh()).set_aside)
     assert tools.names() == ["a"]
-    assert set(set_aside) == {"broken", "a", ""}
+    assert set(set_aside) == {"broken", "a"}
     assert "listed twice" in set_aside["a"] and "inputSchema" in set_aside["broken"]
 
 

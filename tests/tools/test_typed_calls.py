@@ -217,12 +217,3 @@ async def test_u27_a_served_call_that_only_pydantic_refuses_waits_for_nobody():
             answer = await client.call_tool("web_search", {"query": "a secret"})
             assert answer.is_error and server.pending_calls == []
             assert "secrets are not searched for" in answer.content[0].text  # type: ignore[union-attr]
-
-
-async def test_s3_the_call_that_was_sent_is_still_found_where_it_was_with_a_warning() -> None:
-    call = Toolset(WebSearch).decode(ToolCall("web_search", {"query": "a"}))
-    assert isinstance(call, DecodedCall)
-    with pytest.warns(DeprecationWarning, match=r"`DecodedCall.call.name` is deprecated"):
-        assert call.call.name == call.sent.name
-    with pytest.raises(AttributeError):
-        call.call.__wrapped__  # noqa: B018

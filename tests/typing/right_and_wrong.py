@@ -109,7 +109,7 @@ view.describe(AppTools.search, 3)  # expected-error
 # Verbs take selectors, and each gives a toolset.
 assert_type(tools.off(AppTools.search, "get_user").prefixed("x").deferred(), Toolset)
 assert_type(tools.renamed({AppTools.search: "find"}), Toolset)
-assert_type(tools + search, Toolset)
+more: Toolset = tools + search
 names: dict[str, str] = {"search": "find"}
 by_tool: Mapping[Tool[..., Any], str] = {AppTools.search: "find"}
 tools.renamed(names).renamed(by_tool).described({AppTools.search: "Find.", "get_user": "Get."})
@@ -236,6 +236,33 @@ async def forgetting(call: ToolCall) -> object:
             assert_never(rest)  # expected-error
 
 
+# Every verb keeps the types of calls.
+changed = typed.off(later).prefixed("x").deferred().described({later: "Tell."}).filtered(lambda one: one.on)
+kept: Toolset[DecodedCall[Query, list[str]] | DecodedCall[Delete, bool] | FunctionCall[..., Any]] = changed
+
+
+async def matching_changed(call: ToolCall) -> object:
+    match changed.decode(call):
+        case DecodedCall(Query(text)) as asked:
+            return asked.complete([text])
+        case DecodedCall(Delete()) as gone:
+            return gone.complete(True)
+        case FunctionCall() as other:
+            return other.complete(await other.call())
+        case never:
+            assert_never(never)
+
+
+async def forgetting_changed(call: ToolCall) -> object:
+    match changed.decode(call):
+        case DecodedCall(Query(text)) as asked:
+            return asked.complete([text])
+        case FunctionCall() as other:
+            return other.complete(await other.call())
+        case rest:
+            assert_never(rest)  # expected-error
+
+
 AppCall = DecodedCall[Query, list[str]] | DecodedCall[Delete, bool]
 
 
@@ -265,6 +292,6 @@ assert_type(Store().find("k"), bytes)
 Store().find()  # expected-error
 Store().find(3)  # expected-error
 
-round_context: mcp_toolset.LoopContext = mcp_toolset.RoundContext()
+round_context = mcp_toolset.RoundContext()
 assert_type(round_context, mcp_toolset.RoundContext)
 unknown = mcp_toolset.no_such_name  # expected-error

@@ -298,17 +298,12 @@ class StoreMiss(Exception):
     """
 
     def __init__(self, load: Callable[[], Awaitable[object]]) -> None:
-        """Say how to fetch what is missing."""
         super().__init__("something has to be fetched first")
         self.load = load
 
 
 async def loaded(ask: Callable[[], _T], miss: StoreMiss | None = None) -> _T:
-    """What a check says, once everything that it lacks was fetched.
-
-    Raises:
-        StoreError: a store cannot be reached, or what it says is too old at once, again and again.
-    """
+    """What a check says, once everything that it lacks was fetched."""
     if miss is None:
         try:
             return ask()

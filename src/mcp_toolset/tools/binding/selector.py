@@ -42,9 +42,7 @@ if TYPE_CHECKING:
         """A `Tool`."""
 
         @property
-        def definition(self) -> ToolDefinition:
-            """The tool's definition."""
-            ...
+        def definition(self) -> ToolDefinition: ...
 
         @property
         def waits(self) -> bool:
@@ -70,8 +68,8 @@ MAX_NEAR: Final = 3
 class ToolGroup(Protocol):
     """A nested toolset as a selector of all its tools."""
 
-    def identities(self) -> frozenset[object]:
-        """The keys that identify its tools wherever they are nested."""
+    def identities(self) -> Mapping[object, frozenset[str]]:
+        """The keys that identify its tools wherever they are nested, each with its names in the group."""
         ...
 
 
@@ -88,12 +86,6 @@ def names_of(selector: object, table: Mapping[str, ToolBinding]) -> list[str]:
 
 
 def public_name_of(selector: object, table: Mapping[str, ToolBinding]) -> str:
-    """The public name that a selector refers to.
-
-    Raises:
-        UnknownToolError: the view has no such tool; the message has close matches.
-        DefinitionError: the view has the tool more than once, or the selector is neither name nor tool.
-    """
     names = names_of(selector, table)
     if len(names) == 1:
         return names[0]
@@ -105,12 +97,7 @@ def public_name_of(selector: object, table: Mapping[str, ToolBinding]) -> str:
 
 
 def group_names(group: ToolGroup, table: Mapping[str, ToolBinding]) -> list[str]:
-    """The public names of all tools of a nested toolset, in the view's order.
-
-    Raises:
-        UnknownToolError: the toolset has tools, but the view has none of them.
-        DefinitionError: the view has one of its tools more than once.
-    """
+    """The public names of all tools of a nested toolset, in the view's order."""
     wanted = group.identities()
     found: dict[object, str] = {}
     for name, binding in table.items():
@@ -125,12 +112,7 @@ def group_names(group: ToolGroup, table: Mapping[str, ToolBinding]) -> list[str]
 
 
 def resolve_all(selectors: Iterable[object], table: Mapping[str, ToolBinding]) -> list[str]:
-    """The public names that selectors and groups refer to, each once, in their order.
-
-    Raises:
-        UnknownToolError: one of them matches nothing in the view.
-        DefinitionError: one of them is ambiguous, or not a selector.
-    """
+    """The public names that selectors and groups refer to, each once, in their order."""
     names: list[str] = []
     for selector in selectors:
         if isinstance(selector, ToolGroup):

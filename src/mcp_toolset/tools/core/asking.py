@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError, DefinitionError
@@ -41,17 +41,27 @@ _PLAIN: Final = frozenset({"string", "number", "integer", "boolean"})
 _ACTIONS: Final = ("accept", "decline", "cancel")
 
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultedTypeVar
+
+    Value = DefaultedTypeVar("Value", default=Any)
+else:
+    Value = TypeVar("Value")
+
+
 @dataclass(frozen=True, slots=True)
-class ElicitationAnswer:
+class ElicitationAnswer(Generic[Value]):
     """The user's answer to a question.
 
     Attributes:
         action: `accept` with an answer; `decline`: an explicit no; `cancel`: dismissed unanswered.
         content: The answer, in the form of the question's schema; empty unless accepted.
+        value: The answer as a value of the type that was asked for; `None` unless one was, and accepted.
     """
 
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    value: Value | None = None
 
     @property
     def accepted(self) -> bool:
@@ -122,7 +132,6 @@ class InputRequired(BaseException):
     """
 
     def __init__(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
-        """Send these requests."""
         super().__init__(f"input is required from the client: {', '.join(requests)}")
         self.requests = dict(requests)
 
@@ -152,11 +161,7 @@ def _leaves(group: BaseExceptionGroup[InputRequired]) -> Iterator[InputRequired]
 
 
 def elicitation(question: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The parameters of a question to the user (client/elicitation, form mode).
-
-    Raises:
-        DefinitionError: the schema is not a form: clients show only flat objects of plain fields.
-    """
+    """The parameters of a question to the user (client/elicitation, form mode)."""
     form = ANY_ANSWER if schema is None else schema
     fault = _fault_of_form(form)
     if fault:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CannotAskError, CapabilityError, ClientCapabilityError
@@ -31,9 +33,14 @@ from mcp_toolset.tools.core.identity import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.processes import OwnProcesses
+    from mcp_toolset.tools.core.result import ToolResult
+
+MOST_EDITED: Final = 65_536
+"""Characters of edited arguments, in JSON, that are kept for a call that is made again."""
 
 _EMPTY: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.tools")
+_Wanted = TypeVar("_Wanted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,9 @@ class ToolCall:
         repairs: What was repaired in the arguments, in words and without values; empty for most calls.
         key: What a repeat of the call has too, and no other call; empty unless a journal records it.
         meta: What a mounted server is sent in `_meta` besides.
+        sent: The arguments before all hooks and middleware. A repeat of the call has the same ones, so
+            approvals and journals know it by them.
+        recorded: The answer of a journal that knows the call; such a call does not run.
     """
 
     name: str
@@ -59,12 +69,54 @@ class ToolCall:
     repairs: tuple[str, ...] = ()
     key: str = ""
     meta: Mapping[str, Any] | None = None
+    sent: Mapping[str, Any] | None = None
+    recorded: ToolResult | None = None
+
+    @property
+    def digest(self) -> str:
+        """The digest of the arguments as they were sent."""
+        return digest_of_json(self.arguments if self.sent is None else self.sent)
+
+    @property
+    def edits(self) -> dict[str, Any]:
+        """The changes of hooks and middleware to the arguments, as JSON; empty without one."""
+        sent = self.arguments if self.sent is None else self.sent
+        changed = {
+            name: value
+            for name, value in self.arguments.items()
+            if name not in sent or _canonical(sent[name]) != _canonical(value)
+        }
+        if not changed and len(sent) == len(self.arguments):
+            return {}
+        try:
+            is_kept = len(json.dumps(changed)) <= MOST_EDITED
+        except (TypeError, ValueError):
+            return {}
+        if not is_kept:
+            return {}
+        return {"call": [self.name, self.digest], "names": list(self.arguments), "changed": changed}
+
+    def with_edits(self, edits: Mapping[str, Any]) -> ToolCall:
+        """The same call with the arguments that `edits` has kept; itself if they are of another call."""
+        if not edits or self.sent is None or edits["call"] != [self.name, self.digest]:
+            return self
+        return self.with_arguments(
+            {name: edits["changed"].get(name, self.sent.get(name)) for name in edits["names"]}
+        )
 
     def with_arguments(self, arguments: dict[str, Any]) -> ToolCall:
         """The same call with other arguments; `original` keeps the caller's."""
         original = self.arguments if self.original is None else self.original
-        rest = (self.grant, self.repairs, self.key, self.meta)
+        rest = (self.grant, self.repairs, self.key, self.meta, self.sent, self.recorded)
         return ToolCall(self.name, arguments, self.id, original, *rest)
+
+
+def digest_of_json(value: Any) -> str:
+    return hashlib.sha256(_canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr)
 
 
 class ToolContext:
@@ -74,6 +126,17 @@ class ToolContext:
     log lines go to the logger `mcp_toolset.tools`. The bridge supplies subclasses: one for middleware and
     hooks, whose reports and questions reach the client that made the call, and one for handlers, which also
     has the call and the capabilities that the tool was granted.
+
+    - Report: `progress`, `wants_progress`, `log`.
+    - Ask the client: `ask`, `can_ask`, `elicit`, `sample`, `roots`.
+    - Who calls: `identity`, `principal`, `session`, `client_info`, `client_capabilities`,
+      `protocol_version`.
+    - The call: `name`, `arguments`, `meta`, `request_id`, `turn`, `round`, `model`, `injected`, `effect`.
+    - With a capability, see `capabilities` and `require`: `snapshot`, `search`, `membership`, `background`,
+      `processes`, `append_event`.
+    - For middleware and the bridge, not for tools: `params`, `notify`, `request`, `needs`, `is_task`,
+      `is_inner`, `resumed`, `follows`, `edits`, `keep`, `injecting`,
+      `for_handler`.
     """
 
     __slots__ = ()
@@ -127,6 +190,14 @@ class ToolContext:
         """Whether the call was made before and has become a task of a mounted server, which goes on."""
         return False
 
+    @property
+    def edits(self) -> Mapping[str, Any]:
+        """The edits of the run of this call that ended with a question; see `ToolCall.edits`."""
+        return _EMPTY
+
+    def keep(self, edits: Mapping[str, Any]) -> None:
+        """Keep the edits of a call that ends with a question, for its next run."""
+
     def injecting(self, values: Mapping[Any, Any]) -> ToolContext:
         """This context with more values for injected parameters; values that it has already win."""
         return InjectingContext(self, values)
@@ -173,9 +244,15 @@ class ToolContext:
         own = type(self)
         return own.request is not ToolContext.request or own.elicit is not ToolContext.elicit
 
+    @overload
     async def ask(
-        self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
-    ) -> ElicitationAnswer:
+        self, question: str, schema: type[_Wanted], *, key: str = ""
+    ) -> ElicitationAnswer[_Wanted]: ...
+
+    @overload
+    async def ask(self, question: str, schema: Any = None, *, key: str = "") -> ElicitationAnswer: ...
+
+    async def ask(self, question: str, schema: Any = None, *, key: str = "") -> ElicitationAnswer[Any]:
         """Ask the user at the client (capability `ask`).
 
         On 2026-07-28 the call ends here and runs again with the answer, so ask before anything that must not
@@ -183,8 +260,9 @@ class ToolContext:
 
         Args:
             question: What to ask.
-            schema: JSON Schema of the answer, an object of plain fields; one text field `answer`
-                unless given.
+            schema: The type of the answer, which is then its `value`: `str`, a number, `bool`, a `Literal`,
+                an `Enum`, a list of choices, or a dataclass or model of these. Or its JSON Schema, an object
+                of plain fields; one text field `answer` unless given.
             key: A name for the question, needed if its text differs from run to run.
 
         Raises:
@@ -194,7 +272,13 @@ class ToolContext:
             DefinitionError: clients cannot show a form for this schema.
         """
         self.require("ask")
-        return await self.elicit(question, schema, key=key)
+        if schema is None or isinstance(schema, Mapping):
+            return await self.elicit(question, cast("Mapping[str, Any] | None", schema), key=key)
+        # Few tools ask for types.
+        from mcp_toolset.tools.core.answer_form import AnswerForm
+
+        form = AnswerForm(schema)
+        return form.read(await self.elicit(question, form.schema, key=key))
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""

@@ -50,11 +50,7 @@ Sessions = Callable[[str, Any], SessionSnapshot | None]
 
 
 def known_session(sessions: Sessions, session: str, context: Any) -> SessionSnapshot:
-    """What the host tells a tool of another session.
-
-    Raises:
-        CallError: there is none, or the tool may not know of it.
-    """
+    """What the host tells a tool of another session."""
     found = sessions(session, context)
     if found is None:
         raise CallError(f"there is no session {session!r} that this tool can see")
@@ -97,12 +93,7 @@ class Membership(Protocol):
         ...
 
     def change(self, members: Mapping[str, bool], *, generation: int) -> int:
-        """Add tools to the members or remove them, all or nothing; return the new generation.
-
-        Raises:
-            StateError: the generation has changed since; nothing is changed.
-            UnknownToolError: a tool does not exist; nothing is changed.
-        """
+        """Add tools to the members or remove them, all or nothing; return the new generation."""
         ...
 
 
@@ -110,19 +101,11 @@ class Background(Protocol):
     """Work that continues after the call that started it (capability `background`)."""
 
     def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
-        """Run `work(*arguments)`, also after the call; return an id to get its result with.
-
-        Raises:
-            CallError: too much work is running.
-        """
+        """Run `work(*arguments)`, also after the call; return an id to get its result with."""
         ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
-        """The result of some work, once it has ended; `within` bounds the wait, in seconds.
-
-        Raises:
-            CallError: this caller has no such work, it failed, or it has not ended in time.
-        """
+        """The result of some work, once it has ended; `within` bounds the wait, in seconds."""
         ...
 
     def cancel(self, id: str) -> None:
@@ -134,9 +117,7 @@ class CatalogHit(Protocol):
     """One deferred tool that a search found."""
 
     @property
-    def name(self) -> str:
-        """Its public name."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def server(self) -> str | None:
@@ -144,9 +125,7 @@ class CatalogHit(Protocol):
         ...
 
     @property
-    def description(self) -> str:
-        """A description of one line."""
-        ...
+    def description(self) -> str: ...
 
     @property
     def score(self) -> float:
@@ -155,11 +134,7 @@ class CatalogHit(Protocol):
 
 
 def granted(names: Iterable[str], where: str) -> frozenset[str]:
-    """The names of capabilities, checked.
-
-    Raises:
-        DefinitionError: a single text was given instead of a list, or a capability does not exist.
-    """
+    """The names of capabilities, checked."""
     if isinstance(names, str):
         raise DefinitionError(f"{where}: capabilities is a list of names: capabilities=[{names!r}]")
     wanted = frozenset(names)

@@ -51,7 +51,11 @@ class ToolDefinition:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        """Freeze all fields."""
+        """Check the name, and freeze all fields."""
+        if not isinstance(self.name, str) or not self.name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(
+                f"ToolDefinition({self.name!r}): a tool has a name, a text that is not empty"
+            )
         for part in _SAID:
             if (said := getattr(self, part)) is not None:
                 object.__setattr__(self, part, frozen(said))

@@ -101,11 +101,7 @@ def thawed(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 
 def copied(arguments: dict[str, Any]) -> dict[str, Any]:
-    """A deep copy; values that JSON does not have are copied by `copy.deepcopy`.
-
-    Raises:
-        InvalidArgumentsError: the arguments are nested deeper than Python can follow.
-    """
+    """A deep copy; values that JSON does not have are copied by `copy.deepcopy`."""
     try:
         return _copied_object(arguments)
     except RecursionError:

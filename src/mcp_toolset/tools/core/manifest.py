@@ -48,11 +48,7 @@ class ToolManifest:
 
 
 def merged(listed: ToolDefinition, contract: ToolDefinition) -> ToolDefinition:
-    """The definition that is shown: the contract, with the hints by which policies have judged the tool.
-
-    Raises:
-        DefinitionError: the contract is of another tool, or says that the tool does worse than was listed.
-    """
+    """The definition that is shown: the contract, with the hints by which policies have judged the tool."""
     if contract.name != listed.name:
         raise DefinitionError(f"the provider gave the contract of {contract.name!r}")
     said, known = contract.annotations or {}, listed.annotations or {}

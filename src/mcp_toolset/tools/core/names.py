@@ -96,9 +96,6 @@ def limit_beside(client_prefix: str) -> int:
     """The number of characters left for a name when a client puts `client_prefix` before it.
 
     Claude Code, for example, shows `mcp__SERVER__TOOL` to its model, with at most 64 characters in all.
-
-    Raises:
-        DefinitionError: fewer than 24 are left.
     """
     limit = MAX_NAME_LENGTH - len(client_prefix)
     if limit < _SHORTEST:
@@ -149,11 +146,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def plain_prefix(prefix: str) -> str:
-    """A prefix that the host chose, in the form for `mounted_name`: single underscores, none at its end.
-
-    Raises:
-        DefinitionError: it cannot start a tool's name, or has only underscores.
-    """
+    """A prefix that the host chose, in the form for `mounted_name`: single underscores, none at its end."""
     return check_prefix(re.sub("_+", "_", check_prefix(prefix)).rstrip("_"))
 
 

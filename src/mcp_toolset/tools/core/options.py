@@ -111,11 +111,7 @@ def annotations_of(options: ToolOptions) -> dict[str, Any] | None:
 
 
 def execution_of(options: ToolOptions) -> dict[str, Any]:
-    """What a definition says of how the tool runs, in wire form.
-
-    Raises:
-        DefinitionError: `task` is neither `optional` nor `required`.
-    """
+    """What a definition says of how the tool runs, in wire form."""
     task = options.get("task")
     if task is None:
         return {}

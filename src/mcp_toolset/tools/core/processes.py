@@ -74,28 +74,15 @@ class OwnProcesses(Protocol):
 
     @property
     def current(self) -> RunningProcess:
-        """The process that this call runs in.
-
-        Raises:
-            CallError: the call runs in no process.
-        """
+        """The process that this call runs in."""
         ...
 
     async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
-        """Run `work(process, *arguments)`, also after the call; it is on record before it begins.
-
-        Raises:
-            CallError: too many processes run.
-            StoreError: the file cannot be written; nothing was started.
-        """
+        """Run `work(process, *arguments)`, also after the call; it is on record before it begins."""
         ...
 
     async def get(self, id: str) -> Process:
-        """The handle of a process, as the process stands now.
-
-        Raises:
-            CallError: this caller has no such process.
-        """
+        """The handle of a process, as the process stands now."""
         ...
 
     async def list(self, *, limit: int = 100) -> Sequence[Process]:
@@ -103,25 +90,13 @@ class OwnProcesses(Protocol):
         ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
-        """What the work returned, in JSON form, once it has ended; `within` bounds the wait, in seconds.
-
-        Raises:
-            CallError: there is no such process, it did not end well, or it has not ended in time.
-        """
+        """What the work returned, in JSON form, once it has ended; `within` bounds the wait, in seconds."""
         ...
 
     async def cancel(self, id: str) -> Process:
-        """Ask for the end of a process, also of one that another program runs; returns its handle.
-
-        Raises:
-            CallError: this caller has no such process.
-        """
+        """Ask for the end of a process, also of one that another program runs; returns its handle."""
         ...
 
     async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
-        """The events of a process with numbers above `after`, in order.
-
-        Raises:
-            CallError: this caller has no such process.
-        """
+        """The events of a process with numbers above `after`, in order."""
         ...

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final, Self, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import InvalidOutputError
+from mcp_toolset.errors import DefinitionError, InvalidOutputError
 from mcp_toolset.tools.core.asking import AskUser, Halt
 
 Block = Mapping[str, Any]
@@ -66,9 +69,31 @@ class ToolResult:
         return cls({"content": [{"type": "text", "text": shown}], "structuredContent": plain})
 
     @classmethod
-    def of_content(cls, content: Sequence[Block], *, is_error: bool = False) -> Self:
-        """A result of content blocks in wire form."""
-        wire: dict[str, Any] = {"content": list(content)}
+    def of_content(
+        cls,
+        content: str | Block | Sequence[str | Block],
+        *,
+        structured: Any = None,
+        meta: Mapping[str, Any] | None = None,
+        is_error: bool = False,
+    ) -> Self:
+        """A result of texts and content blocks in wire form, such as those of `image_block`.
+
+        Args:
+            content: A text, a block, or several of both.
+            structured: The structured content, which may be a model or anything else with a JSON form.
+            meta: The `_meta` of the result, for clients; models do not see it.
+            is_error: Whether the call failed in a way that the model should see.
+        """
+        several = [content] if isinstance(content, str | Mapping) else content
+        blocks = [
+            {"type": "text", "text": encodable(one)} if isinstance(one, str) else one for one in several
+        ]
+        wire: dict[str, Any] = {"content": blocks}
+        if structured is not None:
+            wire["structuredContent"] = to_jsonable_python(structured, inf_nan_mode="null")
+        if meta:
+            wire["_meta"] = dict(meta)
         if is_error:
             wire["isError"] = True
         return cls(wire)
@@ -109,6 +134,48 @@ class ToolResult:
         if len(content) == 1 and content[0].get("type") == "text":
             return self.text
         return list(content)
+
+
+def image_block(image: bytes | str | PathLike[str], mime_type: str | None = None) -> dict[str, Any]:
+    """An image as a content block: its bytes, or the path of its file. The media type follows the suffix.
+
+    Raises:
+        DefinitionError: the media type is missing, and the path does not tell it.
+    """
+    data, guessed = _file(image)
+    kind = mime_type or guessed
+    if not kind or not kind.startswith("image/"):
+        raise DefinitionError(
+            f'image_block: give the media type, as in image_block(data, "image/png"), not {kind!r}'
+        )
+    return {"type": "image", "data": b64encode(data).decode(), "mimeType": kind}
+
+
+def file_block(
+    file: bytes | str | PathLike[str], uri: str | None = None, mime_type: str | None = None
+) -> dict[str, Any]:
+    """A file as an embedded resource: its bytes with a `uri`, or its path.
+
+    Raises:
+        DefinitionError: there are bytes, and no URI.
+    """
+    data, guessed = _file(file)
+    if uri is None and isinstance(file, bytes):
+        raise DefinitionError('file_block: give bytes a URI, as in file_block(data, "report://2026")')
+    found = Path(cast("str", file)).absolute().as_uri() if uri is None else uri
+    held = {"uri": found, "mimeType": mime_type or guessed or "application/octet-stream"}
+    if held["mimeType"].startswith("text/"):
+        return {"type": "resource", "resource": {**held, "text": data.decode("utf-8", "replace")}}
+    return {"type": "resource", "resource": {**held, "blob": b64encode(data).decode()}}
+
+
+def _file(given: bytes | str | PathLike[str]) -> tuple[bytes, str | None]:
+    """The bytes of a file, and the media type of its name."""
+    if isinstance(given, bytes):
+        return given, None
+    from mimetypes import guess_type
+
+    return Path(given).read_bytes(), guess_type(str(given))[0]
 
 
 def encodable(text: str) -> str:

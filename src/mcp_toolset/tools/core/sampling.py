@@ -46,11 +46,6 @@ ModelSampler = Callable[[SamplingRequest], Awaitable[SampledMessage | str]]
 
 
 async def message_of(sampler: ModelSampler, request: SamplingRequest) -> SampledMessage:
-    """What a model of the program answers to a request.
-
-    Raises:
-        CallError: it is neither a `SampledMessage` nor a text.
-    """
     answer: Any = sampler(request)
     if inspect.isawaitable(answer):
         answer = await answer

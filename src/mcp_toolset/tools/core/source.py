@@ -48,6 +48,9 @@ class ToolChange:
 
 SourceState = Literal["closed", "starting", "ready", "stopped", "offline", "misconfigured"]
 
+STARTING: Final[tuple[SourceState, ...]] = ("closed", "starting")
+"""A source in these states has neither listed its tools nor failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
@@ -83,6 +86,11 @@ class SourceStatus:
         """Whether calls reach it: it is ready, or is stopped and a call starts it."""
         return self.state in ("ready", "stopped")
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether it has neither listed its tools nor failed."""
+        return self.state in STARTING
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
@@ -102,14 +110,10 @@ class ToolSource(Protocol):
     """A source that a toolset opens and closes."""
 
     @property
-    def source_name(self) -> str:
-        """The name it is mounted under."""
-        ...
+    def source_name(self) -> str: ...
 
     @property
-    def status(self) -> SourceStatus:
-        """Its present status."""
-        ...
+    def status(self) -> SourceStatus: ...
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when its tools or its status have changed; return a function that stops this."""
@@ -128,13 +132,14 @@ class AtHand(Protocol):
     """A source that may be part of this process, so that it opens at once."""
 
     @property
-    def at_hand(self) -> bool:
-        """Whether it is part of this process."""
-        ...
+    def at_hand(self) -> bool: ...
 
 
 STDERR_LOGGER: Final = "mcp_toolset.stderr"
 """The logger of what the processes of servers write to stderr; `.NAME` follows, the name of the server."""
+
+PRINTED_LOGGER: Final = "mcp_toolset.printed"
+"""The logger of servers that print to standard output what is no message."""
 
 
 @runtime_checkable

@@ -51,7 +51,6 @@ def define(
     output: Any = None,
     **options: Unpack[ToolOptions],
 ) -> ToolFields:
-    """See `Tool.from_schema`."""
     checked("Tool.from_schema()", options)
     returned = promised(output, name)
     definition = ToolDefinition(
@@ -68,7 +67,6 @@ def define(
 
 
 def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> ToolFields:
-    """See `Tool.from_data`."""
     wire = data.get("definition")
     if not isinstance(wire, Mapping):
         raise DefinitionError(

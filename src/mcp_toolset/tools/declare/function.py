@@ -34,14 +34,14 @@ from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, execution_of, private
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.signature import FunctionSignature, is_method, read_signature
+from mcp_toolset.tools.declare.signature import FunctionSignature, arguments_of, is_method, read_signature
 from mcp_toolset.tools.declare.tool import P, R, Tool
 from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:
     from types import CoroutineType
 
-    from mcp_toolset.tools.declare.typed_call import CallMetadata, CompletedCall
+    from mcp_toolset.tools.declare.typed_call import CallMetadata, CompletedCall, HandledInput, RejectedInput
 
 __all__ = ["FunctionCall", "FunctionTool", "Tool", "runner", "tool"]
 
@@ -97,17 +97,30 @@ class FunctionCall(Generic[P, R]):
         """
         return await self.tool.answer(self.input, self.sent, self.binding.supplying(context))
 
-    @overload
-    def complete(self: FunctionCall[P, CoroutineType[Any, Any, V]], output: V) -> CompletedCall: ...
+    def parts(self) -> tuple[CallMetadata, dict[str, Any]]:
+        """The metadata and the input."""
+        return self.metadata, self.input
 
-    @overload
-    def complete(self: FunctionCall[P, Coroutine[Any, Any, V]], output: V) -> CompletedCall: ...
+    async def hook(
+        self, hooks: object, *, context: ToolContext = LOCAL_CONTEXT
+    ) -> FunctionCall[P, R] | HandledInput[dict[str, Any], Any] | RejectedInput[dict[str, Any]]:
+        """Run hooks on this call only; see `DecodedCall.hook`."""
+        from mcp_toolset.tools.declare.typed_call import hooked
 
-    @overload
-    def complete(self, output: R) -> CompletedCall: ...
+        is_unchanged = self.tool.reads(self.sent) == self.input
+        arguments = self.sent.arguments if is_unchanged else arguments_of(self.input)
+        return await hooked(self, hooks, arguments, self.tool.reads, context)
 
-    def complete(self: Any, output: Any) -> CompletedCall:
+    def handled(self: Any, output: Any) -> HandledInput[dict[str, Any], Any]:
+        """The call with an answer that replaces the tool's; raises like `complete`."""
+        from mcp_toolset.tools.declare.typed_call import HandledInput
+
+        return HandledInput(self.metadata, self.input, output, self.complete(output).result)
+
+    def complete(self, output: Any) -> CompletedCall:
         """The call with its output as a result, for a round or a provider.
+
+        The output has any type, as `call.complete(await call.call())` is for the calls of several functions.
 
         Raises:
             InvalidOutputError: the output is not of the function's return type, or has no JSON form.
@@ -145,10 +158,6 @@ class FunctionTool(Tool[P, R]):
         Args:
             call: A call of this tool.
             view: The view that has the call's public name, if the tool was prefixed or renamed.
-
-        Raises:
-            ToolMismatchError: the call is of another tool.
-            InvalidArgumentsError: the arguments do not fit.
         """
         # Typed calls are for loops of an application: no server needs their seven classes.
         from mcp_toolset.tools.declare.typed_call import binding_of, metadata_of

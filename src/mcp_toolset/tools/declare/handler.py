@@ -51,11 +51,7 @@ class HandlerCall:
     returned: Returned = JSON
 
     def executor(self, handler: Handler, tool: str) -> Executor:
-        """The function that runs calls with `handler`.
-
-        Raises:
-            DefinitionError: the handler takes other parameters, or its name is not `module:function`.
-        """
+        """The function that runs calls with `handler`."""
         if not isinstance(handler, str):
             return self._runner(handler, tool)
         check_handler_name(handler, tool)
@@ -133,11 +129,7 @@ def check_handler_name(name: str, tool: str) -> str:
 
 
 def resolve_handler(name: str, tool: str) -> Callable[..., Any]:
-    """Import the function of a name. Importing runs code: use only names that you trust.
-
-    Raises:
-        DefinitionError: the module or the function does not exist, or cannot be called.
-    """
+    """Import the function of a name. Importing runs code: use only names that you trust."""
     module, _, path = name.partition(":")
     where = f"tool {tool!r}: handler {name!r} cannot be loaded"
     try:
@@ -156,7 +148,6 @@ def resolve_handler(name: str, tool: str) -> Callable[..., Any]:
 
 
 def _takes_context(handler: Callable[..., Any], tool: str) -> bool:
-    """Whether it takes the context after the arguments."""
     where = f"tool {tool!r}: handler {getattr(handler, '__qualname__', repr(handler))}"
     if not callable(handler):
         raise DefinitionError(f"{where} cannot be called; give a function or its name as 'module:function'")

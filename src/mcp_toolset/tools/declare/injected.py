@@ -11,7 +11,7 @@ import types
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.errors import StateError
+from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
 from mcp_toolset.tools.core.call import InjectingContext, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
@@ -38,11 +38,7 @@ class InjectedParameter:
     optional: bool
 
     def supply(self, keywords: dict[str, Any], call: ToolCall, context: ToolContext) -> None:
-        """Add the value to the keywords of a call, unless the function's default applies.
-
-        Raises:
-            StateError: the value is not found, and the parameter has no default.
-        """
+        """Add the value to the keywords of a call, unless the function's default applies."""
         supplied = context.injected
         for key in (self.name, *self.kinds):
             if key in supplied:
@@ -52,6 +48,25 @@ class InjectedParameter:
             raise StateError(
                 f"tool {call.name!r} needs {self.name!r} ({self.shown}), which was not supplied; give the "
                 f"toolset or the tool .injecting({{{self.name!r}: …}}), or run it with context.injecting(…)"
+            )
+
+
+def check_supplied(binding: ToolBinding) -> None:
+    """Check that something supplies what a local tool needs; a function may supply anything.
+
+    Raises:
+        DefinitionError: a parameter without a default is not supplied.
+    """
+    signature: Any = getattr(binding.origin, "signature", None)
+    needed: tuple[InjectedParameter, ...] = () if signature is None else signature.arguments.injected
+    tables = [one for one in binding.supplies if not callable(one)]
+    if binding.source or len(tables) < len(binding.supplies):
+        return
+    for one in needed:
+        if not one.optional and not any(key in table for table in tables for key in (one.name, *one.kinds)):
+            raise DefinitionError(
+                f"tool {binding.name!r} needs {one.name!r} ({one.shown}), which nothing supplies, so calls "
+                f"would fail; give the toolset or the tool .injecting({{{one.name!r}: …}})"
             )
 
 

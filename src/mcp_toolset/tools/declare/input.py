@@ -8,10 +8,20 @@ toolset takes the class itself. The application answers the calls, unless a hand
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    get_origin,
+    overload,
+)
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError
@@ -27,53 +37,27 @@ from mcp_toolset.tools.declare.handler import HandlerCall, answering, resolve_ha
 from mcp_toolset.tools.declare.input_schema import InputReader, described, read_input
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.declare.typed_call import (
-    CallHooks,
     CallMetadata,
     CompletedCall,
     HandledInput,
     RejectedInput,
     binding_of,
     fitting,
+    hooked,
     metadata_of,
 )
 from mcp_toolset.tools.view.view import ToolView
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from typing_extensions import TypeIs
 
 I = TypeVar("I")  # noqa: E741 - the input, as O is the output
 O = TypeVar("O")  # noqa: E741
 A = TypeVar("A")
 B = TypeVar("B")
 M = TypeVar("M", bound=type)
-
-
-class CallRunner(Generic[I, O]):
-    """The value of `DecodedCall.call`: a function that runs the call.
-
-    Until 0.1 the attribute was the sent call. Its members are still found here, with a
-    `DeprecationWarning`; the sent call is `DecodedCall.sent`.
-    """
-
-    __slots__ = ("_decoded",)
-
-    def __init__(self, decoded: DecodedCall[I, O]) -> None:
-        """Run `decoded`."""
-        self._decoded = decoded
-
-    async def __call__(self, context: ToolContext = LOCAL_CONTEXT) -> O:
-        """Run the tool's own handler with the present input; its exceptions propagate.
-
-        Raises:
-            StateError: the tool has no handler.
-        """
-        decoded = self._decoded
-        return await decoded.tool.answer(decoded.input, decoded.binding.supplying(context))
-
-    def __getattr__(self, name: str) -> Any:
-        """A member of the sent call; deprecated."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        told = f"`DecodedCall.call.{name}` is deprecated: the call that was sent is `DecodedCall.sent`"
-        warnings.warn(told, DeprecationWarning, stacklevel=2)
-        return getattr(self._decoded.sent, name)
 
 
 @dataclass(slots=True)
@@ -108,33 +92,34 @@ class DecodedCall(Generic[I, O]):
         return self.metadata, self.input
 
     async def hook(
-        self, hooks: CallHooks, *, context: ToolContext = LOCAL_CONTEXT
+        self, hooks: object, *, context: ToolContext = LOCAL_CONTEXT
     ) -> DecodedCall[I, O] | HandledInput[I, O] | RejectedInput[I]:
         """Run hooks on this call only, in order and with its present input.
+
+        Args:
+            hooks: A `HookSet`, a hook function, a policy object, or `Rules` that have hooks alone.
+            context: The context of the call.
 
         Returns:
             The call after the hooks; or their answer or refusal, whose `completed` is committed in a
             round.
 
         Raises:
+            DefinitionError: the value is not a rule, or has middleware, guards or observers.
             InvalidOutputError: a hook's answer does not fit the tool's output type.
         """
-        answer = await hooks.about(self.sent.with_arguments(self._arguments()), self.binding, context)
-        given = self.tool.reader(answer.call)
-        if answer.rejection is not None:
-            return RejectedInput(self.metadata, given, answer.reason, answer.rejection)
-        left = DecodedCall(self.metadata, given, self.tool, answer.call, self.binding)
-        return left.handled(answer.output) if answer.is_answered else left
+        reads = self.tool.reader
+        unchanged = reads(self.sent) == self.input
+        arguments = self.sent.arguments if unchanged else reads.arguments_of(self.input)
+        return await hooked(self, hooks, arguments, reads, context)
 
-    def _arguments(self) -> dict[str, Any]:
-        """The sent arguments, or those of the input if it was edited since."""
-        unchanged = self.tool.reader(self.sent) == self.input
-        return dict(self.sent.arguments) if unchanged else self.tool.reader.arguments_of(self.input)
+    async def call(self, context: ToolContext = LOCAL_CONTEXT) -> O:
+        """Run the tool's own handler with the present input; its exceptions propagate.
 
-    @property
-    def call(self) -> CallRunner[I, O]:
-        """Runs the tool's own handler: `await decoded.call()`; see `CallRunner`."""
-        return CallRunner(self)
+        Raises:
+            StateError: the tool has no handler.
+        """
+        return await self.tool.answer(self.input, self.binding.supplying(context))
 
     def complete(self, output: O) -> CompletedCall:
         """The call with its output as a result, for a round or a provider.
@@ -228,6 +213,12 @@ class InputTool(Tool[..., I], Generic[I, O]):
         metadata, own = metadata_of(call, self.id)
         return DecodedCall(metadata, (binding.reads or self.reader)(own), self, own, binding)
 
+    def is_call(self, call: object) -> TypeIs[DecodedCall[I, O]]:
+        """Whether a typed call is one of this tool; type checkers narrow its type by it."""
+        return (
+            isinstance(call, DecodedCall) and cast("DecodedCall[Any, Any]", call).metadata.tool_id == self.id
+        )
+
     async def answer(self, input: I, context: ToolContext) -> O:
         """Call the tool's handler with an input; see `DecodedCall.call`."""
         if self.handler is None:
@@ -248,6 +239,44 @@ class InputTool(Tool[..., I], Generic[I, O]):
     def _result(self, output: O) -> ToolResult:
         result = cast("HandlerCall", self.calling).returned.to_result(output, self.name)
         return fitting(result, self.bind())
+
+
+class ToolInput(Generic[O]):
+    """A base of input classes that names the type of the result, for type checkers and for the schema.
+
+    ```python
+    @tool_input(name="web_search")
+    class WebSearch(BaseModel, ToolInput[Snippets]):
+        query: str
+    ```
+
+    `Toolset(WebSearch)` then infers the types of its calls.
+    """
+
+    @classmethod
+    def decode(cls, call: ToolCall, view: ToolView | None = None) -> DecodedCall[Self, O]:
+        """The call with its input typed; see `InputTool.decode`."""
+        return cls._tool().decode(call, view)
+
+    @classmethod
+    def is_call(cls, call: object) -> TypeIs[DecodedCall[Self, O]]:
+        """Whether a typed call is one of this tool; type checkers narrow its type by it."""
+        return cls._tool().is_call(call)
+
+    @classmethod
+    def _tool(cls) -> InputTool[Self, O]:
+        if (declared := declared_tool(cls)) is None:
+            raise DefinitionError(f"{cls.__name__} is no tool: declare it with @tool_input")
+        return declared
+
+
+def _output_of(model: type) -> Any:
+    """The result type that a class names by `ToolInput[…]`, in its own bases or in inherited ones."""
+    for kind in model.__mro__:
+        for base in vars(kind).get("__orig_bases__", ()):
+            if get_origin(base) is ToolInput and not isinstance(output := get_args(base)[0], TypeVar):
+                return output
+    return None
 
 
 @overload
@@ -272,7 +301,7 @@ def tool_input(
         model: The class, when used as a bare decorator: a pydantic model (a `RootModel` for a union),
             a dataclass, a TypedDict or an enum.
         name: The tool's name; by default the class's.
-        output: The type of the result, or its schema in any of the notations.
+        output: The type of the result, or its schema in any of the notations; not needed with `ToolInput`.
         **options: See `ToolOptions`; the id is `module:class` unless given.
 
     Raises:
@@ -283,7 +312,8 @@ def tool_input(
     def declare(model: Any) -> Any:
         if not isinstance(model, type):
             raise DefinitionError(f"@tool_input takes a class, not {model!r}; use InputTool.of(…, name=…)")
-        made: InputTool[Any, Any] = _made(model, name, output, options)
+        promise = _output_of(model) if output is None else output
+        made: InputTool[Any, Any] = _made(model, name, promise, options)
         setattr(model, DECLARED, made)
         return cast("Any", model)
 

@@ -40,11 +40,6 @@ class InputReader:
             return self._from_json(call, given, fault)
 
     def arguments_of(self, value: Any) -> dict[str, Any]:
-        """The arguments that parse to this input.
-
-        Raises:
-            InvalidArgumentsError: the value has no JSON form.
-        """
         try:
             plain = self.adapter.dump_python(
                 value, mode="json", by_alias=True, exclude_unset=True, warnings=False
@@ -62,11 +57,7 @@ class InputReader:
 
 
 def read_input(model: Any, place: str) -> tuple[InputReader, dict[str, Any]]:
-    """A parser for a type, and its schema as the schema of an object.
-
-    Raises:
-        DefinitionError: the type has no JSON Schema; the message starts with `place`.
-    """
+    """A parser for a type, and its schema as the schema of an object."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(model)
         schema = adapter.json_schema(schema_generator=PlainSchema)

@@ -70,11 +70,6 @@ def schema_from(notation: Mapping[str, Any], *, tool: str = "tool") -> dict[str,
     Args:
         notation: Loose, extended or full notation; empty for a tool without parameters.
         tool: The tool's name, for messages.
-
-    Raises:
-        DefinitionError: a type is unknown, a schema is not of an object, a marker is not a bool, a
-            default does not fit, or the notation is ambiguous; the message names the parameter and
-            the remedy.
     """
     where = f"tool {tool!r}"
     if not isinstance(notation, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -87,11 +82,6 @@ def schema_from(notation: Mapping[str, Any], *, tool: str = "tool") -> dict[str,
 
 
 def type_name(name: object, where: str) -> str:
-    """The name of a type in JSON Schema.
-
-    Raises:
-        DefinitionError: no type has that name; the message starts with `where` and lists the names.
-    """
     known = TYPE_NAMES.get(name.lower()) if isinstance(name, str) else None
     if known is None:
         raise DefinitionError(

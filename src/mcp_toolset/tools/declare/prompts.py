@@ -84,9 +84,6 @@ class CompletionProvider(Protocol):
             argument: The name of the argument that is being typed.
             value: The text typed so far.
             others: Arguments that the user has filled in already.
-
-        Raises:
-            LookupError: the prompt, template or argument does not exist.
         """
         ...
 

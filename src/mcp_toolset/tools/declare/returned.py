@@ -96,11 +96,7 @@ JSON: Final = Returned(plain=True)
 
 
 def returned_as(annotation: Any, place: str) -> Returned:
-    """What a return annotation promises; a question and a halt are no part of it.
-
-    Raises:
-        DefinitionError: the type has no JSON Schema; the message starts with `place`.
-    """
+    """What a return annotation promises; a question and a halt are no part of it."""
     annotation = _value_type(annotation)
     if _is_untyped(annotation):
         return UNTYPED

@@ -46,9 +46,9 @@ class Search(Protocol):
 class Events(Protocol):
     """Events are appended here, for example to an `EventLog`."""
 
-    def append(self, kind: str, data: Any = None, *, call: ToolCall, context: ToolContext) -> SessionEvent:
-        """Append an event of a call."""
-        ...
+    def append(
+        self, kind: str, data: Any = None, *, call: ToolCall, context: ToolContext
+    ) -> SessionEvent: ...
 
 
 class ProcessesOf(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic_core import SchemaValidator, ValidationError, to_json
+from pydantic_core import SchemaValidator, ValidationError, to_json, to_jsonable_python
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
@@ -46,18 +46,13 @@ class Arguments:
         return self.supplied(keywords, call, context)
 
     def read(self, call: ToolCall) -> dict[str, Any]:
-        """The keyword arguments from the model, without the injected ones.
-
-        Raises:
-            InvalidArgumentsError: a value does not fit its type; each fault with its place.
-        """
+        """The keyword arguments from the model, without the injected ones."""
         try:
             return self.validator.validate_python(call.arguments)
         except ValidationError as fault:
             return self._from_json(call, fault)
 
     def supplied(self, keywords: dict[str, Any], call: ToolCall, context: ToolContext) -> dict[str, Any]:
-        """The keyword arguments with the injected ones."""
         for parameter in self.context:
             keywords[parameter] = context
         for parameter in self.injected:
@@ -70,6 +65,14 @@ class Arguments:
             return self.validator.validate_json(to_json(call.arguments))
         except ValueError:
             raise InvalidArgumentsError(invalid_arguments(call.name, fault)) from None
+
+
+def arguments_of(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments in JSON form that parse to these keywords."""
+    try:
+        return to_jsonable_python(dict(keywords))
+    except ValueError as fault:
+        raise InvalidArgumentsError(f"the input {keywords!r} has no JSON form: {fault}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +125,7 @@ def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def resolved_hints(function: Callable[..., Any], place: str) -> dict[str, Any]:
-    """The annotations of a function as types, string annotations included.
-
-    Raises:
-        DefinitionError: an annotation cannot be resolved; the message starts with `place`.
-    """
+    """The annotations of a function as types, string annotations included."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     target = function if inspect.isroutine(function) else type(function).__call__
@@ -170,10 +169,31 @@ def _arguments(
         else:
             visible.append(_shown(parameter, annotation))
     validator, schema = _made(place, visible)
+    _check_defaults(validator, visible, place)
     for name, shown in schema["properties"].items():
         if name in described and "description" not in shown:
             schema["properties"][name] = dict(sorted([*shown.items(), ("description", described[name])]))
     return Arguments(schema, validator, tuple(context), tuple(injected))
+
+
+def _check_defaults(validator: SchemaValidator, parameters: Iterable[inspect.Parameter], place: str) -> None:
+    """Check that a default is of its parameter's type; `None` may stand for any absent value.
+
+    Raises:
+        DefinitionError: it is of another type.
+    """
+    plain = (str, int, float, bool, bytes, list, dict, tuple)
+    given = {one.name: one.default for one in parameters if type(one.default) in plain}
+    if not given:
+        return
+    try:
+        validator.validate_python(given)
+    except ValidationError as fault:
+        for error in fault.errors(include_url=False):
+            if (name := str(error["loc"][0])) in given:
+                raise DefinitionError(
+                    f"{place}: the default of parameter {name!r} does not fit its type: {error['msg']}"
+                ) from None
 
 
 def _parameters(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:

@@ -19,7 +19,7 @@ from mcp_toolset.tools.declare.handler import Handler, HandlerCall, arguments_re
 from mcp_toolset.tools.declare.injected import with_injected
 from mcp_toolset.tools.schema.validation import SchemaCheck, checks_of
 from mcp_toolset.tools.view.unbound import KnownTools
-from mcp_toolset.tools.view.view import RunsCalls, ToolView
+from mcp_toolset.tools.view.view import ToolView
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -152,7 +152,7 @@ class Tool(Generic[P, R]):
         arguments: dict[str, Any] | None = None,
         context: ToolContext = LOCAL_CONTEXT,
         *,
-        rules: RunsCalls | None = None,
+        rules: object = None,
     ) -> ToolResult:
         """Run the tool from JSON arguments, which are checked like those of a served call.
 

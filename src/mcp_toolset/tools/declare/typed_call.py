@@ -15,10 +15,10 @@ from typing import (
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import InvalidOutputError, ToolMismatchError
-from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.tools.binding.binding import Reads, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.view.view import ToolView, rules_of
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.declare.tool import Tool
@@ -111,9 +111,20 @@ class HookAnswer:
 class CallHooks(Protocol):
     """Runs hooks on one call; a `HookSet` does."""
 
-    async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
-        """Run the hooks of a tool on a call."""
-        ...
+    async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer: ...
+
+
+async def hooked(
+    call: Any, rule: object, arguments: Mapping[str, Any], reads: Reads, context: ToolContext
+) -> Any:
+    """A typed call after hooks of any form: the call itself, their answer, or their refusal."""
+    hooks: CallHooks = rules_of(rule).only_hooks
+    answer = await hooks.about(call.sent.with_arguments(dict(arguments)), call.binding, context)
+    given = reads(answer.call)
+    if answer.rejection is not None:
+        return RejectedInput(call.metadata, given, answer.reason, answer.rejection)
+    left = type(call)(call.metadata, given, call.tool, answer.call, call.binding)
+    return left.handled(answer.output) if answer.is_answered else left
 
 
 C_co = TypeVar("C_co", covariant=True)
@@ -123,9 +134,7 @@ C_co = TypeVar("C_co", covariant=True)
 class Decodes(Protocol[C_co]):
     """Decodes calls into typed ones: the tool of a function or of an input class, or a toolset."""
 
-    def decode(self, call: ToolCall, view: ToolView | None = None) -> C_co:
-        """The typed call."""
-        ...
+    def decode(self, call: ToolCall, view: ToolView | None = None) -> C_co: ...
 
 
 def metadata_of(call: ToolCall, tool_id: str) -> tuple[CallMetadata, ToolCall]:

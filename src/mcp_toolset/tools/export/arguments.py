@@ -123,7 +123,6 @@ class NullsLeftOut:
     """
 
     def __init__(self, schema: Schema) -> None:
-        """Use the schema as it was before it was made strict."""
         self._root = schema
         self._checks: dict[int, SchemaCheck] = {}
         self._absences: dict[int, frozenset[str]] = {}

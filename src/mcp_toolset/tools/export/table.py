@@ -96,7 +96,6 @@ class ToolMark:
 
     @classmethod
     def of(cls, binding: ToolBinding) -> ToolMark:
-        """The mark of a tool in its present version."""
         return cls(binding.source, binding.tool_id, binding.definition.digest)
 
 
@@ -160,9 +159,6 @@ class Export:
         """The arguments as the tool declares them: under their own names, absent where `null` means that.
 
         They are not checked; invalid arguments stay as the model sent them.
-
-        Raises:
-            UnknownToolError: the request had no tool of this name.
         """
         self.decode(name)
         way_back = self._ways_back.get(name)

@@ -66,7 +66,6 @@ class PlainSchema(GenerateJsonSchema):
         return super().encode_default(dft)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Always false."""
         return False
 
 

@@ -59,9 +59,6 @@ def detached(schema: Schema) -> Schema:
 
     A recursive schema refers to its root with `#`, and some generators refer from one parameter to another.
     Both mean the tool's schema, which differs from the one that the model will see.
-
-    Raises:
-        DefinitionError: a reference is resolved only while a value is checked.
     """
     if not any(map(_is_rooted, _references(schema))):
         return schema

@@ -54,10 +54,6 @@ class SchemaCheck:
             schema: JSON Schema; 2020-12 unless `$schema` says otherwise.
             tool: The tool's name, for messages.
             part: Which schema of the tool this is, `inputSchema` or `outputSchema`.
-
-        Raises:
-            DefinitionError: the schema is too deep, expands without end, refers outside itself, or
-                does not follow its dialect; the message says where.
         """
         where = f"tool {tool!r}: {part}"
         mappings = _mappings_in(schema, where)

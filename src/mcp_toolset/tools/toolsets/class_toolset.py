@@ -59,11 +59,7 @@ class ClassMembers(Generic[T]):
         return found
 
     def adopt(self, kind: type[T]) -> None:
-        """Make tools of the plain functions that a class declares, except of methods.
-
-        Raises:
-            DefinitionError: a function cannot be a tool; the message says why.
-        """
+        """Make tools of the plain functions that a class declares, except of methods."""
         for name, value in [*vars(kind).items()]:
             function: Any = cast("Any", value).__func__ if isinstance(value, staticmethod) else value
             if name.startswith("_") or not isinstance(cast("object", function), FunctionType | partial):
@@ -81,9 +77,12 @@ class ClassMembers(Generic[T]):
         for name, value in vars(kind).items():
             where = f"{kind.__qualname__}.{name}"
             if self._member(name, value) is not None and (hasattr(self._base, name) or name in self._taken):
+                made: Any = value
+                is_own = isinstance(value, FunctionTool) and made.function.__name__ == name
+                mend = f'@tool(name="{name}") above `def {name}_(…)`' if is_own else f"`{name}_ = …`"
                 raise DefinitionError(
-                    f"{where} would take the place of Toolset.{name}; give the attribute another name: "
-                    "the tool's own name stays as it is"
+                    f"{where} would take the place of Toolset.{name}: write {mend}; the tool is called "
+                    f"{getattr(made, 'name', name)!r} all the same"
                 )
             if isinstance(value, type) and not name.startswith("_") and not _is_inside(value, kind):
                 self._check_class(where, name, value)
@@ -152,13 +151,19 @@ def check_calls(kind: type, bindings: Iterable[ToolBinding]) -> None:
     # Calls are told by name: importing `DecodedCall` brings pydantic's models, which take long to import.
     if not said or not {getattr(one, "__name__", "") for one in kinds} <= {"DecodedCall", "FunctionCall"}:
         return
-    inputs = [get_args(call)[0] for call in said if get_args(call)]
+    inputs = {get_args(call)[0]: get_args(call)[-1] for call in said if get_args(call)}
     for binding in bindings:
         tool: Any = binding.origin
         if isinstance(tool, FunctionTool):
             known, made = FunctionCall in kinds, "FunctionCall"
         else:
             declared: Any = tool.declared
+            output, written = getattr(tool, "output", None), inputs.get(declared)
+            if isinstance(output, type) and isinstance(written, type) and not issubclass(output, written):
+                raise DefinitionError(
+                    f"{kind.__qualname__}: the output of {binding.name!r} is {output.__name__}, not "
+                    f"{written.__name__}: write DecodedCall[{declared.__name__}, {output.__name__}]"
+                )
             known, made = declared in inputs, f"DecodedCall[{getattr(declared, '__name__', declared)}, …]"
         if not known:
             raise DefinitionError(

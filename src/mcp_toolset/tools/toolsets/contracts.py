@@ -36,11 +36,7 @@ class Contracts:
         return found if found is not None and found.listed is listed else None
 
     async def fetch(self, listed: ToolDefinition) -> Contract:
-        """The present contract of a tool; the same object as before if it has not changed.
-
-        Raises:
-            CallError: the provider has none that can be used.
-        """
+        """The present contract of a tool; the same object as before if it has not changed."""
         name = listed.name
         try:
             given = await self._resolve(name)
@@ -97,7 +93,6 @@ class ContractOf(SchemaCheck):
         return await self._contracts.fetch(self._listed)
 
     def gate(self, call: ToolCall, context: ToolContext) -> None:
-        """Have the contract fetched before a call is checked."""
         if self.known() is None:
             raise StoreMiss(self.fetch)
 
@@ -107,6 +102,5 @@ class ContractOf(SchemaCheck):
         return known is not None and known.arguments.is_valid(value)
 
     def problems(self, value: object) -> list[str]:
-        """What is wrong with arguments."""
         known = self.known()
         return ["the definition must be resolved again"] if known is None else known.arguments.problems(value)

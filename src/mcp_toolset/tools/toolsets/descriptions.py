@@ -3,7 +3,7 @@
 ```python
 short = Descriptions({"search": "Search the shop.", "order": "Order an article."})
 polite = short | {"order": "Order an article. Ask the user first."}
-view = await view.described(polite)          # one view
+view = await view.with_texts(polite)          # one view
 serve(tools.described(polite))               # a toolset
 serve(tools, rules=Rules(descriptions=polite))
 ```
@@ -85,6 +85,6 @@ class Descriptions(Mapping["ToolSelector", str]):
         return [done for one in bindings if (done := step(one)) is not None]
 
     async def describe(self, view: ToolView) -> list[ToolBinding]:
-        """The tools of a view with these texts; see `ToolView.described`."""
+        """The tools of a view with these texts; see `ToolView.with_texts`."""
         self._report.look(self.uses(), view.names, view.known_tools)
         return self.of(list(view.values()))

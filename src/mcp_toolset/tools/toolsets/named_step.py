@@ -42,12 +42,10 @@ class NamedStep(Generic[V]):
         return all(use.tool is None for use, _ in self._by)
 
     def among(self, bindings: Iterable[ToolBinding]) -> Callable[[ToolBinding], ToolBinding | None]:
-        """The step for the present tools."""
         table = self._told(ToolNames(bindings))
         return lambda binding: self._act(binding, table.get(binding.name))
 
     def unbound(self, bindings: Iterable[ToolBinding], known: KnownTools) -> list[UnboundName]:
-        """The names that match no tool."""
         bindings = list(bindings)
         found = unbound((use for use, _ in self._by), ToolNames(bindings), known)
         if len(known.sources) != 1 or not all(one.source for one in bindings):

@@ -49,7 +49,6 @@ class TurnFunction:
     turn_type: Any
 
     def __call__(self, subject: object, turn: object) -> Any:
-        """Call the function."""
         if not self.takes_turn:
             return self.function(subject)
         return self.function(subject, turn.of(self.turn_type) if isinstance(turn, Turns) else turn)
@@ -71,11 +70,7 @@ class TurnFunction:
 
 
 def turn_function(function: Callable[..., Any]) -> TurnFunction:
-    """Inspect the signature of a function given to `.prepared`.
-
-    Raises:
-        DefinitionError: it is not callable, waits, or takes neither one nor two arguments.
-    """
+    """Inspect the signature of a function given to `.prepared`."""
     shown = f"the function {getattr(function, '__qualname__', repr(function))} of .prepared()"
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise DefinitionError(f"{shown} must be a plain function; fetch what it needs before the turn")
@@ -109,11 +104,7 @@ class PreparedStep:
     adjust: TurnFunction | None
 
     def for_turn(self, turn: object) -> Callable[[ToolBinding], ToolBinding | None]:
-        """The step for one turn; bindings that are only inspected stay unchanged.
-
-        Raises:
-            DefinitionError: a function needs a turn of another type.
-        """
+        """The step for one turn; bindings that are only inspected stay unchanged."""
         if turn is UNPREPARED:
             return lambda binding: binding
         shown = None if turn is PER_CALL else turn

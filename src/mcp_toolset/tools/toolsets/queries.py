@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import typing
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from mcp_toolset.errors import NameConflictError, ToolMismatchError, UnknownToolError
@@ -22,7 +22,7 @@ from mcp_toolset.tools.core.source import ToolSource, not_ready
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED
 from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
-from mcp_toolset.tools.view.view import RunsCalls, ToolAvailability, ToolView
+from mcp_toolset.tools.view.view import ToolAvailability, ToolView
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -86,9 +86,12 @@ class ToolsetQueries(Generic[C]):
         """Whether models may run code that calls its deferred tools."""
         return any(member.runs_code for member in self._nested())
 
-    def identities(self) -> frozenset[object]:
+    def identities(self) -> Mapping[object, frozenset[str]]:
         """The keys that identify its tools, so that it selects all of them wherever it is nested."""
-        return frozenset(map(identity, self.compiled(UNPREPARED)))
+        found: dict[object, frozenset[str]] = {}
+        for one in self.compiled(UNPREPARED):
+            found[identity(one)] = found.get(identity(one), frozenset()) | {one.name}
+        return found
 
     def view(
         self, availability: ToolAvailability | None = None, *, turn: object = None, deferred: bool = False
@@ -181,7 +184,7 @@ class ToolsetQueries(Generic[C]):
         arguments: dict[str, Any] | None = None,
         context: ToolContext = LOCAL_CONTEXT,
         *,
-        rules: RunsCalls | None = None,
+        rules: object = None,
     ) -> ToolResult:
         """Run one tool from JSON arguments, on or off, under `rules` if given; see `ToolView.execute`.
 
@@ -192,7 +195,12 @@ class ToolsetQueries(Generic[C]):
             InvalidArgumentsError: the arguments do not fit; nothing ran.
             UnknownNameError: a rule is for a tool that does not exist.
         """
-        return await self.view(ToolAvailability.all()).execute(selector, arguments, context, rules=rules)
+        view = self.view(ToolAvailability.all())
+        try:
+            name = view[selector].name
+        except UnknownToolError as fault:
+            raise not_ready(fault, self.sources()) from None
+        return await view.execute(name, arguments, context, rules=rules)
 
     def _nested(self) -> Iterator[ToolsetQueries]:
         return (member for member in self.members() if isinstance(member, ToolsetQueries))

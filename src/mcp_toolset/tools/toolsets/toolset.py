@@ -29,14 +29,19 @@ from mcp_toolset.tools.view.unbound import NameReport, UnboundName
 from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:
+    from typing import TypeVar
+
     from mcp_toolset.tools.binding.selector import InputClass
     from mcp_toolset.tools.declare.input import AnyCall
+    from mcp_toolset.tools.declare.prompts import PromptProvider, ResourceProvider
     from mcp_toolset.tools.declare.typed_call import Decodes
+
+    D = TypeVar("D", bound=AnyCall)
 
 __all__ = ["Toolset", "Transform", "Transformed"]
 
 
-class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[AnyCall]"]):
+class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
     """A group of tools, plain functions and other toolsets.
 
     Made from values, `Toolset(search, data)`, or declared as a class whose attributes are tools, input
@@ -77,7 +82,14 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[AnyCall]
         check_calls(cls, bindings)
 
     @overload
-    def __init__(self, *members: Decodes[C], name: str | None = None, instructions: str = "") -> None: ...
+    def __init__(
+        self,
+        *members: Decodes[C],
+        name: str | None = None,
+        instructions: str = "",
+        resources: ResourceProvider | None = None,
+        prompts: PromptProvider | None = None,
+    ) -> None: ...
 
     @overload
     def __init__(
@@ -85,9 +97,18 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[AnyCall]
         *members: Tool[..., Any] | Callable[..., Any] | Toolset | InputClass,
         name: str | None = None,
         instructions: str = "",
+        resources: ResourceProvider | None = None,
+        prompts: PromptProvider | None = None,
     ) -> None: ...
 
-    def __init__(self, *members: object, name: str | None = None, instructions: str = "") -> None:
+    def __init__(
+        self,
+        *members: object,
+        name: str | None = None,
+        instructions: str = "",
+        resources: ResourceProvider | None = None,
+        prompts: PromptProvider | None = None,
+    ) -> None:
         """Group `members`, in this order, after those that the class declares.
 
         Args:
@@ -95,6 +116,8 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[AnyCall]
                 toolsets. Type checkers infer the type of `decode` from tools and toolsets.
             name: A name for messages.
             instructions: Text for the model about these tools; see `instructions`.
+            resources: Resources, such as `Resources`, that a server offers wherever the toolset is nested.
+            prompts: Prompts, such as `Prompts`, likewise.
 
         Raises:
             DefinitionError: a member is none of these, or a function cannot be a tool.
@@ -103,10 +126,22 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[AnyCall]
         self.name = name
         if instructions:
             self.instructions = instructions
+        self._offers = (resources, prompts)
         self._members = (*_DECLARED.of_instance(self), *map(_member, members))
         self._bindings_of_tools: dict[int, ToolBinding] = {}
         self._missing_names = NameReport()
         _check_names(self.compiled(UNPREPARED))
+
+    if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+
+        def __getattr__(self, name: str) -> Any:
+            """Refuse an instance whose class has an `__init__` that forgets that of toolsets."""
+            if name in _OF_INSTANCE and "_members" not in vars(self):
+                kind = next(one for one in type(self).__mro__ if "__init__" in vars(one))
+                raise DefinitionError(
+                    f"{kind.__qualname__}.__init__ does not call super().__init__(): add it as its first line"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
         """The direct members, in order."""
@@ -138,7 +173,13 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[AnyCall]
         asking = tool(name=help_name, read_only=True, id=f"tool:{help_name}")(tool_help)
         return Toolset(self.through(Each(stubbed)), asking, name=self.name)
 
-    def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset) -> Toolset:
+    @overload
+    def including(self, *members: Decodes[D]) -> Toolset[C | D]: ...
+
+    @overload
+    def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset | InputClass) -> Toolset: ...
+
+    def including(self, *members: Any) -> Toolset[Any]:
         """The toolset with more members; `toolset + other` adds one.
 
         Raises:
@@ -146,12 +187,18 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[AnyCall]
         """
         return Toolset(self, *members, name=self.name)
 
-    def __add__(self, other: Tool[..., Any] | Toolset) -> Toolset:
+    @overload
+    def __add__(self, other: Decodes[D]) -> Toolset[C | D]: ...
+
+    @overload
+    def __add__(self, other: Tool[..., Any] | Toolset | InputClass) -> Toolset: ...
+
+    def __add__(self, other: Any) -> Toolset[Any]:
         return self.including(other)
 
-    def through(self, step: Step, *, defers: bool = False, code: bool = False) -> Toolset:
+    def through(self, step: Step, *, defers: bool = False, code: bool = False) -> Toolset[C]:
         """The toolset with every binding passed through a step; every verb uses this."""
-        return Transformed(self, step, defers=defers, code=code)
+        return Transformed[C](self, step, defers=defers, code=code)
 
     def __repr__(self) -> str:
         """The names of the tools, for people."""
@@ -185,6 +232,17 @@ def _check_names(bindings: Iterable[ToolBinding]) -> None:
     ToolView(binding for binding in bindings if not binding.source)
 
 
+def offered_by(toolset: Toolset) -> tuple[list[ResourceProvider], list[PromptProvider]]:
+    """The resources and the prompts of a toolset and of those nested in it."""
+    resources, prompts = toolset._offers  # pyright: ignore[reportPrivateUsage]
+    every = ([] if resources is None else [resources], [] if prompts is None else [prompts])
+    for member in toolset.members():
+        if isinstance(member, Toolset):
+            for own, nested in zip(every, offered_by(member), strict=True):
+                own.extend(one for one in cast("list[Any]", nested) if one not in own)
+    return every
+
+
 def _member(member: object) -> Tool[..., Any] | Toolset:
     if (declared := declared_tool(member)) is not None:
         return declared
@@ -197,6 +255,11 @@ def _member(member: object) -> Tool[..., Any] | Toolset:
     raise DefinitionError(f"a toolset takes tools, functions and toolsets, not {member!r}")
 
 
+_OF_INSTANCE = frozenset(
+    {"name", "_members", "_bindings_of_tools", "_missing_names", "_source_name", "_prepared"}
+)
+"""Attributes that toolsets get in `__init__`."""
+
 _DECLARED = ClassMembers(Toolset, frozenset({"name"}))
 
 
@@ -204,10 +267,12 @@ def _unmade(binding: ToolBinding) -> ToolBinding | None:
     return binding
 
 
-class Transformed(Toolset):
+class Transformed(Toolset[C]):
     """Another toolset with every binding passed through one step; the result of a verb."""
 
-    def __init__(self, inner: Toolset, transform: Step, *, defers: bool = False, code: bool = False) -> None:
+    def __init__(
+        self, inner: Toolset[C], transform: Step, *, defers: bool = False, code: bool = False
+    ) -> None:
         """Wrap `inner`.
 
         Args:
@@ -225,7 +290,6 @@ class Transformed(Toolset):
         super().__init__(name=inner.name)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
-        """The transformed toolset."""
         yield self._inner
 
     def compiled(self, turn: object) -> list[ToolBinding]:

@@ -121,7 +121,6 @@ class ArgumentMap:
     blocked: frozenset[str]
 
     def inward(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments for the tool."""
         given = {
             self.inner.get(name, name): value for name, value in arguments.items() if name not in self.blocked
         }
@@ -162,12 +161,7 @@ class Arrangement:
 
 
 def arrange(binding: ToolBinding, transforms: Transforms) -> Arrangement:
-    """Apply the transforms of some parameters to a tool.
-
-    Raises:
-        DefinitionError: a parameter does not exist, cannot be hidden, or gets a value that does not
-            fit; or the schema links it to others so that it cannot be changed alone.
-    """
+    """Apply the transforms of some parameters to a tool."""
     where = f"tool {binding.name!r} ({binding.place})" if binding.place else f"tool {binding.name!r}"
     before = binding.definition
     if binding.contract is not None:
@@ -194,11 +188,7 @@ class ArgumentStep(NamedStep[Transforms]):
         self._made: dict[str, tuple[ToolDefinition, Arrangement | str]] = {}
 
     def _transformed(self, binding: ToolBinding, transforms: Transforms | None) -> ToolBinding | None:
-        """The binding transformed; `None` for a mounted tool whose parameters are not as expected.
-
-        Raises:
-            DefinitionError: the same of a local tool, which is the host's mistake.
-        """
+        """The binding transformed; `None` for a mounted tool whose parameters are not as expected."""
         if transforms is None:
             return binding
         made = self._arranged(binding, transforms)

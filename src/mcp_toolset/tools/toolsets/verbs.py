@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError, UnknownToolError
@@ -34,7 +34,7 @@ from mcp_toolset.tools.toolsets.turn import TurnOf, TurnStep, turn_step
 from mcp_toolset.tools.view.made import Each
 from mcp_toolset.tools.view.tool_names import EVERY_TOOL, ToolNames, use_of
 from mcp_toolset.tools.view.unbound import KnownTools, unbound
-from mcp_toolset.tools.view.view import RunsCalls, ToolView
+from mcp_toolset.tools.view.view import ToolView, rules_of
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.toolsets.named_step import BySelector
@@ -49,23 +49,6 @@ _log = logging.getLogger("mcp_toolset.names")
 
 T = TypeVar("T")
 V = TypeVar("V")
-
-
-@runtime_checkable
-class Carried(Protocol):
-    """Rules that a toolset may carry with it: `Rules`."""
-
-    def check_carried(self, view: ToolView) -> None:
-        """Check that these rules are for the tools of a toolset."""
-        ...
-
-    def denies(self, binding: ToolBinding) -> bool:
-        """Whether a policy among them denies a tool to every caller."""
-        ...
-
-    def none(self) -> RunsCalls:
-        """No rules of a host, for a call under the rules alone that its tool carries."""
-        ...
 
 
 class ToolsetVerbs(Generic[T]):
@@ -87,21 +70,21 @@ class ToolsetVerbs(Generic[T]):
         """What names are resolved against."""
         raise NotImplementedError
 
-    def carrying(self, rules: Carried) -> T:
+    def carrying(self, rules: object) -> T:
         """Add rules to the toolset, which apply to its tools wherever the toolset is mounted.
 
-        The rules run inside the rules of the server or the loop, and use the names of this toolset. In a
+        `rules` is `Rules`, or one rule of any form: see `Rules.of`. The rules run inside the rules of the
+        server or the loop, and use the names of this toolset. In a
         round they run when its calls run. A tool that a carried policy denies to every caller is left out.
 
         Raises:
             UnknownNameError: a rule is for a tool that this toolset does not have.
-            DefinitionError: the value is not `Rules`, or has observers: add these to a server or a loop.
+            DefinitionError: the value is not a rule, or has observers: add these to a server or a loop.
         """
-        if not isinstance(rules, Carried):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DefinitionError(f"carrying(…) takes Rules(…), not {rules!r}")
-        rules.check_carried(ToolView(self.compiled(UNPREPARED), known=self.known_tools()))
+        made = rules_of(rules)
+        made.check_carried(ToolView(self.compiled(UNPREPARED), known=self.known_tools()))
         # A tool that no caller may call is no tool: it would be listed, found and granted in vain.
-        return self.through(Each(lambda binding: None if rules.denies(binding) else binding.carrying(rules)))
+        return self.through(Each(lambda binding: None if made.denies(binding) else binding.carrying(made)))
 
     def prefixed(self, prefix: str) -> T:
         """Rename every tool to `prefix_name`; hooks and middleware for the former names still apply.

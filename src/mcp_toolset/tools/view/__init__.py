@@ -3,7 +3,3 @@
 `tools.toolsets`, `calls`, `catalog` and `server` use it. It may import `tools.export`, `tools.binding`,
 `tools.schema`, `tools.core` and `errors`.
 """
-
-from mcp_toolset._moved import moved
-
-__getattr__ = moved(__name__, "mcp_toolset", "ToolBinding")

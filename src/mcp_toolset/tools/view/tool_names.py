@@ -8,7 +8,7 @@ docs/names.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
@@ -82,6 +82,20 @@ class ToolNames:
         self._reached: dict[tuple[str, int], tuple[NameUse, frozenset[str]]] = {}
         self._table: tuple[Mapping[str, list[ToolBinding]], Mapping[str, list[ToolBinding]]] | None = None
 
+    def __iter__(self) -> Iterator[str]:
+        """The public names, in order."""
+        return (one.name for one in self._bindings)
+
+    def __len__(self) -> int:
+        return len(self._bindings)
+
+    def __contains__(self, name: object) -> bool:
+        return any(one.name == name for one in self._bindings)
+
+    def __repr__(self) -> str:
+        """The names, for a person."""
+        return f"ToolNames({', '.join(self)})"
+
     def reached(self, use: NameUse) -> frozenset[str]:
         """The public names of the tools that a name, a pattern or a tool refers to."""
         # The cache keeps the use, so that no other tool can get this id.
@@ -121,11 +135,22 @@ class ToolNames:
 
     def _of_tool(self, tool: object) -> frozenset[str]:
         if isinstance(tool, ToolGroup):
-            wanted = tool.identities()
-            return frozenset(one.name for one in self._bindings if identity(one) in wanted)
+            return self._of_group(tool.identities())
         found = frozenset(names_of(tool, {one.name: one for one in self._bindings}))
         id = getattr(tool, "id", "")
         return found or frozenset(one.name for one in self._bindings if id and one.tool_id == id)
+
+    def _of_group(self, names: Mapping[object, frozenset[str]]) -> frozenset[str]:
+        """The tools of a toolset; of a tool that is here twice, the one that had its name in the toolset."""
+        found: dict[object, list[ToolBinding]] = {}
+        for one in self._bindings:
+            if (key := identity(one)) in names:
+                found.setdefault(key, []).append(one)
+        return frozenset(
+            one.name
+            for key, those in found.items()
+            for one in [each for each in those if not names[key].isdisjoint(names_had(each))] or those
+        )
 
     def _meant(self, name: str) -> list[ToolBinding]:
         if not _MAGIC.search(name):
@@ -138,7 +163,6 @@ class ToolNames:
 
     @property
     def _tables(self) -> tuple[Mapping[str, list[ToolBinding]], Mapping[str, list[ToolBinding]]]:
-        """The tools by their names and by their former names."""
         if self._table is None:
             now: dict[str, list[ToolBinding]] = {}
             before: dict[str, list[ToolBinding]] = {}

@@ -30,7 +30,7 @@ class UnboundName:
         waiting: The mounted servers that are not ready and may have the tool.
         starting: Those of them that are still starting.
         kind: Whether the name matches nothing; the pattern matches nothing, or no longer anything because
-            the tools were renamed; or the name is ambiguous.
+            the tools were renamed; the name is ambiguous; or its server is not mounted.
         server: The mounted server of all the tools, if there is only one.
     """
 
@@ -38,7 +38,7 @@ class UnboundName:
     where: str
     near: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
-    kind: Literal["unknown", "pattern", "moved", "ambiguous"] = "unknown"
+    kind: Literal["unknown", "pattern", "moved", "ambiguous", "server"] = "unknown"
     server: str = ""
     starting: tuple[str, ...] = ()
 
@@ -54,6 +54,9 @@ class UnboundName:
             return f"several tools had this name: use {' or '.join(self.near)}, or give the tool itself"
         if self.kind == "moved":
             return f"no tool fits this pattern any more: the names are {', '.join(self.near)} now"
+        if self.kind == "server":
+            near = f"; did you mean {' or '.join(self.near)}?" if self.near else ""
+            return f"no such server is mounted{near}"
         fault = "no tool fits this pattern" if self.kind == "pattern" else "there is no such tool"
         fault += f" of server {self.server!r}" if self.server else ""
         if not self.is_settled:
@@ -92,10 +95,9 @@ class KnownTools:
     @property
     def starting(self) -> tuple[str, ...]:
         """The sources that have neither listed their tools nor failed."""
-        return tuple(one.source_name for one in self.sources if one.status.state in ("closed", "starting"))
+        return tuple(one.source_name for one in self.sources if one.status.is_starting)
 
     def missing(self, use: NameUse, near: Iterable[str]) -> UnboundName:
-        """What to report about a name that matches no tool."""
         kind = "pattern" if use.is_pattern else "unknown"
         return UnboundName(use.name, use.where, tuple(near), self.waiting, kind, starting=self.starting)
 
@@ -133,7 +135,8 @@ class NameReport:
 
     Where all tools are known, because nothing is mounted, such a name is an error, and a pattern without
     matches is a warning. Mounted servers may add the tool later: once all have started, the name is a
-    warning. A name that matched a tool before is a warning at most, since tools may be removed.
+    warning. A rule for a server that is not mounted is an error. A name that matched a
+    tool before is a warning at most, since tools may be removed.
 
     Attributes:
         strict: `True` turns every warning into an error, `False` every error into a warning.
@@ -152,11 +155,7 @@ class NameReport:
         known: KnownTools,
         verbs: Iterable[UnboundName] = (),
     ) -> None:
-        """Resolve names against the present tools; `verbs` are names that verbs found missing.
-
-        Raises:
-            UnknownNameError: one of them matches no tool, and that is an error here.
-        """
+        """Resolve names against the present tools; `verbs` are names that verbs found missing."""
         if known.is_part:
             return
         uses = list(uses)
@@ -165,11 +164,7 @@ class NameReport:
         self._bound |= {(use.where, use.name) for use in uses} - missing
 
     def take(self, found: Iterable[UnboundName], *, is_closed: bool) -> None:
-        """Report names that were found missing; `is_closed` says that no tools can be added later.
-
-        Raises:
-            UnknownNameError: one of them is an error here.
-        """
+        """Report names that were found missing; `is_closed` says that no tools can be added later."""
         self.found = tuple(found)
         errors = [one for one in self.found if self._is_error(one, is_closed)]
         if errors:
@@ -184,7 +179,7 @@ class NameReport:
     def _is_error(self, one: UnboundName, is_closed: bool) -> bool:
         if self.strict is False or one.waiting or (one.where, one.name) in self._bound:
             return False
-        return self.strict is True or (is_closed and one.kind != "pattern")
+        return self.strict is True or one.kind == "server" or (is_closed and one.kind != "pattern")
 
 
 def _key(one: UnboundName) -> tuple[str, str, str]:

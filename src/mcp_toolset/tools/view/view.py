@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError
@@ -92,12 +93,28 @@ class Describes(Protocol):
         ...
 
 
-@runtime_checkable
 class RunsCalls(Protocol):
     """Runs calls under rules: `Rules`."""
 
-    async def run(self, view: ToolView, call: ToolCall, context: ToolContext, /) -> ToolResult:
-        """Run a call of a tool of the view."""
+    async def run(self, view: ToolView, call: ToolCall, context: ToolContext, /) -> ToolResult: ...
+
+
+class AnyRules(RunsCalls, Protocol):
+    """Rules as toolsets and typed calls use them: `Rules`."""
+
+    @property
+    def only_hooks(self) -> Any:
+        """The hooks, if the rules have nothing else; raises `DefinitionError` otherwise."""
+        ...
+
+    def check_carried(self, view: ToolView) -> None: ...
+
+    def denies(self, binding: ToolBinding) -> bool:
+        """Whether a policy among them denies a tool to every caller."""
+        ...
+
+    def none(self) -> RunsCalls:
+        """No rules of a host, for a call under the rules alone that its tool carries."""
         ...
 
 
@@ -146,6 +163,11 @@ class ToolView(Mapping[str, ToolBinding]):
         """All tools that names may refer to: those of the toolset that the view was made from."""
         return self._known or KnownTools(self._table.values)
 
+    def knows(self, name: str) -> bool:
+        """Whether a tool of the view's toolset has this name, also if it is off, deferred or filtered."""
+        known = (*self.left_out, *(one.name for one in self.known_tools.everything()))
+        return name in self or name in known
+
     def __getitem__(self, selector: ToolSelector) -> ToolBinding:
         """The binding of a name or a tool; raises `UnknownToolError`, not `KeyError`, if it is missing."""
         return self._table[public_name_of(selector, self._table)]
@@ -191,7 +213,7 @@ class ToolView(Mapping[str, ToolBinding]):
         found = (described if binding is chosen else binding for binding in self._table.values())
         return type(self)(found, known=self.known_tools, left_out=self.left_out)
 
-    async def described(self, by: Describes) -> Self:
+    async def with_texts(self, by: Describes) -> Self:
         """The view with new texts for its tools: from hooks, from rules, or from `Descriptions`.
 
         A tool whose hook fails is left out, as on a server.
@@ -207,7 +229,7 @@ class ToolView(Mapping[str, ToolBinding]):
         arguments: dict[str, Any] | None = None,
         context: ToolContext = LOCAL_CONTEXT,
         *,
-        rules: RunsCalls | None = None,
+        rules: object = None,
     ) -> ToolResult:
         """Run one tool from JSON arguments, which are checked like those of a served call.
 
@@ -219,15 +241,13 @@ class ToolView(Mapping[str, ToolBinding]):
             UnknownToolError: it is not in the view.
             InvalidArgumentsError: the arguments do not fit; nothing ran.
             UnknownNameError: a rule is for a tool that does not exist.
+            DefinitionError: `rules` is not a rule; see `Rules.of`.
         """
         binding = self[selector]
         if rules is None and binding.carried:
             rules = binding.carried[0].rules.none()
         if rules is not None:
-            if not isinstance(rules, RunsCalls):  # pyright: ignore[reportUnnecessaryIsInstance]
-                mend = "make them with Rules(hooks=…, middleware=[…])"
-                raise DefinitionError(f"execute(rules=…) takes Rules, not {rules!r}; {mend}")
-            return await rules.run(self, ToolCall(binding.name, arguments or {}), context)
+            return await rules_of(rules).run(self, ToolCall(binding.name, arguments or {}), context)
         return await execute(binding, arguments or {}, context)
 
     def definitions(self) -> list[ToolDefinition]:
@@ -309,6 +329,28 @@ class ToolView(Mapping[str, ToolBinding]):
         from mcp_toolset.tools.export import to_gemini
 
         return to_gemini(self, self.left_out)
+
+
+def required_view(given: object, where: str) -> ToolView:
+    """The view that was given.
+
+    Raises:
+        DefinitionError: it is something else, such as a toolset; the message has the mend.
+    """
+    if isinstance(given, ToolView):
+        return given
+    kind = type(given).__name__
+    mend = (
+        "give toolset.view()" if hasattr(given, "view") and hasattr(given, "bindings") else "give a ToolView"
+    )
+    if hasattr(given, "provider"):
+        mend = "use ToolRound.of(message, export)"
+    raise DefinitionError(f"{where} takes the view of the tools that were offered, not a {kind}: {mend}")
+
+
+def rules_of(rule: object) -> AnyRules:
+    """`Rules.of`, which knows every form of a rule; its room is above this one and is loaded at first use."""
+    return import_module("mcp_toolset.calls.pipeline.rules").Rules.of(rule)
 
 
 async def execute(binding: ToolBinding, arguments: dict[str, Any], context: ToolContext) -> ToolResult:

@@ -1,0 +1,137 @@
+"""Slips of programmers are errors that say how to mend them, where they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcp_toolset import (
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolRegistry,
+    ToolRound,
+    Toolset,
+    ToolsetServer,
+    tool,
+)
+from mcp_toolset.errors import DefinitionError
+
+
+@tool
+def add(a: int) -> int:
+    """Add."""
+    return a
+
+
+TOOLS: Any = Toolset(add)
+MESSAGE: Any = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}],
+}
+STATE: Any = ToolRound.from_openai(MESSAGE, TOOLS.view()).to_state()
+
+
+class Forgetful(Toolset):
+    add = add
+
+    def __init__(self) -> None:
+        self.greeting = "hello"
+
+
+SLIPS: dict[str, tuple[Callable[[], Any], str]] = {
+    "of a view": (lambda: ToolRound.of(MESSAGE, TOOLS.view()), r"view\.export\("),
+    "of a toolset": (lambda: ToolRound.of(MESSAGE, TOOLS), r"view\.export\("),
+    "of provider tools": (lambda: ToolRound.of(MESSAGE, TOOLS.view().to_openai()), r"view\.export\("),
+    "openai and a toolset": (lambda: ToolRound.from_openai(MESSAGE, TOOLS), r"give toolset\.view\(\)"),
+    "openai and an export": (
+        lambda: ToolRound.from_openai(MESSAGE, TOOLS.view().export("openai")),
+        r"use ToolRound\.of\(message, export\)",
+    ),
+    "openai and no export": (
+        lambda: ToolRound.from_openai(MESSAGE, TOOLS.view(), export=TOOLS.view()),
+        r"view\.export\(",
+    ),
+    "calls and a toolset": (
+        lambda: ToolRound.from_calls([ToolCall("add", {"a": 1}, id="1")], TOOLS),
+        r"give toolset\.view\(\)",
+    ),
+    "calls that are messages": (lambda: ToolRound.from_calls([MESSAGE], TOOLS.view()), "from_openai"),
+    "state and a toolset": (lambda: ToolRound.from_state(STATE, TOOLS), r"give toolset\.view\(\)"),
+    "registry and a tool": (lambda: ToolRegistry().register(add), r"write Toolset\(…\)"),  # pyright: ignore[reportArgumentType]
+    "registry and a class": (lambda: ToolRegistry().register(Toolset), r"write Toolset\(…\)"),  # pyright: ignore[reportArgumentType]
+    "no super, names": (lambda: Forgetful().names(), r"super\(\).__init__\(\)"),
+    "no super, nested": (lambda: Toolset(Forgetful()), r"super\(\).__init__\(\)"),
+    "no super, repr": (lambda: repr(Forgetful()), r"super\(\).__init__\(\)"),
+    "no super, verb": (lambda: Forgetful().off(), r"super\(\).__init__\(\)"),
+    "no super, served": (lambda: ToolsetServer(Forgetful()), r"super\(\).__init__\(\)"),
+    "limits as data": (
+        lambda: ToolsetServer(TOOLS, limits={"add": {"rate": "3/min"}}),  # pyright: ignore[reportArgumentType]
+        r"limits\['add'\] takes Limits\(",
+    ),
+    "limits as a number": (lambda: ToolsetServer(TOOLS, limits=3), r"Limits\(…\)"),  # pyright: ignore[reportArgumentType]
+    "policy as data": (
+        lambda: ToolsetServer(TOOLS, policy={"deny": ["add"]}),  # pyright: ignore[reportArgumentType]
+        r"takes Policy\(",
+    ),
+    "server of a tool": (lambda: ToolsetServer(add), r"write Toolset\(…\)"),  # pyright: ignore[reportArgumentType]
+    "server of a class": (lambda: ToolsetServer(Forgetful), r"Forgetful\(\)"),  # pyright: ignore[reportArgumentType]
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_u109_a_slip_is_a_definition_error_with_the_mend(slip: str):
+    make, mend = SLIPS[slip]
+    with pytest.raises(DefinitionError, match=mend):
+        make()
+
+
+def test_u109_an_instance_still_lacks_the_attributes_that_it_lacks():
+    assert not hasattr(TOOLS, "nothing")
+    assert Forgetful().greeting == "hello"
+
+
+@pytest.mark.parametrize("name", ["", " ", None, 3])
+def test_u125_a_definition_without_a_name_is_refused(name: Any):
+    with pytest.raises(DefinitionError, match="a tool has a name"):
+        ToolDefinition(name)
+
+
+def test_u110_the_names_of_a_view_are_iterable():
+    names = Toolset(add).prefixed("x").view().names
+    assert (list(names), len(names), "x_add" in names, "add" in names) == (["x_add"], 1, True, False)
+    assert repr(names) == "ToolNames(x_add)"
+
+
+def test_u110_the_handle_of_a_source_has_a_name_that_people_know():
+    class Shop(Toolset):
+        add = add
+
+    registry = ToolRegistry()
+    assert registry.register(Shop().prefixed("a").deferred()).name == "Shop"
+    assert registry.register(Toolset(add, name="mine").prefixed("b").off()).name == "mine"
+    assert registry.register(Toolset(add).prefixed("c").off()).name == "Toolset(c_add)"
+
+
+def test_u110_the_names_of_a_context_are_grouped_by_what_they_are_for():
+    page = ToolContext.__doc__ or ""
+    groups = [
+        line.split("`")[1::2]
+        for line in page.replace("\n      ", " ").splitlines()
+        if line.startswith("    - ")
+    ]
+    told = [name for group in groups for name in group]
+    shown = {name for name in dir(ToolContext) if not name.startswith("_")}
+    assert sorted(told) == sorted({*told}), "a name is in two groups"
+    assert shown <= {*told} and {*told} <= shown
+    assert {"for_handler", "follows", "is_inner"} <= {*groups[-1]}
+
+
+def test_u110_described_is_sync_wherever_it_stands():
+    view = TOOLS.described({"add": "Sum."}).view()
+    assert view["add"].definition.description == "Sum."
+    assert view["add"].definition.described("More.").description == "More."
+    assert not hasattr(view, "described")
