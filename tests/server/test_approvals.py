@@ -11,7 +11,7 @@ import pytest
 from mcp import Client, MCPError
 from tests.support.asking import ERAS, Person, connected, text_of
 
-from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset import HookSet, Rules, RunNormally, ToolCall, Toolset, ToolsetServer, tool
 from mcp_toolset.calls.middleware.permissions import APPROVAL_META_KEY, ONCE, SESSION
 from mcp_toolset.calls.rounds.tool_round import ToolRound
 from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
@@ -169,3 +169,64 @@ async def test_i8_what_nobody_limits_or_judges_has_no_guard(tmp_path: Path):
     async with server:
         assert not server._visibility.rules().guards
         assert not (tmp_path / "approvals").exists()
+
+
+class Stamped:
+    """A hook that adds a value to the arguments that no other run has."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    async def __call__(self, call: ToolCall) -> RunNormally:
+        self.made += 1
+        return RunNormally({**call.arguments, "stamp": f"stamp {self.made}"})
+
+
+@tool
+def remove(path: str, stamp: str = "") -> str:
+    """Delete a file."""
+    RAN.append(f"{path} with {stamp}")
+    return f"deleted {path}"
+
+
+def stamping(approvals: Approvals, **options: Any) -> ToolsetServer:
+    rules = Rules(hooks=HookSet())
+    rules.hooks.execution("remove")(Stamped())
+    return ToolsetServer(
+        Toolset(remove), rules=rules, policy=Policy(ask=["remove"]), approvals=approvals, **options
+    )
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_u122_a_call_to_which_a_hook_adds_a_fresh_value_is_asked_about_once_and_runs_as_asked(era: str):
+    person = Person({"decision": ONCE}, {"decision": ONCE})
+    async with connected(stamping(Approvals()), era, elicitation_callback=person) as client:
+        for path in "ab":
+            assert text_of(await client.call_tool("remove", {"path": path})) == f"deleted {path}"
+    shown = [question.partition('"stamp": "')[2].partition('"')[0] for question in person.questions]
+    assert len(set(shown)) == 2
+    assert RAN == [f"a with {shown[0]}", f"b with {shown[1]}"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_u122_an_approval_lets_the_arguments_run_that_were_shown_and_only_once(era: str):
+    approvals = Approvals()
+    async with connected(stamping(approvals), era) as client:
+        for number in (1, 2):
+            first = await client.call_tool("remove", {"path": "a"})
+            again = await client.call_tool("remove", {"path": "a"})
+            (waits,) = approvals.waiting()
+            for refused in (first, again):
+                assert refused.is_error and refused.meta is not None
+                assert refused.meta[APPROVAL_META_KEY]["id"] == waits.id
+            assert (await client.call_tool("remove", {"path": "b"})).is_error
+            (other,) = [one for one in approvals.waiting() if one.id != waits.id]
+            approvals.decide(waits.id, "granted")
+            assert (await client.call_tool("remove", {"path": "b"})).is_error
+            approvals.decide(other.id, "granted")
+            assert not (await client.call_tool("remove", {"path": "b"})).is_error
+            assert not (await client.call_tool("remove", {"path": "a"})).is_error
+            assert not approvals.waiting() and len(RAN) == 2 * number
+            for ran, shown in zip(RAN[-2:], (other, waits), strict=True):
+                assert f'"{ran.partition(" with ")[2]}"' in shown.arguments
+    assert len(set(RAN)) == 4

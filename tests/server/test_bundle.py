@@ -50,7 +50,7 @@ async def test_s6_instructions_of_hidden_tools_are_hidden() -> None:
     server = ToolsetServer(Crm(), policy=policy)
     async with server:
         assert server.instructions_to(Identity("ann", subject="ann")) is None
-    for_all = ToolsetServer(Crm(), policy=Policy(deny=["other"], allow=["*"]))
+    for_all = ToolsetServer(Crm(), policy=Policy(deny=["other_*"], allow=["*"]))
     async with for_all:
         assert for_all.instructions_to(Identity("ann", subject="ann")) == "Look before you leap."
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,23 @@ from tests.support.journaled import UUID_KEY
 from tests.support.office import Office
 from tests.support.warm import Warm
 
-from mcp_toolset import RemoteToolset, Rules, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import (
+    HookSet,
+    RemoteToolset,
+    Rules,
+    RunNormally,
+    ToolCall,
+    ToolContext,
+    Toolset,
+    ToolsetServer,
+    tool,
+)
 from mcp_toolset.calls.journal.guard import JournalGuard
 from mcp_toolset.calls.journal.sqlite_journal import SqliteJournal
+from mcp_toolset.calls.middleware.permissions import ONCE
 from mcp_toolset.calls.rounds.tool_round import ToolRound
 from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
 from mcp_toolset.rounds import RoundContext
 from mcp_toolset.tools.core.asking import REPLAY_META_KEY
 
@@ -220,3 +233,150 @@ async def test_j1_a_server_without_a_journal_has_nothing_around_its_tools() -> N
         for _ in range(2):
             await client.call_tool("pay", {"amount": 5}, meta=KEY)
     assert PAID == [5, 5]
+
+
+class Stamped:
+    """A hook that adds a value to the arguments that no other run has."""
+
+    def __init__(self, name: str = "stamp", start: int = 0) -> None:
+        self.name, self.made = name, start
+
+    async def __call__(self, call: ToolCall) -> RunNormally:
+        self.made += 1
+        value = self.made if self.name == "amount" else f"stamp {self.made}"
+        return RunNormally({**call.arguments, self.name: value})
+
+
+@tool(destructive=True)
+def pay_stamped(amount: int, stamp: str = "") -> str:
+    """Pay an amount."""
+    return _paid(amount)
+
+
+def stamped() -> Rules:
+    rules = Rules(hooks=HookSet())
+    rules.hooks.execution("pay_stamped")(Stamped())
+    return rules
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_u122_a_repeat_is_the_same_call_whatever_hooks_add_to_it(era: str, tmp_path: Path) -> None:
+    server = ToolsetServer(Toolset(pay_stamped), rules=stamped(), journal=tmp_path / "j")
+    async with connected(server, era) as client:
+        for expected in ("", "replayed"):
+            result = await client.call_tool("pay_stamped", {"amount": 5}, meta=KEY)
+            assert (text_of(result), state(result)) == ("paid 5, receipt 1", expected)
+        other = await client.call_tool("pay_stamped", {"amount": 6}, meta=KEY)
+        assert "stands for another call" in text_of(other)
+    assert PAID == [5]
+
+
+async def test_u122_a_repeat_of_a_round_is_the_same_call_whatever_hooks_add_to_it(tmp_path: Path) -> None:
+    rules = stamped()
+    for _ in range(2):
+        async with SqliteJournal(tmp_path / "j") as journal:
+            message = turn(("call_1", "pay_stamped", '{"amount": 5}'))
+            round = ToolRound.from_openai(message, Toolset(pay_stamped).view())
+            guards = Rules(hooks=rules.hooks, guards=[JournalGuard(journal)])
+            report = await (await round.plan.apply(guards)).run_pending(context=RoundContext(session="s"))
+            assert report.results[0].result.text == "paid 5, receipt 1"
+    assert PAID == [5]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_u123_repeats_and_wrong_repeats_use_up_no_limit_and_need_no_approval(
+    era: str, tmp_path: Path
+) -> None:
+    approvals = Approvals()
+    server = ToolsetServer(
+        Toolset(pay),
+        journal=tmp_path / "j",
+        limits={"pay": Limits(calls="2/day", rate="2/day")},
+        policy=Policy(ask=["pay"]),
+        approvals=approvals,
+    )
+    async with connected(server, era) as client:
+
+        async def granted(amount: int, meta: Any) -> Any:
+            assert (await client.call_tool("pay", {"amount": amount}, meta=meta)).is_error
+            (waits,) = approvals.waiting()
+            approvals.decide(waits.id, "granted")
+            return await client.call_tool("pay", {"amount": amount}, meta=meta)
+
+        assert text_of(await granted(5, KEY)) == "paid 5, receipt 1"
+        for _ in range(4):
+            again = await client.call_tool("pay", {"amount": 5}, meta=KEY)
+            assert (text_of(again), state(again)) == ("paid 5, receipt 1", "replayed")
+            wrong = await client.call_tool("pay", {"amount": 6}, meta=KEY)
+            assert "stands for another call" in text_of(wrong)
+        assert not approvals.waiting()
+        assert text_of(await granted(7, None)) == "paid 7, receipt 2"
+        assert "limited to 2 calls" in text_of(await granted(8, None))
+        again = await client.call_tool("pay", {"amount": 5}, meta=KEY)
+        assert (text_of(again), state(again)) == ("paid 5, receipt 1", "replayed")
+    assert PAID == [5, 7]
+
+
+async def test_u123_the_result_of_a_repeat_is_cut_as_that_of_the_call_was(tmp_path: Path) -> None:
+    limits = {"pay": Limits(result_bytes=10, calls="1/day")}
+    server = ToolsetServer(Toolset(pay), journal=tmp_path / "j", limits=limits)
+    async with connected(server, "legacy") as client:
+        told = [text_of(await client.call_tool("pay", {"amount": 5}, meta=KEY)) for _ in range(2)]
+    assert "the rest is cut off" in told[0] and "receipt" not in told[1] and "cut off" in told[1]
+    assert PAID == [5]
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("upstream", ["legacy", "modern"])
+async def test_u122_a_mounted_tool_that_asks_gets_the_same_arguments_after_the_answer(
+    era: str, upstream: Any, tmp_path: Path, warm: Warm
+) -> None:
+    person = Person({"answer": "yes"}, {"answer": "yes"}, {"answer": "yes"})
+    program, effects, stamps = tmp_path / "desk.py", tmp_path / "effects", Stamped("amount", 100)
+    program.write_text(ASKING)
+    command = [*warm.command(str(program)), str(effects)]
+    rules = Rules(hooks=HookSet())
+    rules.hooks.execution("pay")(stamps)
+    server = ToolsetServer(RemoteToolset(command, name="desk", protocol=upstream), rules=rules)
+    async with connected(server, era, elicitation_callback=person) as client:
+        told = text_of(await client.call_tool("pay", {"amount": 5}))
+    assert told == "paid 101, accept" and person.questions == ["desk asks: Pay 101?"]
+    assert effects.read_text() == "paid\n"
+
+
+async def test_u122_a_round_asks_once_about_a_call_to_which_a_hook_adds_a_fresh_value() -> None:
+    guards, view = [PolicyGuard(Policy(ask=["pay_stamped"]))], Toolset(pay_stamped).view()
+    message = turn(("call_1", "pay_stamped", '{"amount": 5}'))
+    plan = await ToolRound.from_openai(message, view).apply(Rules(hooks=stamped().hooks, guards=guards))
+    (question,) = (await plan.run_pending(context=RoundContext())).questions
+    assert '"stamp": "stamp 1"' in question.question
+    plan.answer(question.id, {"decision": ONCE})
+    report = await plan.run_pending(context=RoundContext())
+    assert not report.questions and report.results[0].result.text == "paid 5, receipt 1"
+
+
+async def test_u122_a_call_whose_outcome_is_unknown_does_not_run_again_with_other_arguments(
+    tmp_path: Path,
+) -> None:
+    entered = anyio.Event()
+
+    @tool(idempotent=True)
+    async def pay_slowly(amount: int, stamp: str = "") -> str:
+        """Pay an amount."""
+        entered.set()
+        PAID.append(amount)
+        await anyio.sleep_forever()
+        return ""
+
+    rules = Rules(hooks=HookSet())
+    rules.hooks.execution("pay_slowly")(Stamped())
+    async with connected(
+        ToolsetServer(Toolset(pay_slowly), rules=rules, journal=tmp_path / "j"), "auto"
+    ) as client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(client.call_tool, "pay_slowly", {"amount": 5}, meta=KEY))
+            await entered.wait()
+            group.cancel_scope.cancel()
+        again = text_of(await client.call_tool("pay_slowly", {"amount": 5}, meta=KEY))
+    assert "its outcome is not known" in again and "other arguments" in again
+    assert PAID == [5]

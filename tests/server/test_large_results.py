@@ -194,6 +194,23 @@ async def test_m7_the_configuration_says_it(said: Any, limit: int | None) -> Non
     assert (config.large_results or {}).get("limit") == limit
 
 
+def test_u115_a_preview_may_be_as_long_as_the_limit_and_no_longer() -> None:
+    from mcp_toolset.config import parse_config
+
+    for preview, fits in ((9, True), (10, True), (11, False)):
+        said: dict[str, Any] = {"limit": 10, "preview": preview}
+        if fits:
+            read = parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")
+            shown = LargeResults(**(read.large_results or {}))
+            result = shown.shortened(ToolResult.of_text("x" * 40), ToolCall("rows", {}), Session("one"))
+            assert "x" * preview in result.text and "x" * (preview + 1) not in result.text
+        else:
+            with pytest.raises(DefinitionError, match="preview within the limit"):
+                LargeResults(**said)
+            with pytest.raises(ConfigError, match="preview: is longer than the limit, 10"):
+                parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")
+
+
 @pytest.mark.parametrize("said", [{"limit": 5, "preview": 6}, {"size": 5}, "much", 0, {"limit": "5"}])
 def test_m7_a_mistake_in_the_configuration_is_told(said: Any) -> None:
     from mcp_toolset.config import parse_config

@@ -217,6 +217,31 @@ async def test_e5_the_page_of_metrics_needs_a_token_and_shows_what_exists_for_th
     assert scraped.status_code == 200 and "pay" in scraped.text and "erp" not in scraped.text
 
 
+async def test_u83_the_page_of_metrics_has_no_denied_tool_by_the_servers_own_name() -> None:
+    @tool
+    async def wipe_ledger() -> str:
+        """Wipe the ledger."""
+        return "wiped"
+
+    upstream = ToolsetServer(Toolset(read, wipe_ledger)).lowlevel
+    policy = Policy(principals={"alice": Policy(deny=["destroy"])})
+    tools = RemoteToolset(upstream, name="erp").renamed({"wipe_ledger": "destroy"})
+    server = ToolsetServer(tools, auth=Callers(), policy=policy, telemetry="prometheus")
+    async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:
+        await server.call_as_host("destroy", {})
+        await server.call_as_host("read", {"number": 1})
+        pages = {
+            name: (
+                await http.get(f"{url}/metrics", headers={"Authorization": f"Bearer token-of-{name}"})
+            ).text
+            for name in ("alice", "bob")
+        }
+    assert "wipe_ledger" in pages["bob"] and "destroy" in pages["bob"]
+    assert "wipe_ledger" not in pages["alice"] and "destroy" not in pages["alice"]
+    sent = counted(pages["alice"], SENT, "gen_ai_tool_name", "mcp_toolset_server")
+    assert sent == {("read", "erp"): 1}
+
+
 @pytest.mark.parametrize("public", [False, True])
 async def test_e5_metrics_are_for_everyone_only_where_that_was_chosen(public: bool) -> None:
     chosen = Telemetry(prometheus=True, public=public)

@@ -96,12 +96,7 @@ class Attachments:
                 self.leave(handle)
 
     async def join(self, toolset: Toolset) -> SourceHandle:
-        """Open a toolset and register it.
-
-        Raises:
-            StateError: the server or the toolset is not in a state for it.
-            NameConflictError: a name is taken; what was opened is closed again.
-        """
+        """Open a toolset and register it."""
         await self._beside(partial(self._registry.check, toolset), toolset)
         async with self._opening(toolset) as attachment:
             handle = await self._beside(lambda: self._registry.register(attachment.counted()), toolset)
@@ -114,10 +109,6 @@ class Attachments:
         """Open a toolset and register it in the place of another, which is returned, still open.
 
         An error that `accept` raises leaves everything as it was, as the errors below do.
-
-        Raises:
-            StateError: nothing has joined by this handle, or the toolset is open already.
-            NameConflictError: a name is taken; everything is as it was.
         """
         self._require(handle)
         await self._beside(partial(self._registry.check, toolset, instead_of=handle), toolset)
@@ -130,11 +121,7 @@ class Attachments:
         return before
 
     def leave(self, handle: SourceHandle) -> Attachment:
-        """Take a toolset out of the registry and return it, still open.
-
-        Raises:
-            StateError: nothing has joined by this handle.
-        """
+        """Take a toolset out of the registry and return it, still open."""
         self._require(handle)
         self._registry.remove(handle)
         return self._joined.pop(handle)

@@ -28,9 +28,7 @@ class Limiting(Protocol):
     """A toolset that says how much callers may use, such as a configuration's."""
 
     @property
-    def stated_limits(self) -> StatedLimits:
-        """What it says now."""
-        ...
+    def stated_limits(self) -> StatedLimits: ...
 
 
 def limits_in(toolset: Toolset) -> Iterator[StatedLimits]:
@@ -78,7 +76,7 @@ class CallGuards:
         """What applies a policy, and the limits that are stated now."""
         if self._policy[0] is not policy:
             self._policy = (policy, () if policy is None else (self._of_policy(policy),))
-        found = (*self._policy[1], *self._of_limits())
+        found = (*self._policy[1], *self.of_limits())
         if self._journal is not None:
             found = (*found, self._journal())
         if len(found) != len(self._known) or any(a is not b for a, b in zip(found, self._known, strict=True)):
@@ -91,7 +89,7 @@ class CallGuards:
         approvals = _opened(self._approvals)
         return PolicyGuard(policy, approvals=approvals, served=self._served(), record=self._record)
 
-    def _of_limits(self) -> list[CallLimits]:
+    def of_limits(self) -> list[CallLimits]:
         """The counters of limits that have not changed go on."""
         found = (stated for toolset in self._toolsets() for stated in limits_in(toolset))
         wanted = [stated for stated in (*self._own, *found) if stated[0] or any(stated[1].values())]

@@ -42,10 +42,6 @@ class CallJournal:
             configured: The configuration that is served.
             served: What tells the server from others that share a journal.
             shared: What replicas share: their journal too, unless a store is named.
-
-        Raises:
-            ConfigError: the configuration names a store that cannot be used, or replicas would record
-                calls in files, one each.
         """
         self._configured = configured
         self._served = served

@@ -32,7 +32,6 @@ class News:
     """
 
     def __init__(self, served: ServedTools, offering: Offering, answers: MCPServer) -> None:
-        """Watch nothing yet."""
         self.changed = ThreadEvent()
         self.status = ThreadEvent()
         self.revoked = ThreadEvent()

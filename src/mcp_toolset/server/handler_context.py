@@ -46,9 +46,7 @@ class Host(Protocol):
     """What a server can let its tools see of itself."""
 
     @property
-    def members(self) -> Membership:
-        """Which tools are members."""
-        ...
+    def members(self) -> Membership: ...
 
     @property
     def work(self) -> BackgroundWork:
@@ -71,9 +69,7 @@ class Host(Protocol):
         ...
 
     @property
-    def events(self) -> EventLog:
-        """What tools have noted."""
-        ...
+    def events(self) -> EventLog: ...
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that a caller is shown, in wire form."""
@@ -161,7 +157,6 @@ class HandlerContext(ToolContext):
 
     @property
     def client_info(self) -> Mapping[str, Any]:
-        """What the client says that it is."""
         return self._outer.client_info
 
     @property
@@ -176,12 +171,7 @@ class HandlerContext(ToolContext):
         return SessionSnapshot(self.session, self.principal, self.protocol_version, names)
 
     def other_session(self, session: str) -> SessionSnapshot:
-        """Another session that the program lets this tool know of (capability `sessions`).
-
-        Raises:
-            CapabilityError: the tool was not granted it, or the program tells of none.
-            CallError: there is no such session for this tool.
-        """
+        """Another session that the program lets this tool know of (capability `sessions`)."""
         self.require("sessions")
         if self._host.sessions is None:
             raise CapabilityError("sessions")
@@ -256,7 +246,6 @@ class LocalTools:
 
 
 async def _as_task(support: str, run: Executor, call: ToolCall, context: ToolContext) -> ToolResult:
-    """Run a call whose client may take a task in place of the result."""
     if isinstance(context, WireContext):
         begin_task(context, support, ttl_ms=KEPT_MS)
     return await run(call, context)

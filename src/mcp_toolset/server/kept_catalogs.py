@@ -78,7 +78,6 @@ class SharedIndexes:
     """The indexes of searches that one replica has made and the others take; see `OtherIndexes`."""
 
     def __init__(self, shared: Shared) -> None:
-        """Use what replicas share."""
         self._shared = shared
 
     async def newest(self, edition: str) -> str:
@@ -114,7 +113,11 @@ class SharedIndexes:
 
 
 class KeptCatalogs:
-    """The kept catalogs of one server's mounts."""
+    """The kept catalogs of one server's mounts.
+
+    Attributes:
+        is_used: Whether mounts get what was kept of them; what they list now is kept in any case.
+    """
 
     def __init__(self, folder: Callable[[], Path | None], shared: Shared | None = None) -> None:
         """Keep catalogs.
@@ -130,6 +133,7 @@ class KeptCatalogs:
         self._sources: dict[str, Keepable] = {}
         self._saved: dict[str, KeptCatalog] = {}
         self._stops: list[Callable[[], None]] = []
+        self.is_used = True
 
     async def restore(self, sources: Iterable[ToolSource]) -> None:
         """Give each source what is kept of it, and keep what it lists from now on."""
@@ -154,7 +158,8 @@ class KeptCatalogs:
             kept = loaded.get(key) or await self._fetched(key)
             if kept is not None:
                 self._saved[key] = kept
-                await source.remember(kept)
+                if self.is_used:
+                    await source.remember(kept)
 
     async def _fetched(self, key: str) -> KeptCatalog | None:
         """What another replica has listed; `None` without one, or if its text is not of a replica."""

@@ -64,11 +64,7 @@ class ManualCalls:
     """The calls of one server's manual tools."""
 
     def __init__(self, timeout: float = MANUAL_TIMEOUT, *, note_every: float = NOTE_EVERY) -> None:
-        """Let calls wait for `timeout` seconds, with a note of progress every `note_every` seconds.
-
-        Raises:
-            DefinitionError: the time is not positive.
-        """
+        """Let calls wait for `timeout` seconds, with a note of progress every `note_every` seconds."""
         if not timeout > 0:
             raise DefinitionError(f"manual_timeout is a positive number of seconds, not {timeout!r}")
         self._timeout = timeout
@@ -83,11 +79,7 @@ class ManualCalls:
         return [waiting.call for waiting in list(self._waiting.values())]
 
     async def next(self) -> PendingCall:
-        """Wait for a call that has not been handed out yet; each is handed out once.
-
-        Raises:
-            StateError: the server was closed meanwhile.
-        """
+        """Wait for a call that has not been handed out yet; each is handed out once."""
         while True:
             while self._fresh:
                 waiting = self._waiting.get(self._fresh.popleft())
@@ -101,20 +93,12 @@ class ManualCalls:
         """Give a call its result: a value, a `ToolResult`, `AskUser` or `Halt`.
 
         To be called on the event loop's thread, or in a worker thread of anyio's.
-
-        Raises:
-            StateError: no call waits under this id.
-            InvalidOutputError: the output is not what the tool promises; the call waits on.
         """
         waiting = self._found(call_id)
         self._settle(waiting, fitted(waiting.binding, output))
 
     def fail(self, call_id: str, message: str) -> None:
-        """End a call with an error that the model can read.
-
-        Raises:
-            StateError: no call waits under this id.
-        """
+        """End a call with an error that the model can read."""
         waiting = self._found(call_id)
         self._settle(waiting, ToolResult.of_error(f"{waiting.call.name} failed: {message}"))
 

@@ -7,7 +7,7 @@ on `ToolsetServer.lowlevel`, the SDK's view of this server, has requests pass th
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,7 +19,6 @@ from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.context.spans import error_of, provide, server_span
-from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.revisions import SERVER_INFO_META_KEY
 from mcp_toolset.server.answers.handshake import Handshake
 from mcp_toolset.server.answers.tool_answers import Surface, ToolAnswers
@@ -30,7 +29,6 @@ from mcp_toolset.server.offers.subscriptions import OVERLAP, Announcements, Subs
 if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.observers import Sampler
     from mcp_toolset.calls.results.large_results import LargeResults
-    from mcp_toolset.server.answers.usage import Served, Usage
 
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 Note = Callable[[str, str, str, float], None]
@@ -96,7 +94,7 @@ class MCPServer:
         self.program: Program | None = None
         self.traces: Sampler | None = None
         self.shared = shared
-        self._unknown: Answer = _unknown
+        self._unknown: Answer = self.reading.unknown
         self._answers: dict[str, Answer] = {
             "tools/call": tools.call,
             "tools/list": tools.list,
@@ -110,19 +108,19 @@ class MCPServer:
 
     @property
     def methods(self) -> frozenset[str]:
-        """The methods that are answered."""
         return frozenset(self._answers)
 
-    def counted(self, usage: Usage, served: Served) -> None:
-        """Count what clients read of lists."""
-        self._answers["tools/list"] = usage.around(served, self._answers["tools/list"])
+    def wrap(self, methods: Iterable[str], around: Callable[[Answer], Answer]) -> None:
+        """Have what `around` makes of an answer take its place, for each of the methods."""
+        for method in methods:
+            self._answers[method] = around(self._answers[method])
 
     def timed(self, note: Note) -> None:
         """Tell `note` of each request that calls no tool."""
         for method, answer in self._answers.items():
             if method != "tools/call":
                 self._answers[method] = _timed(answer, method, note)
-        self._unknown = _timed(_unknown, "_OTHER", note)
+        self._unknown = _timed(self._unknown, "_OTHER", note)
 
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         """The result of a request, in the envelope of its client's era; see `Answers`."""
@@ -217,7 +215,3 @@ def _timed(answer: Answer, method: str, note: Note) -> Answer:
 
 async def _pong(request: RequestContext) -> dict[str, Any]:
     return {}
-
-
-async def _unknown(request: RequestContext) -> dict[str, Any]:
-    raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)

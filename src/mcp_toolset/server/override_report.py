@@ -66,7 +66,6 @@ class OverrideReport:
     """Says in the log what has moved under an override, once as long as that lasts."""
 
     def __init__(self) -> None:
-        """Nothing has been said yet."""
         self._told: frozenset[tuple[str, str]] = frozenset()
 
     def look(self, bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -> None:

@@ -78,9 +78,7 @@ class Reloading(Protocol):
         """Configurations can be reloaded while this is open; then what they started is closed."""
         ...
 
-    async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport:
-        """See `ToolsetServer.reload`."""
-        ...
+    async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport: ...
 
 
 @runtime_checkable

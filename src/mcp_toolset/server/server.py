@@ -12,7 +12,7 @@ from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
-from mcp_toolset.calls.pipeline.rules import Rules, rules_from
+from mcp_toolset.calls.pipeline.rules import AnyRule, rules_from
 from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
 from mcp_toolset.catalog.deferred.tool_names import CODE_TOOLS, FIXED_TOOLS
 from mcp_toolset.catalog.grants.access import Access, AccessPolicy
@@ -20,6 +20,7 @@ from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.context.offer_kinds import OfferingSource, Offers
+from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.server import unlisted_mounts as unlisted
 from mcp_toolset.server.attachments import Attachments
@@ -54,7 +55,7 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.capability import ALWAYS, Sessions, granted
 from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.toolsets.toolset import Toolset, offered_by
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.code.code_mode import CodeMode
@@ -102,7 +103,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         hooks: HookSet | None = None,
         middleware: Sequence[ToolMiddleware] = (),
         tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] | None = None,
-        rules: Rules | None = None,
+        rules: AnyRule | None = None,
         resources: ResourceProvider | None = None,
         prompts: PromptProvider | None = None,
         completions: CompletionProvider | None = None,
@@ -148,9 +149,9 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             hooks: Execution and description hooks, for local and mounted tools alike.
             middleware: Around every call, outermost first.
             tool_middleware: Around the calls of some tools, by name, pattern, tool or toolset.
-            rules: Hooks, middleware and descriptions together, instead of the three above. A name in a rule
-                or a verb that matches no tool is reported when the server is opened: see docs/names.md.
-            resources: Resources that clients can read.
+            rules: `Rules`, or a rule of any other form (see `Rules.of`), instead of the three above. A name
+                in a rule or a verb that matches no tool is reported at the opening: see docs/names.md.
+            resources: Resources that clients can read, such as `Resources`, before those of the toolset.
             prompts: Prompts that users can pick, such as `Prompts`.
             completions: Proposes values for arguments of prompts and resource templates.
             capabilities: What every local tool is granted: `ask`, `sample`, `session`, `catalog`,
@@ -222,6 +223,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             NameConflictError: two mounts or two local tools have one name, or one has a name of the
                 deferred catalog's.
         """
+        _check_kinds(toolset, policy, limits)
         self.configured = reloadable_in(toolset)
         if shared is not None:
             grants = grants or GrantLedger(shared.grants())
@@ -321,10 +323,17 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         )
         self._unlisted = UnlistedMounts(self._patience(), self._current)
         self._offering = Offering(
-            LocalOffers(resources, prompts, completions, lambda: self._served.has_own, list_hint, large),
+            LocalOffers(
+                *_offers(toolset, resources, prompts),
+                completions,
+                lambda: self._served.has_own,
+                list_hint,
+                large,
+            ),
             self._offers,
             self._unlisted,
             self._visibility,
+            lambda: self._served.passing.source(),
         )
         self._served = ServedTools(
             self.registry,
@@ -350,7 +359,9 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self.answers.handshake.has_tasks = lambda: self._local.has_tasks
         self.answers.tasks.run_beside(self.work, handles)
         if self._usage is not None:
-            self.answers.counted(self._usage, self._served)
+            self.answers.wrap(("tools/list",), partial(self._usage.around, self._served))
+        if self._trail is not None:
+            self._trail.watch(self.answers)
         if self._telemetry is not None:
             self._telemetry.watch(self.answers)
         self._news = News(self._served, self._offering, self.answers)
@@ -473,3 +484,36 @@ def _keeper(state: str | PathLike[str] | StateStore, registry: ToolRegistry) -> 
     from mcp_toolset.server.state_keeper import StateKeeper
 
     return StateKeeper(state, registry)
+
+
+def _offers(
+    toolset: Toolset, resources: ResourceProvider | None, prompts: PromptProvider | None
+) -> tuple[list[ResourceProvider], list[PromptProvider]]:
+    """The providers of a server, then those of its toolset and of the toolsets nested in it."""
+    nested_resources, nested_prompts = offered_by(toolset)
+    return (
+        nested_resources if resources is None else [resources, *nested_resources],
+        nested_prompts if prompts is None else [prompts, *nested_prompts],
+    )
+
+
+def _check_kinds(toolset: object, policy: object, limits: Any) -> None:
+    """Refuse arguments that would fail later, where nobody sees the cause.
+
+    Raises:
+        DefinitionError: the toolset is a tool, a function or a class; or policy or limits are other data.
+    """
+    if isinstance(toolset, type) and issubclass(toolset, Toolset):
+        raise DefinitionError(f"ToolsetServer({toolset.__name__}) takes an instance: {toolset.__name__}()")
+    if not isinstance(toolset, Toolset):
+        raise DefinitionError(
+            f"ToolsetServer takes a toolset, not {toolset!r}; write Toolset(…) around tools"
+        )
+    if policy is not None or limits is not None:
+        from mcp_toolset.security.policy.limits import LimitTable
+        from mcp_toolset.security.policy.policy import Policy
+
+        if policy is not None and not isinstance(policy, Policy):
+            raise DefinitionError(f"policy takes Policy(allow=[…], ask=[…], deny=[…]), not {policy!r}")
+        if limits is not None:
+            LimitTable(limits)

@@ -38,12 +38,7 @@ class StateKeeper:
         self._heard = False
 
     async def restore(self) -> None:
-        """Adopt what is saved, if anything is, and see that it can be saved again.
-
-        Raises:
-            InvalidStateError: the file is corrupt or foreign, and left as it is; or its folder is not
-                there or cannot be written to.
-        """
+        """Adopt what is saved, if anything is, and see that it can be saved again."""
         self._flag.attach()
         self._is_ours = True
         saved = await self._file.load()

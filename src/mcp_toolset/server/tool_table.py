@@ -22,12 +22,14 @@ from mcp_toolset.context.principal import identity_of
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.protocol.eras import joint_meta
 from mcp_toolset.server.list_variants import ListVariants, Shown
+from mcp_toolset.server.offers.passing import Passing
 from mcp_toolset.server.override_report import OverrideReport
 from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource, fits
+from mcp_toolset.tools.declare.injected import check_supplied
 from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.tool_names import ToolNames
 from mcp_toolset.tools.view.unbound import NameReport
@@ -62,6 +64,7 @@ class ServedTools:
         wire: What a client without grants is shown, in wire form; replaced, never changed.
         lists: What is listed to each kind of caller; replaced as `wire` is.
         visibility: The policy, and what it hides from each caller.
+        passing: Where calls of unlisted tools go.
         moved: Set whenever it was compiled anew.
         report: The names, in rules and in verbs, that stand for no tool.
     """
@@ -94,6 +97,7 @@ class ServedTools:
             code: The tools that run code, beside those of the catalog.
         """
         self.registry = registry
+        self.passing = Passing(registry, visibility)
         self._make_catalog = catalog
         self._catalog: DeferredCatalog | None = None
         self.defers = registry.defers
@@ -139,10 +143,6 @@ class ServedTools:
 
         A big catalog is compiled beside what is served, so that calls go on meanwhile: in a worker
         thread, and what search holds in slices.
-
-        Raises:
-            NameConflictError: two local tools have one name by now; what was served stays.
-            UnknownNameError: a rule or a verb is for a tool that does not exist; see docs/names.md.
         """
         async with self._compiling:
             settled = self._settlement()
@@ -207,9 +207,13 @@ class ServedTools:
         surface = [*self.catalog.surface(), *self._code] if self.defers else ()
         names = ToolNames([*members, *surface])
         known = self.registry.known_tools()
-        unused = unused_patterns(policy, known, [*members, *self._held(())]) if policy is not None else ()
+        every = [*members, *self._held(())]
+        unused = unused_patterns(policy, known, every) if policy is not None else []
+        unused += self.visibility.unused_limits(known, every)
         self.report.look(self._rules.uses(), names, known, [*self.registry.unbound(), *unused])
         self._rules.hooks.require_fitting(members, names)
+        for binding in members:
+            check_supplied(binding)
         return names
 
     async def _beside(self, work: Callable[[], _T]) -> _T:
@@ -273,6 +277,13 @@ class ServedTools:
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call through the table as it stands now (a change does not touch it)."""
+        if call.name not in self.table and (source := self.passing.source()) is not None:
+            if (binding := source.passed(call.name)) is not None:
+                bound = self._bound(binding)
+                # Rules know the tool by its name, as they know listed ones.
+                names = ToolNames([*self.table.values(), bound])
+                dispatch = ToolDispatch([bound], rules=self.visibility.rules(), names=names)
+                return await dispatch.call(call, context)
         return await self._dispatch.call(call, context)
 
     async def call_ungranted(self, call: ToolCall, context: ToolContext) -> ToolResult:

@@ -45,6 +45,7 @@ class UnlistedMounts:
         self._mounts: list[ToolSource] = []
         self._listing = frozenset[int]()
         self._listed: list[ToolSource] = []
+        self._is_sole = False
         self._until = float("-inf")
         self._presumed = False
 
@@ -53,6 +54,7 @@ class UnlistedMounts:
         self._mounts = [source for source in sources if _is_pending(source)]
         self._listing = frozenset(map(id, listing))
         self._listed = list(listing)
+        self._is_sole = len(sources) == 1
         self._until = anyio.current_time() + self._patience
         self._presumed = False
 
@@ -61,11 +63,14 @@ class UnlistedMounts:
         return bool(self._mounts)
 
     def away(self, name: str) -> list[ToolSource]:
-        """The mounts that never listed and cannot be called now, whose tools would have names like this."""
+        """The mounts that never listed and cannot be called now, whose tools would have names like this.
+
+        The tools of the only mount may have any name.
+        """
         return [
             source
             for source in self._listed
-            if name.startswith(f"{prefix_from(source.source_name)}_")
+            if (self._is_sole or name.startswith(f"{prefix_from(source.source_name)}_"))
             and not source.status.is_up
             and not _is_known(source)
         ]

@@ -15,6 +15,7 @@ from mcp_toolset.server.reloadable import toolsets_in
 from mcp_toolset.tools.binding.selector import MAX_NEAR
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
 from mcp_toolset.tools.view.view import ToolBinding
 
@@ -29,9 +30,7 @@ class Permitting(Protocol):
     """A toolset that says who may use what, such as a configuration's."""
 
     @property
-    def stated_permissions(self) -> Permissions:
-        """What it says now."""
-        ...
+    def stated_permissions(self) -> Permissions: ...
 
 
 def permissions_in(toolset: Toolset) -> Iterator[Permissions]:
@@ -147,6 +146,15 @@ class Visibility(Visible):
 
         return [one for each in guards if isinstance(each, CallLimits) for one in each.of(binding, identity)]
 
+    def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:
+        """The patterns of limits that fit none of some tools."""
+        for one in self._guards.of_limits():
+            facts = [one.facts(tool) for tool in tools]
+            public = {fact.own: fact.name for fact in facts if fact.server}
+            for place, pattern in one.unused(facts):
+                near = (public[pattern],) if pattern in public else ()
+                yield known.missing(NameUse(pattern, place), near)
+
     def group(self, identity: Identity | None) -> object:
         """The policy and the group of a caller; `None` without a policy."""
         return None if self.policy is None else (self.policy, self.policy.group(identity))
@@ -172,11 +180,24 @@ def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBindi
     # Imported here, because only a policy needs it.
     from difflib import get_close_matches
 
+    from mcp_toolset.security.policy.patterns import fault_of_server
+
     facts = {policy.facts(tool): None for tool in (*tools, *known.everything())}
     names = {name.lower(): name for fact in facts for name in fact.names()}
+    servers = [source.source_name for source in known.sources]
     found: list[UnboundName] = []
     for place, pattern in policy.unused(facts):
         near = get_close_matches(pattern.rpartition(":")[2].lower(), names, MAX_NEAR)
         told = tuple(names[one] for one in near)
-        found.append(UnboundName(pattern, place, told, known.waiting, "pattern", starting=known.starting))
+        kind = "pattern" if NameUse(pattern, place).is_pattern else "unknown"
+        if place.startswith("policy") and fault_of_server(pattern, servers) is not None:
+            found.append(UnboundName(pattern, place, (), kind="server"))
+        else:
+            found.append(UnboundName(pattern, place, told, known.waiting, kind, starting=known.starting))
+    # A file may have rules for a server that it disables, and names its servers itself.
+    sections = (one for stated in policy.permissions for one in stated.servers.items())
+    for name, section in sections:
+        if name not in servers and section.place.startswith("policy"):
+            near = tuple(get_close_matches(name, servers))
+            found.append(UnboundName(name, "policy.servers", near, kind="server"))
     return found

@@ -78,11 +78,7 @@ class LogFile:
         self._size = 0
 
     def write(self, line: bytes) -> None:
-        """Add a line, which ends with a line break: all of it, or nothing.
-
-        Raises:
-            OSError: it cannot be written now.
-        """
+        """Add a line, which ends with a line break: all of it, or nothing."""
         if self._file is None or self._size + len(line) > PART or not os.fstat(self._file).st_nlink:
             self._next()
         assert self._file is not None

@@ -32,13 +32,11 @@ class Handlers:
         self._kept = _Kept(keep, self._before, *self._former)
 
     def begin(self, level: int) -> None:
-        """Take records from a level on."""
         self._root.addHandler(self._others)
         self._package.handlers, self._package.propagate = [self._kept], False
         self.lower(level)
 
     def lower(self, level: int) -> None:
-        """Take records from another level on."""
         self._restore()
         decisions = logging.getLogger(_DECISIONS)
         is_told = decisions.isEnabledFor(logging.INFO)
@@ -51,7 +49,6 @@ class Handlers:
             self._set(_DECISIONS, logging.WARNING)
 
     def end(self) -> None:
-        """Leave everything as it was."""
         self._restore()
         self._root.removeHandler(self._others)
         if self._kept in self._package.handlers:

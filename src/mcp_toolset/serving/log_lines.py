@@ -84,7 +84,6 @@ class JsonFormatter(logging.Formatter):
         self._clear = clear
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line of JSON."""
         return json_line(record, self._clear)
 
 

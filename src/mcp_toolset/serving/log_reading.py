@@ -68,16 +68,11 @@ class LogReader:
     """Reads the logs in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder, which need not exist yet."""
         self.folder = folder
         self._files: dict[str, _Followed] = {}
 
     def news(self) -> list[LogLine]:
-        """The lines that were written since this was called last: at first, all.
-
-        Raises:
-            StoreError: the folder or a file cannot be read.
-        """
+        """The lines that were written since this was called last: at first, all."""
         runs: dict[str, list[LogLine]] = {}
         for name, entry in sorted(self._entries().items()):
             match = NAME.fullmatch(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
 from contextvars import ContextVar
 from os import PathLike
@@ -16,7 +16,7 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.pipeline.rules import AnyRule
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
@@ -63,7 +63,7 @@ def serve(
     instructions: str | None = None,
     hooks: HookSet | None = None,
     middleware: Sequence[ToolMiddleware] = (),
-    rules: Rules | None = None,
+    rules: AnyRule | None = None,
     resources: ResourceProvider | None = None,
     prompts: PromptProvider | None = None,
     completions: CompletionProvider | None = None,
@@ -84,6 +84,8 @@ def serve(
     insecure: bool = False,
     telemetry: Told | None = None,
     ready: Ready | None = None,
+    capabilities: Iterable[str] = (),
+    drain: float | None = None,
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything.
 
@@ -96,7 +98,7 @@ def serve(
         instructions: Text for the model.
         hooks: Execution and description hooks.
         middleware: Around every call, outermost first.
-        rules: Hooks, middleware and descriptions together, instead of these two.
+        rules: `Rules`, or a rule of any other form (see `Rules.of`), instead of these two.
         resources: Resources that the server adds to those of its mounts.
         prompts: Prompts that the server adds, such as `Prompts`.
         completions: Completes arguments of prompts and resource templates.
@@ -120,6 +122,8 @@ def serve(
         insecure: Listen on addresses that other machines reach, even without authentication.
         telemetry: Where metrics and traces go; see `ToolsetServer`.
         ready: What must work for `/ready` to say so; see `ToolsetServer`.
+        capabilities: What every local tool may do beyond reporting, such as `ask`; see `ToolsetServer`.
+        drain: Seconds that requests in flight over HTTP may take after a SIGTERM; two unless given.
 
     Raises:
         DefinitionError: the transport is unknown, or the target cannot be served.
@@ -150,13 +154,15 @@ def serve(
         stats=stats,
         telemetry=telemetry,
         ready=ready,
+        capabilities=capabilities,
     )
     capture = capturing.get()
     if capture is not None:
         capture(server)
         return
 
-    how = Serving(transport, host, port, tuple(allowed_hosts), tuple(allowed_origins), watch, insecure)
+    names = tuple(allowed_hosts), tuple(allowed_origins)
+    how = Serving(transport, host, port, *names, watch, insecure, drain=drain)
     choice = LogChoice(log if isinstance(log, bool) else Path(log))
     with logged(choice, server.name) as kept:
         kept.follow(server, one_client=transport == "stdio")
@@ -177,6 +183,7 @@ class Serving:
     watch: bool = True
     insecure: bool = False
     auth: Authenticator | None = None
+    drain: float | None = None
 
 
 def run_server(
@@ -282,7 +289,7 @@ async def _listen(
         tell(at_address(server, url))
     elif say is not None:
         say(url)
-    await run_app(app, listening)
+    await run_app(app, listening, drain=how.drain)
 
 
 def server_of(
@@ -292,7 +299,7 @@ def server_of(
     instructions: str | None = None,
     hooks: HookSet | None = None,
     middleware: Sequence[ToolMiddleware] = (),
-    rules: Rules | None = None,
+    rules: AnyRule | None = None,
     resources: ResourceProvider | None = None,
     grants: GrantLedger | None = None,
     client_prefix: str | None = None,
@@ -308,16 +315,12 @@ def server_of(
     stats: bool | str | PathLike[str] = False,
     telemetry: Told | None = None,
     ready: Ready | None = None,
+    capabilities: Iterable[str] = (),
 ) -> ToolsetServer:
-    """The server that `serve` would run.
-
-    Raises:
-        DefinitionError: the target cannot be served, or is a finished server that takes no more options.
-        ConfigError: the configuration file cannot be used.
-    """
+    """The server that `serve` would run."""
     if isinstance(target, ToolsetServer):
         own = (hooks, middleware, resources, prompts, completions, name, instructions)
-        safety = (auth, policy, limits, approvals, audit, large_results, telemetry, ready)
+        safety = (capabilities, auth, policy, limits, approvals, audit, large_results, telemetry, ready)
         if any(own) or any(safety) or rules or grants or client_prefix or state:
             raise DefinitionError(
                 "serve() got a ToolsetServer; give name, hooks and middleware to ToolsetServer(…) instead"
@@ -354,4 +357,5 @@ def server_of(
         stats=stats,
         telemetry=telemetry,
         ready=ready,
+        capabilities=capabilities,
     )

@@ -83,7 +83,6 @@ class ServingLog:
     """
 
     def __init__(self, choice: LogChoice, served: str) -> None:
-        """Keep records in memory until something is known of the place."""
         self.served = served
         self._choice = choice
         self._configured: Mapping[str, Any] | None = {}
@@ -136,7 +135,6 @@ class ServingLog:
             self.keep(record)
 
     def keep(self, record: logging.LogRecord) -> None:
-        """Keep a record."""
         if self._waiting is not None:
             self._waiting.append(record)
             return

@@ -35,9 +35,6 @@ async def sampled(
         context: Its context.
         params: The request, in wire form.
         name: What the tool calls the request; may be empty.
-
-    Raises:
-        CallError: the model answered with neither a `SampledMessage` nor a text.
     """
     key = replay.key(SAMPLING, params, name)
     found = replay.answer_to(key, name)

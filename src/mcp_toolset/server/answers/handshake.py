@@ -60,8 +60,11 @@ class Handshake:
             else:
                 # Whose tasks they are is not known without a login, so there is no `list`.
                 found["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
-        if extensions:
+        theirs = self._offering.extensions()
+        if extensions := {**theirs.get("extensions", {}), **extensions}:
             found["extensions"] = extensions
+        if "experimental" in theirs:
+            found["experimental"] = theirs["experimental"]
         return found
 
     def offers_tasks(self, identity: Identity | None = None) -> bool:
@@ -80,7 +83,7 @@ class Handshake:
         answer = {
             "protocolVersion": version,
             "capabilities": self.capabilities(request.identity, modern=False),
-            "serverInfo": dict(self.info),
+            "serverInfo": self._offering.server_info() or dict(self.info),
         }
         answer = self._introducing(answer, request.identity)
         request.connection.accept(version, params.get("clientInfo"), params.get("capabilities"))

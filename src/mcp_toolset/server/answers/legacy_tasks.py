@@ -27,7 +27,6 @@ class LegacyTasks:
     """The tasks of one server, for clients of 2025-11-25."""
 
     def __init__(self, tasks: Tasks) -> None:
-        """Answer about these tasks."""
         self._tasks = tasks
 
     def answers(self) -> dict[str, Handler]:
@@ -40,11 +39,7 @@ class LegacyTasks:
         }
 
     async def call(self, request: RequestContext) -> dict[str, Any]:
-        """The handle of a call that a client of 2025-11-25 makes as a task.
-
-        Raises:
-            MCPError: the call is refused.
-        """
+        """The handle of a call that a client of 2025-11-25 makes as a task."""
         asked = _time_asked((request.params or _NONE)["task"])
         task = await self._tasks.begin(request)
         await self._tasks.until(task.settled, task, within=HANDOVER)
@@ -56,26 +51,16 @@ class LegacyTasks:
         return {"task": {**legacy(task.created_wire()), "status": "working"}}
 
     async def get(self, request: RequestContext) -> dict[str, Any]:
-        """The state of a task."""
         return legacy(await self._tasks.about(request))
 
     async def cancel(self, request: RequestContext) -> dict[str, Any]:
-        """Cancel a task.
-
-        Raises:
-            MCPError: it has ended, or is not found.
-        """
         wire = await self._tasks.about(request, "get")
         if wire["status"] in ENDED:
             raise MCPError(INVALID_PARAMS, f"Cannot cancel task: it has ended, and is {wire['status']}")
         return {**legacy(await self._tasks.about(request)), "status": "cancelled"}
 
     async def result(self, request: RequestContext) -> dict[str, Any]:
-        """The result of a task, once it has ended; this request asks the client meanwhile (2025-11-25).
-
-        Raises:
-            MCPError: the task has failed, was cancelled, or is not found.
-        """
+        """The result of a task, once it has ended; this request asks the client meanwhile (2025-11-25)."""
         wire = await self._tasks.about(request, "get")
         while wire["status"] not in ENDED:
             task = self._tasks.here(wire["taskId"])
@@ -94,11 +79,7 @@ class LegacyTasks:
 
 
 def _time_asked(task: object) -> int:
-    """Milliseconds for which a client asks that its task is kept; 0 if it does not say.
-
-    Raises:
-        MCPError: the client asks for a task in no form that 2025-11-25 has.
-    """
+    """Milliseconds for which a client asks that its task is kept; 0 if it does not say."""
     if not isinstance(task, dict):
         raise MCPError(INVALID_PARAMS, "Invalid params: task must be an object")
     ttl = cast("Wire", task).get("ttl")

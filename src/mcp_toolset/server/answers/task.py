@@ -104,7 +104,6 @@ class Task:
             self.changed(now)
 
     def end(self, now: float) -> None:
-        """Take no more questions."""
         self._requests = {}
         self.settled.set()
         self.ended.set()

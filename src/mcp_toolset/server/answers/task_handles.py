@@ -39,11 +39,6 @@ class TaskHandles:
     tasks: Tasks
 
     def __init__(self, after: float) -> None:
-        """Answer with a handle after so many seconds.
-
-        Raises:
-            DefinitionError: the time is not positive.
-        """
         if not after > 0:
             raise DefinitionError(f"handle_after is a positive number of seconds, not {after!r}")
         self.after = after

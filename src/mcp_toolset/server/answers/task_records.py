@@ -78,12 +78,7 @@ class TaskRecords:
         self._sealer.require_same(sealed, tools)
 
     async def elsewhere(self, id: str, at: str, what: str, answers: Wire) -> Wire | None:
-        """What the replica says that has the task; `None` if that is this one, or gone.
-
-        Raises:
-            CallError: the replica lives, and gave no answer.
-            StoreError: the store is down.
-        """
+        """What the replica says that has the task; `None` if that is this one, or gone."""
         shared = self._shared
         params = {"id": id, "what": what, "answers": dict(answers)}
         while shared is not None and at not in ("", shared.replicas.own):
@@ -108,11 +103,7 @@ class TaskRecords:
             await self._put(_name_of(id), sealed.encode(), seconds)
 
     async def outcome(self, id: str) -> dict[str, Any] | None:
-        """How a task has ended; `None` if that is not known.
-
-        Raises:
-            StoreError: the store is down.
-        """
+        """How a task has ended; `None` if that is not known."""
         data = await self._got(_name_of(id))
         if data is None:
             return None

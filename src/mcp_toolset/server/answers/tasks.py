@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
@@ -32,8 +33,11 @@ from mcp_toolset.server.answers.task_records import LOOK, TaskRecords
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 
-MAX_TASKS: Final = 256
-"""Calls that may run as tasks at once, and as many again that have ended and are kept."""
+MAX_TASKS: Final = 512
+"""Calls that may run as tasks at once, and tasks that are kept."""
+
+OWN_TASKS: Final = 128
+"""The same of one caller."""
 
 KEEPING: Final = 10.0
 """Seconds in which an outcome is written."""
@@ -100,6 +104,7 @@ class Tasks:
         self.stamp = stamp
         self._now = now
         self._tasks: dict[str, Task] = {}
+        self._running: set[Task] = set()
         self.work: BackgroundWork
         self.handles: Handles | None = None
         self.offered: Callable[[], bool] = lambda: False
@@ -118,11 +123,7 @@ class Tasks:
         return request.protocol_version == FIRST_WITH_TASKS and self.offered()
 
     async def call(self, request: RequestContext) -> dict[str, Any]:
-        """The result of a call, or the handle of the task that it has become.
-
-        Raises:
-            MCPError: the call is refused.
-        """
+        """The result of a call, or the handle of the task that it has become."""
         task = await self.begin(request)
         await self.until(task.settled, task)
         if task.id:
@@ -145,15 +146,9 @@ class Tasks:
             self._begun(task, task.call)
 
     def here(self, id: str) -> Task | None:
-        """A task of this process."""
         return self._tasks.get(id)
 
     def owned(self, id: str, owner: str) -> Task:
-        """A task that is here.
-
-        Raises:
-            CallError: its owner has no such task here.
-        """
         self._forget()
         task = self._tasks.get(id)
         if task is None or task.owner != owner:
@@ -192,7 +187,6 @@ class Tasks:
         return {"resultType": "complete", **await self.about(request), "_meta": dict(self.stamp)}
 
     async def update(self, request: RequestContext) -> dict[str, Any]:
-        """Take the answers of a client."""
         await self.about(request)
         return self._acknowledged()
 
@@ -202,11 +196,7 @@ class Tasks:
         return self._acknowledged()
 
     async def about(self, request: RequestContext, what: str = "") -> Wire:
-        """Do what a client asks for, where the task is; its state then.
-
-        Raises:
-            MCPError: the client does not declare the extension, or has no such task.
-        """
+        """Do what a client asks for, where the task is; its state then."""
         id, sealed = self._named(request)
         what = what or request.method.partition("/")[2]
         answers: Wire = (request.params or {}).get("inputResponses") or _NONE
@@ -250,11 +240,7 @@ class Tasks:
         return task
 
     def _named(self, request: RequestContext) -> tuple[str, Suspended | None]:
-        """The id of the task that a request is about, and what it says.
-
-        Raises:
-            MCPError: the client does not declare the extension, or names no task.
-        """
+        """The id of the task that a request is about, and what it says."""
         params: Wire = request.params or {}
         if not self.offered() and not self._tasks and not self._records.is_own(params.get("taskId")):
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
@@ -271,6 +257,10 @@ class Tasks:
         return None if task is None else await self._act(task, params["what"], params["answers"])
 
     def _started(self, task: Task, call: ToolCall) -> str:
+        share = task.context.share
+        running = (each for each in self._running if share and each.context.share == share)
+        if sum(1 for _ in running) >= OWN_TASKS:
+            raise refusal(CallError(f"{OWN_TASKS} tasks of this caller run already; try again later"))
         try:
             return self.work.start(self._work, task, call)
         except CallError:
@@ -284,6 +274,7 @@ class Tasks:
 
     async def _work(self, task: Task, call: ToolCall) -> None:
         """Run the call of a task to its end, however often it has to ask."""
+        self._running.add(task)
         try:
             with task.scope:
                 await self._run_whole(task, call)
@@ -293,6 +284,7 @@ class Tasks:
             told = error_for_peer(fault)
             task.error = MCPError(told.code, told.message, told.data)
         finally:
+            self._running.discard(task)
             task.end(self._now())
             # What a stop has cut off goes on in another process, or is said to be lost.
             if task.id and (task.status != "cancelled" or task.way.withdrawn):
@@ -318,7 +310,6 @@ class Tasks:
             task.context = task.context.again(replay)
 
     def _begun(self, task: Task, call: ToolCall) -> None:
-        """Give a call that has become a task its id."""
         state: dict[str, Any] = {"name": call.name, "created": task.created, "ttl": task.way.ttl_ms}
         seconds, replay = task.expires - self._now(), task.context.replay
         if not replay.parked:
@@ -336,12 +327,7 @@ class Tasks:
         task.settled.set()
 
     async def _restored(self, id: str, sealed: Suspended, request: RequestContext) -> Task:
-        """The task that another process has begun.
-
-        Raises:
-            RequestStateError: its tool has changed, or is gone.
-            StoreError: the store is down.
-        """
+        """The task that another process has begun."""
         task = self._task_of(request, sealed.data["created"])
         task.id = task.way.id = id
         task.way.known = task.way.begun = True
@@ -388,9 +374,13 @@ class Tasks:
                 if not task.ended.is_set():
                     self._cancel(task)
                 del self._tasks[id]
-        over = len(self._tasks) - 2 * MAX_TASKS
-        for id in [id for id, task in self._tasks.items() if task.ended.is_set()][: max(over, 0)]:
-            del self._tasks[id]
+        while len(self._tasks) > MAX_TASKS:
+            # The oldest of the caller that has the most.
+            ended = {id: task.owner for id, task in self._tasks.items() if task.ended.is_set()}
+            if not ended:
+                return
+            ((owner, _),) = Counter(ended.values()).most_common(1)
+            del self._tasks[next(id for id, each in ended.items() if each == owner)]
 
 
 def _not_found() -> MCPError:

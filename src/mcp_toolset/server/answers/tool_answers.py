@@ -125,11 +125,7 @@ def halted(result: ToolResult) -> ToolResult:
 
 
 def fitted(binding: ToolBinding, output: Any) -> ToolResult:
-    """A value as the result of a tool, in the form that the tool promised.
-
-    Raises:
-        InvalidOutputError: it has no JSON form, or does not fit the tool's output schema.
-    """
+    """A value as the result of a tool, in the form that the tool promised."""
     if isinstance(output, Halt):
         return replace(fitted(binding, output.result), halt=output)
     if isinstance(output, ToolResult | AskUser):
@@ -162,9 +158,6 @@ def answered(binding: ToolBinding, asked: AskUser, answer: ElicitationAnswer) ->
     """The result of a call that asked the user: the answer, or that there is none.
 
     The answer to a question without a schema is its text.
-
-    Raises:
-        InvalidOutputError: the answer does not fit the tool's output schema.
     """
     if answer.action == "decline":
         return ToolResult.of_error(f"{binding.name}: the user declined to answer: {asked.question}")
@@ -249,7 +242,6 @@ class ToolAnswers:
         return encoded
 
     async def call(self, request: RequestContext) -> dict[str, Any]:
-        """The result of one call."""
         if request.modern and "extensions" in request.connection.client_capabilities:
             if self.tasks.takes(request):
                 return await self.tasks.call(request)
@@ -323,6 +315,5 @@ class ToolAnswers:
             return ToolResult.of_error(str(fault))
 
     async def _shortened(self, large: LargeResults, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run a call whose arguments may refer to long results and whose result may be one."""
         result = await self._surface.call(large.with_references(call, context), context)
         return result if call.name in _WHOLE else large.shortened(result, call, context)

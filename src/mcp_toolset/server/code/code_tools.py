@@ -152,9 +152,6 @@ def code_tools(mode: CodeMode, scope: Scope, call: Call, store: SuspendedStore |
     """The tools of a server, with the sandbox that `mode` names, else with that of the extra `code`.
 
     Runs that wait are kept in `store`, where every replica finds them, else in this process.
-
-    Raises:
-        DefinitionError: the extra is not installed.
     """
     return CodeTools(mode, mode.sandbox or MontySandbox(mode.workers), scope, call, WaitingRuns(store))
 

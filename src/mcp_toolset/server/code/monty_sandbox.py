@@ -79,11 +79,6 @@ class MontySandbox:
     """A pool of Monty's processes, which starts with the first run."""
 
     def __init__(self, workers: int) -> None:
-        """Run at most so many snippets at once.
-
-        Raises:
-            DefinitionError: the extra `code` is not installed.
-        """
         require_monty()
         self._workers = workers
         self._pool: AsyncMonty | None = None

@@ -105,11 +105,7 @@ class MontySessions:
                 prepared.set()
 
     async def _made(self, mode: CodeLimits, prelude: str, *, again: bool = True) -> AsyncMontySession:
-        """A session, with what every snippet finds.
-
-        Raises:
-            SandboxFault: its process does not start.
-        """
+        """A session, with what every snippet finds."""
         from pydantic_monty import MontyError
 
         limits: Any = {

@@ -56,11 +56,6 @@ class ServedRun:
             self._run = CodeRun.of_saved(before.run, program, self)
 
     async def result(self, sandbox: Sandbox, keep: Callable[[WaitingRun], Awaitable[str]]) -> ToolResult:
-        """What the run comes to.
-
-        Raises:
-            InputRequired: a modern client has to answer first; `keep` holds the run meanwhile.
-        """
         mode, transcript = self._program.mode, self._run.transcript
         spent = 0 if self._before is None else self._before.spent
         with anyio.move_on_after(mode.timeout - spent) as scope:

@@ -55,11 +55,6 @@ class WaitingRun:
     spent: float
 
     def saved(self) -> bytes:
-        """The run as JSON.
-
-        Raises:
-            CallError: an argument of a call has no JSON form.
-        """
         asking = {
             id: {"replay": one.replay.saved(), "passed_on": one.replay.passed_on, "relayed": one.relayed}
             for id, one in self.asking.items()
@@ -97,7 +92,6 @@ class WaitingRuns:
     def __init__(
         self, store: SuspendedStore | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Keep runs in this process, unless there is a store for them."""
         self._store = store
         self._now = now
         self._runs: OrderedDict[str, tuple[float, str, bytes]] = OrderedDict()
@@ -111,9 +105,6 @@ class WaitingRuns:
         Args:
             run: The run.
             owner: What it is bound to: the caller, the tool, the code and the grants.
-
-        Raises:
-            CallError: too many wait, or too large ones, or it cannot be kept now.
         """
         data, handle = run.saved(), secrets.token_urlsafe(18)
         if self._store is not None:
@@ -127,11 +118,7 @@ class WaitingRuns:
         return handle
 
     async def take(self, handle: str, owner: str) -> WaitingRun:
-        """The run of a reference, once.
-
-        Raises:
-            CallError: it is not there, or not of this owner.
-        """
+        """The run of a reference, once."""
         held = self._store
         data = self._taken(handle, owner) if held is None else await self._got(held, handle, owner)
         if data is None:

@@ -79,7 +79,7 @@ class ClientSide(ServerParts):
         async with anyio.create_task_group() as group:
             for source in sources:
                 group.start_soon(source.known_to, context)
-        await self._rebuild()
+        await self._current()
 
     def granted(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that only this caller sees; see `ServedTools.granted`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.logins import LoginSource, PendingLogin
+from mcp_toolset.errors import StateError
 from mcp_toolset.server.interface.client_side import ClientSide
 from mcp_toolset.server.interface.parts import authenticator
 from mcp_toolset.server.manual_calls import ManualCalls, PendingCall
@@ -104,7 +105,9 @@ class HostCalls(ClientSide):
         Raises:
             UnknownToolError: no such tool for this caller.
             UpstreamProtocolError: a mounted server answered with a protocol error.
+            StateError: the server is not open.
         """
+        self._require_open()
         return await self.call(ToolCall(name, arguments or {}), context)
 
     async def call_as_host(
@@ -116,8 +119,14 @@ class HostCalls(ClientSide):
 
         Raises:
             UnknownToolError: no such tool.
+            StateError: the server is not open.
         """
+        self._require_open()
         return await self._served.call_ungranted(ToolCall(name, arguments or {}), context)
+
+    def _require_open(self) -> None:
+        if self._stack is None:
+            raise StateError(f"server {self.name!r} is not open; call its tools inside `async with server:`")
 
     @property
     def pending_calls(self) -> list[PendingCall]:
@@ -214,13 +223,16 @@ class HostCalls(ClientSide):
         )
 
     def _seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
-        """Whether a mounted server, and a tool, exist for a caller."""
-        visible, table = self._visibility, self._served.table
+        """Whether a mounted server, and a tool by its public name or the server's own, exist for a caller."""
+        visible, seen = self._visibility, set[tuple[str, str]]()
+        for name, binding in self._served.table.items():
+            if not visible.hides(binding, identity):
+                seen |= {(binding.source, name), (binding.source, binding.definition.name)}
 
         def sees(server: str, tool: str) -> bool:
-            binding = table.get(tool)
-            hidden = visible.hides_server(server, identity)
-            return not hidden and (binding is None or not visible.hides(binding, identity))
+            if visible.policy is None:
+                return True
+            return not visible.hides_server(server, identity) and (not tool or (server, tool) in seen)
 
         return sees
 

@@ -47,7 +47,6 @@ class Lifecycle(ServerParts):
     _keeper: StateKeeper | None
     _manual: ManualCalls
     _offering: Offering
-    _stack: AsyncExitStack | None
 
     async def __aenter__(self) -> Self:
         """Open every upstream concurrently, wait for them, and freeze the first view.
@@ -182,6 +181,10 @@ class Lifecycle(ServerParts):
     def keep_no_statistics(self) -> None:
         """Turn off statistics, before the server is opened."""
         self._usage = None
+
+    def use_nothing_kept(self) -> None:
+        """Serve only what mounted servers list in this run, before the server is opened; it is kept."""
+        self._kept.is_used = False
 
     def send_no_telemetry(self) -> None:
         """Turn off metrics and traces, before the server is opened."""

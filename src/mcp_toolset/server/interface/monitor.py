@@ -84,12 +84,10 @@ class Monitor:
 
     @property
     def has_metrics(self) -> bool:
-        """Whether there is a page of metrics."""
         return self._metrics is not None and self._metrics.options.prometheus
 
     @property
     def public_metrics(self) -> bool:
-        """Whether that page is for everyone."""
         return self.has_metrics and self._metrics is not None and self._metrics.options.public
 
     def metrics(self, identity: Identity | None, accepted: str) -> tuple[bytes, str]:
@@ -114,7 +112,6 @@ class Monitor:
 
 
 def everything(server: str, tool: str) -> bool:
-    """Every server and tool may be known."""
     return True
 
 

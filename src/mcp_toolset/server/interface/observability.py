@@ -44,11 +44,7 @@ _log = logging.getLogger("mcp_toolset.telemetry")
 def observability(
     said: Telemetry | str | bool | None, configured: Reloadable | None, name: str, version: str
 ) -> Observability | None:
-    """What a `telemetry=` argument or else the configuration stands for; `None` without either.
-
-    Raises:
-        DefinitionError: it cannot be used, or its extra is not installed.
-    """
+    """What a `telemetry=` argument or else the configuration stands for; `None` without either."""
     if said is None and configured is not None:
         stated = configured.config.telemetry
         said = None if stated is None else Telemetry(**stated)
@@ -68,11 +64,6 @@ class Observability:
     """
 
     def __init__(self, options: Telemetry, name: str, version: str) -> None:
-        """Send nothing yet.
-
-        Raises:
-            DefinitionError: what is needed is not installed.
-        """
         for kind, module in _EXTRAS:
             if getattr(options, kind) and not _is_installed(module):
                 extra = "otel" if kind == "otlp" else kind

@@ -37,6 +37,8 @@ from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
     from mcp_toolset.calls.code.code_mode import CodeMode
     from mcp_toolset.calls.processes.processes import Processes
     from mcp_toolset.calls.results.large_results import LargeResults
@@ -113,11 +115,7 @@ class ServerOptions:
 
 
 def authenticator(auth: Auth | None) -> Authenticator | None:
-    """What an `auth=` argument stands for; `None` if there is none.
-
-    Raises:
-        DefinitionError: it verifies no tokens.
-    """
+    """What an `auth=` argument stands for; `None` if there is none."""
     if auth is None:
         return None
     # Few servers have callers to authenticate.
@@ -139,11 +137,7 @@ def audit_trail(audit: Audit | Literal[False] | None) -> AuditTrail | None:
 def long_results(
     said: LargeResults | int | bool | None, configured: Reloadable | None
 ) -> LargeResults | None:
-    """What a `large_results=` argument or else the configuration stands for; `None` without either.
-
-    Raises:
-        DefinitionError: a number is not positive.
-    """
+    """What a `large_results=` argument or else the configuration stands for; `None` without either."""
     table = None if configured is None or said is not None else configured.config.large_results
     if said is False or (said is None and table is None):
         return None
@@ -174,11 +168,7 @@ def call_journal(
 
 
 def task_handles(said: float | None, configured: Reloadable | None) -> TaskHandles | None:
-    """What a `handle_after=` argument or else the configuration stands for; `None` without either.
-
-    Raises:
-        DefinitionError: the time is not positive.
-    """
+    """What a `handle_after=` argument or else the configuration stands for; `None` without either."""
     after = configured.config.handle_after if said is None and configured is not None else said
     if after is None:
         return None
@@ -211,11 +201,7 @@ def suspended_store(
 def observability_of(
     said: Told | None, configured: Reloadable | None, name: str, version: str
 ) -> Observability | None:
-    """The metrics and traces that a `telemetry=` argument or else the configuration asks for.
-
-    Raises:
-        DefinitionError: it cannot be used, or its extra is not installed.
-    """
+    """The metrics and traces that a `telemetry=` argument or else the configuration asks for."""
     if not said and (said is not None or configured is None or configured.config.telemetry is None):
         return None
     # Few servers are measured.
@@ -305,6 +291,7 @@ class ServerParts:
     """The parts of a server that its program and its clients reach.
 
     Attributes:
+        name: The server's name.
         answers: What answers the requests of clients.
         configured: The configuration among what it serves, or `None`.
         registry: Which tools there are, and which of them can be called.
@@ -312,11 +299,13 @@ class ServerParts:
         processes: Keeps the processes that tools have started; `None` if the server keeps none.
     """
 
+    name: str
     answers: MCPServer
     configured: Reloadable | None
     registry: ToolRegistry
     grants: GrantLedger
     processes: Processes | None
+    _stack: AsyncExitStack | None
     _options: ServerOptions
     _kept: KeptCatalogs
     _indexes: IndexKeeper
@@ -374,7 +363,11 @@ class ServerParts:
 
     def _introduction(self, identity: Identity | None) -> str | None:
         sources, withheld = self.registry.sources(), self._withheld(identity)
-        said = joint_instructions(sources, withheld, self._options.instructions_budget)
+        alone = self._served.passing.source()
+        if alone is not None:
+            said = alone.instructions
+        else:
+            said = joint_instructions(sources, withheld, self._options.instructions_budget)
         own = self._instructions_of_toolsets(identity)
         parts = (self._options.instructions, *own, self._served.preview(identity), said)
         return "\n\n".join(part for part in parts if part) or None

@@ -47,7 +47,6 @@ class KnownConnection:
 
     @classmethod
     def of(cls, sdk: SdkConnection) -> KnownConnection:
-        """The same one for the life of the SDK's."""
         found: KnownConnection | None = sdk.state.get(_KEY)
         if found is None:
             found = sdk.state[_KEY] = cls(sdk)
@@ -79,15 +78,12 @@ class _Outward:
     """Sends messages to a client outside of its requests, through the SDK."""
 
     def __init__(self, sdk: SdkConnection) -> None:
-        """Send over a connection of the SDK."""
         self._sdk = sdk
 
     async def send_raw_request(self, method: str, params: Params, opts: Any = None) -> dict[str, Any]:
-        """Send a request and wait for its result."""
         return await from_sdk(self._sdk.send_raw_request(method, params, opts))
 
     async def notify(self, method: str, params: Params, opts: Any = None) -> None:
-        """Send a notification."""
         await self._sdk.notify(method, params, opts)
 
 
@@ -112,7 +108,6 @@ class PassedRequest:
     """
 
     def __init__(self, request: RequestContext) -> None:
-        """Show a request to the SDK."""
         self.passed = request
         self._way: Any = request.way
         self.request_id = request.request_id
@@ -133,11 +128,9 @@ class PassedRequest:
 
     @property
     def reason(self) -> str | None:
-        """Why it has."""
         return self._way.reason
 
     async def send_raw_request(self, method: str, params: Params, opts: Any = None) -> dict[str, Any]:
-        """Ask the client."""
         return await to_sdk(self._way.send_raw_request(method, params, opts))
 
     async def notify(self, method: str, params: Params, opts: Any = None) -> None:
@@ -145,7 +138,6 @@ class PassedRequest:
         await self._way.notify(method, params, opts)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress."""
         await self._way.progress(progress, total, message)
 
 

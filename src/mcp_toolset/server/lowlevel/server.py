@@ -243,11 +243,7 @@ class LowlevelServer(Server[Any]):
         return {} if request is None else await to_sdk(self.answers.own_answer(request))
 
     def _request(self, ctx: Request) -> RequestContext | None:
-        """What the SDK's context of a message stands for; `None` for a notification that is dropped.
-
-        Raises:
-            MCPError: it is refused.
-        """
+        """What the SDK's context of a message stands for; `None` for a notification that is dropped."""
         outbound, sdk = ends_of(ctx.session)
         if isinstance(outbound, PassedRequest):
             before = outbound.passed

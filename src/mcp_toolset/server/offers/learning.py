@@ -17,11 +17,6 @@ async def found_by_caller(offering: Offering, context: ToolContext, find: Callab
 
     A server that lists nothing to a caller without a login gives all such callers the same answer, whatever
     it lists to others.
-
-    Raises:
-        LookupError: there is no such thing, and no server to log in to.
-        InputRequired: a modern client is to open a page, and to repeat its request.
-        CallError: the caller has not logged in; the message says how.
     """
     try:
         return await find()

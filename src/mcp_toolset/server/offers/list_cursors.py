@@ -14,11 +14,7 @@ def cursor_at(start: int) -> str:
 
 
 def start_of(cursor: str | None) -> int:
-    """The entry that the page of a cursor begins with; 0 without a cursor.
-
-    Raises:
-        InvalidArgumentsError: the cursor is none of ours.
-    """
+    """The entry that the page of a cursor begins with; 0 without a cursor."""
     if cursor is None:
         return 0
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
-from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Offers, Wire
+from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, Ending, Kind, Offers, Wire
 from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.core.call import ToolContext
@@ -33,8 +33,8 @@ class LocalOffers(Offers):
 
     def __init__(
         self,
-        resources: ResourceProvider | None,
-        prompts: PromptProvider | None,
+        resources: Sequence[ResourceProvider],
+        prompts: Sequence[PromptProvider],
         completions: CompletionProvider | None,
         logs: Callable[[], bool],
         hint: CacheHint = STRICTEST,
@@ -43,8 +43,8 @@ class LocalOffers(Offers):
         """Adapt the given providers.
 
         Args:
-            resources: What can be read.
-            prompts: What users can pick.
+            resources: What can be read; of two resources with one URI, that of the first provider.
+            prompts: What users can pick; of two prompts with one name, that of the first provider.
             completions: Proposes values for arguments.
             logs: Tells whether there are tools that may send log messages.
             hint: How long clients may keep the lists.
@@ -61,10 +61,11 @@ class LocalOffers(Offers):
         """Whether there is a provider for a capability; see `Offers`."""
         match capability:
             case "resources":
-                updates = feature != "subscribe" or isinstance(self._resources, UpdatingResources)
-                return (self._resources is not None and updates) or (self._large is not None and not feature)
+                if feature == "subscribe":
+                    return any(isinstance(one, UpdatingResources) for one in self._resources)
+                return bool(self._resources) or (self._large is not None and not feature)
             case "prompts":
-                return self._prompts is not None
+                return bool(self._prompts)
             case "completions":
                 return self._completions is not None
             case "logging":
@@ -74,7 +75,7 @@ class LocalOffers(Offers):
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when a provider's list has changed."""
-        ends = [part.on_change(callback) for part in (self._resources, self._prompts) if part is not None]
+        ends = [part.on_change(callback) for part in (*self._resources, *self._prompts)]
 
         def end() -> None:
             for each in ends:
@@ -84,14 +85,22 @@ class LocalOffers(Offers):
 
     async def listed(self, kind: Kind) -> Sequence[Wire]:
         """The entries of a kind, as the provider gives them now."""
-        entries: Sequence[BaseModel | Mapping[str, Any]] = ()
-        if kind is PROMPTS and self._prompts is not None:
-            entries = await self._prompts.list_prompts()
-        elif kind is RESOURCES and self._resources is not None:
-            entries = await self._resources.list_resources()
-        elif kind is TEMPLATES and self._resources is not None:
-            entries = await self._resources.list_resource_templates()
-        return [_wire(entry) for entry in entries]
+        key = "name"
+        if kind is PROMPTS:
+            entries = [entry for one in self._prompts for entry in await one.list_prompts()]
+        elif kind is RESOURCES:
+            key, entries = "uri", [entry for one in self._resources for entry in await one.list_resources()]
+        else:
+            key, entries = (
+                "uriTemplate",
+                [entry for one in self._resources for entry in await one.list_resource_templates()],
+            )
+        if len(self._prompts if kind is PROMPTS else self._resources) < 2:
+            return [_wire(entry) for entry in entries]
+        found: dict[Any, Wire] = {}
+        for wire in map(_wire, entries):
+            found.setdefault(wire.get(key), wire)
+        return list(found.values())
 
     def hint(self, kind: Kind) -> CacheHint:
         """What the application says of all its lists: a provider says nothing of it."""
@@ -105,15 +114,23 @@ class LocalOffers(Offers):
         """Read a resource; raises `LookupError` where there is none such."""
         if self._large is not None and self._large.keeps(uri):
             return {"contents": self._large.read(uri, context)}
-        if self._resources is None:
-            raise LookupError("Resource not found")
-        return {"contents": [_wire(part) for part in await self._resources.read_resource(uri)]}
+        fault = LookupError("Resource not found")
+        for one in self._resources:
+            try:
+                return {"contents": [_wire(part) for part in await one.read_resource(uri)]}
+            except LookupError as missing:
+                fault = missing
+        raise fault
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
         """Get a prompt; raises `LookupError` where there is none such."""
-        if self._prompts is None:
-            raise LookupError(f"Unknown prompt: {name}")
-        return _wire(await self._prompts.get_prompt(name, arguments, context))
+        fault = LookupError(f"Unknown prompt: {name}")
+        for one in self._prompts:
+            try:
+                return _wire(await one.get_prompt(name, arguments, context))
+            except LookupError as missing:
+                fault = missing
+        raise fault
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """Complete an argument; no values where there is no provider."""
@@ -136,12 +153,14 @@ class LocalOffers(Offers):
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` whenever the provider says that the resource has changed."""
-        stop: Callable[[], None] | None = None
-        if isinstance(self._resources, UpdatingResources):
-            stop = self._resources.on_update(lambda changed: updated() if changed == uri else None)
+        stops = [
+            one.on_update(lambda changed: updated() if changed == uri else None)
+            for one in self._resources
+            if isinstance(one, UpdatingResources)
+        ]
 
         async def end() -> None:
-            if stop is not None:
+            for stop in stops:
                 stop()
 
         return end
@@ -156,11 +175,7 @@ def _reference(wire: Mapping[str, Any]) -> Reference:
 
 
 def _wire(given: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
-    """What a provider gives, in wire form.
-
-    Raises:
-        InvalidOutputError: it has no JSON form, and would end the connection that it is written to.
-    """
+    """What a provider gives, in wire form."""
     try:
         if isinstance(given, Mapping):
             wire = cast("dict[str, Any]", to_jsonable_python(given, by_alias=True))

@@ -21,9 +21,11 @@ from mcp_toolset.context.offer_kinds import (
 from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.protocol.cache_hints import CacheHint, strictest
 from mcp_toolset.protocol.eras import joint_meta
+from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.server.offers.app_pages import with_app_address
 from mcp_toolset.server.offers.list_cursors import cursor_at, start_of
 from mcp_toolset.server.offers.local_offers import LocalOffers
+from mcp_toolset.server.offers.passing import PassingSource
 from mcp_toolset.server.offers.public_uris import LOCAL, Addresses, Names, Origin, apps_of
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -53,6 +55,7 @@ class Offering:
         mounted: Callable[[], Mapping[str, Offers]],
         unlisted: UnlistedMounts | None = None,
         visible: Visible = EVERYTHING,
+        passing: Callable[[], PassingSource | None] = lambda: None,
     ) -> None:
         """Combine.
 
@@ -61,7 +64,9 @@ class Offering:
             mounted: Gives the mounted sources by name, in order, as they are now.
             unlisted: The mounts of which it is not known yet what they offer.
             visible: Which of the mounted sources exist for a caller.
+            passing: The source that is asked for what no source lists.
         """
+        self.passing = passing
         self.local = local
         self._mounted = mounted
         self._unlisted = unlisted
@@ -83,6 +88,23 @@ class Offering:
     def declared(self, capability: str, feature: str, identity: Identity | None) -> bool:
         """Whether a source that a caller may know of is known to have declared something."""
         return any(offers.declares(capability, feature) for offers in self.seen(identity).values())
+
+    def extensions(self) -> Mapping[str, Any]:
+        """The extensions of a server to which every request is passed on."""
+        source = self.passing()
+        return {} if source is None else self._sources()[source.source_name].extensions()
+
+    def server_info(self) -> dict[str, Any]:
+        """What a server to which every request is passed on says it is; empty for none."""
+        source = self.passing()
+        return {} if source is None else source.server_info()
+
+    async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """The answer to a request of a method that is not MCP's own."""
+        source = self.passing()
+        if source is None:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
+        return await self._sources()[source.source_name].ask(method, params, context)
 
     def has(self, capability: str) -> bool:
         """Whether any source has a capability, whichever callers may know of the source."""
@@ -146,11 +168,7 @@ class Offering:
         self._lists = {kind.method: list(self._public(kind, listed)) for kind in KINDS}
 
     async def page(self, kind: Kind, cursor: str | None, context: ToolContext) -> Wire:
-        """One page of a list, with the cache hint of the whole.
-
-        Raises:
-            InvalidArgumentsError: the cursor is none of ours.
-        """
+        """One page of a list, with the cache hint of the whole."""
         start = start_of(cursor)
         if not start:
             for offers in self.seen(context.identity).values():
@@ -198,12 +216,7 @@ class Offering:
         return any(source in seen for source, _ in self.addresses.origins(uri))
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
-        """Read the resource that a public URI leads to.
-
-        Raises:
-            LookupError: it leads nowhere.
-            UpstreamError: its server refused, or cannot be asked.
-        """
+        """Read the resource that a public URI leads to."""
         fault = LookupError("Resource not found")
         for source, native in await self._origins(uri, context.identity):
             try:
@@ -246,7 +259,7 @@ class Offering:
             source, native = await self._template_origin(reference["uri"], context.identity)
             reference = {**reference, "uri": native}
         offers = self._sources()[source]
-        if not offers.declares("completions"):
+        if not (offers.declares("completions") or self.passing()):
             return {"completion": {"values": []}}
         return await offers.complete({**params, "ref": reference}, context)
 
@@ -313,12 +326,15 @@ class Offering:
     async def _origins(self, uri: str, identity: Identity | None) -> list[Origin]:
         if not self._lists:
             await self.settle()
-        return self.addresses.origins(uri, self.seen(identity))
+        found = self.addresses.origins(uri, self.seen(identity))
+        return found or [(source.source_name, uri) for source in (self.passing(),) if source is not None]
 
     async def _prompt_origin(self, name: str, identity: Identity | None) -> Origin:
         if name not in self.addresses.prompts:
             await self.settle()
         found = self.addresses.prompts.get(name)
+        if found is None and (source := self.passing()) is not None and source.admits(name):
+            return source.source_name, name
         if found is None or found[0] not in self.seen(identity):
             raise LookupError(f"Unknown prompt: {name}")
         return found
@@ -329,7 +345,7 @@ class Offering:
         seen = self.seen(identity)
         found = self.addresses.templates.get(template)
         if found is None or found[0] not in seen:
-            found = next(iter(self.addresses.origins(template, seen)), None)
+            found = next(iter(await self._origins(template, identity)), None)
         if found is None:
             raise LookupError(f"Unknown resource template: {template}")
         return found

@@ -214,7 +214,6 @@ def _table(
 
 
 def digest_of(source: str, name: str) -> str:
-    """A short digest that tells a name of one source from the same name of another."""
     return hashlib.sha256(f"{source}\n{name}".encode("utf-8", "surrogatepass")).hexdigest()[:7]
 
 

@@ -30,6 +30,17 @@ from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 
+_OF_MCP: Final = frozenset(
+    (
+        *("initialize", "ping", "server", "tools", "resources", "prompts", "completion", "logging"),
+        *("subscriptions", "tasks", "notifications", "roots", "sampling", "elicitation"),
+    )
+)
+"""What the methods of MCP begin with."""
+
+_ASKED: Final = frozenset({"resources/read", "prompts/get", "completion/complete"})
+"""The methods by which clients ask for one thing, which a server may answer without listing it."""
+
 MAX_WATCHED: Final = 1000
 """Resources that one client may subscribe to."""
 
@@ -69,6 +80,18 @@ class Reading:
             "logging/setLevel": self._set_level,
             "subscriptions/listen": self._listen,
         }
+
+    async def unknown(self, request: RequestContext) -> dict[str, Any]:
+        """Pass a request of an extension's method on to the only server, or refuse it.
+
+        The methods of MCP itself are the bridge's: it keeps apart whose tasks and subscriptions they name.
+        """
+        if request.method.partition("/")[0] in _OF_MCP:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
+        params = {key: value for key, value in _params(request).items() if key != "_meta"}
+        async with _answering(request):
+            answer = await self._offering.ask(request.method, params, WireContext(request))
+            return relayed(answer, version=request.protocol_version)
 
     async def _whole(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
         """The answer with all that a server has put into it; see `whole_answer`."""
@@ -122,7 +145,7 @@ class Reading:
         try:
             return await self._offering.read(uri, context)
         except UpstreamProtocolError as refused:
-            if not self._offering.addresses.guesses(uri):
+            if self._offering.passing() is not None or not self._offering.addresses.guesses(uri):
                 raise
             raise LookupError("Resource not found") from refused
 
@@ -226,8 +249,12 @@ class Reading:
         return self._offering.declares(capability, feature, identity=request.identity)
 
     def _require(self, request: RequestContext, capability: str, feature: str = "") -> None:
-        """Refuse a request that no source offers to answer, as a server without a handler does."""
-        if not self._declares(request, capability, feature):
+        """Refuse a request that no source offers to answer, as a server without a handler does.
+
+        A server with `unlisted="pass"` refuses it itself.
+        """
+        passing = request.method in _ASKED and self._offering.passing() is not None
+        if not passing and not self._declares(request, capability, feature):
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
 
 

@@ -35,10 +35,6 @@ async def resumable(
 
     Returns:
         The answer in wire form; one with the `resultType` `input_required` asks the client.
-
-    Raises:
-        CallError: its state was altered, has ended, was used, or belongs to another request.
-        UpstreamError: the upstream failed.
     """
     bound = (name, arguments, context.principal)
     if context.resume(trips, ToolCall(name, dict(arguments))):
@@ -81,9 +77,6 @@ def whole_answer(
     """An answer as the revision has it, with what the revision does not know, and a modern server's stamp.
 
     A server may say more than the protocol knows, and its clients are to see it; a null member is left out.
-
-    Raises:
-        MCPError: it is none that the revision allows.
     """
     modern = is_modern(version)
     fault = result_fault(method, answer, modern=modern)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.context.client import CLIENT_KEY, ServedClient
+from mcp_toolset.context.client import CLIENT_KEY, ServedClient, stream_of
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.offer_kinds import ListChange
@@ -75,12 +75,14 @@ class Subscriptions:
         if overlap:
             self._latest.update(dict.fromkeys(_LISTS.values(), (monotonic(), everybody)))
 
-    def publish(self, method: str, uri: str | None = None, *, to: Recipients = everybody) -> None:
-        """Tell every client that listens for it of a change, of those who are to be told."""
-        if method in self._latest:
+    def publish(
+        self, method: str, uri: str | None = None, *, to: Recipients = everybody, client: str = ""
+    ) -> None:
+        """Tell every client that listens for it of a change, of those who are to be told; or one client."""
+        if method in self._latest and not client:
             self._latest[method] = (monotonic(), to)
         for listener in self._listeners:
-            if to(listener.identity):
+            if to(listener.identity) and client in ("", listener.client):
                 listener.note((method, uri))
 
     def end_streams(self) -> None:
@@ -94,9 +96,6 @@ class Subscriptions:
         Args:
             request: The client's request.
             granted: What it gets of what it asked for, as in `notifications` of the request.
-
-        Raises:
-            MCPError: it is a notification, or too many listen.
         """
         if request.request_id is None:
             raise MCPError(INVALID_REQUEST, "subscriptions/listen requires a request id")
@@ -126,6 +125,7 @@ class _Listener:
 
     def __init__(self, granted: Mapping[str, Any], identity: Identity | None) -> None:
         self.identity = identity
+        self.client = stream_of()
         uris = granted.get("resourceSubscriptions") or ()
         self._wanted: frozenset[Change] = frozenset(
             [(_LISTS[name], None) for name in _LISTS if granted.get(name)] + [(UPDATED, uri) for uri in uris]
@@ -141,7 +141,6 @@ class _Listener:
             self._news.set()
 
     def end(self) -> None:
-        """Take no more changes."""
         self._ended = True
         self._news.set()
 
@@ -226,8 +225,7 @@ class Announcements:
                 client: ServedClient | None = connection.state.get(CLIENT_KEY)
                 if client is not None and each.is_for(client):
                     await _notify(connection, _METHODS[each.capability])
-            if not each.of_one_client:
-                self.subscriptions.publish(_METHODS[each.capability])
+            self.subscriptions.publish(_METHODS[each.capability], client=each.client_key)
 
     async def to(self, connection: Connection) -> None:
         """Tell one legacy client that its own list has changed, as by a grant."""
