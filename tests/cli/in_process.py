@@ -31,7 +31,7 @@ def run_here(
         given.write(stdin.encode())
         given.seek(0)
         with _surroundings(folder, environ), _descriptors(given, out, err):
-            with patch("mcp_toolset.concurrency.signals.leave", _stay):
+            with _ending_here():
                 code = main(list(arguments))
         return subprocess.CompletedProcess(list(arguments), code, _text(out), _text(err))
 
@@ -44,7 +44,7 @@ def run_on_terminal(
     termios.tcsetwinsize(theirs, (40, columns))
     with os.fdopen(ours, "rb", 0), os.fdopen(theirs, "wb", 0) as screen, TemporaryFile() as given:
         with _surroundings(folder, environ), _descriptors(given, screen, screen):
-            with patch("mcp_toolset.concurrency.signals.leave", _stay):
+            with _ending_here():
                 code = main(list(arguments))
         shown = b""
         while select.select([ours], [], [], 0)[0]:
@@ -52,10 +52,24 @@ def run_on_terminal(
     return code, shown.decode().replace("\r\n", "\n")
 
 
-def _stay(code: int) -> None:
-    raise AssertionError(
-        f"a thread is left, for which the process would end with {code}: {threading.enumerate()}"
-    )
+@contextmanager
+def _ending_here() -> Iterator[None]:
+    """The command may not end this process, and has to end its own threads; those of other tests are not its own."""
+    others = set(threading.enumerate())
+
+    def leave(code: int) -> None:
+        raise AssertionError(f"the process would end with {code}")
+
+    def leave_no_thread(code: int) -> None:
+        for thread in set(threading.enumerate()) - others:
+            if not thread.daemon:
+                thread.join(30)
+                if thread.is_alive():
+                    raise AssertionError(f"{thread} is left, for which the process would end with {code}")
+
+    signals = "mcp_toolset.concurrency.signals"
+    with patch(f"{signals}.leave", leave), patch(f"{signals}.leave_no_thread", leave_no_thread):
+        yield
 
 
 def _text(file: IO[bytes]) -> str:

@@ -315,3 +315,27 @@ def test_e1_adopt_takes_no_target(line: CommandLine) -> None:
 def test_e1_restore_takes_the_yes_of_install_and_asks_nothing(line: CommandLine) -> None:
     done = line.run("restore", "cursor", "--yes")
     assert done.returncode == 1 and "its servers were not adopted" in done.stderr
+
+
+def test_u95_the_difference_hides_what_may_be_secret_and_shows_the_programs(line: CommandLine) -> None:
+    path = line.folder / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    args = ["-y", "@scope/server", "--token", "t0ken-value", "postgres://me:pa55word@host/db", "s3cr3t-value"]
+    entry = {"command": "npx", "args": args, "env": {"KEY": "s3cr3t-value"}, "headers": {"X": "h3ader-value"}}
+    path.write_text(json.dumps({"theme": "dark", "mcpServers": {"git": entry}}, indent=2))
+    shown = line.run("install", "cursor", "--adopt", "--dry-run").stdout
+    removed = "\n".join(text for text in shown.splitlines() if text.startswith("-"))
+    assert '"command": "npx"' in removed and '"@scope/server"' in removed and '"KEY": "***"' in removed
+    assert not any(word in shown for word in ("t0ken-value", "pa55word", "s3cr3t-value", "h3ader-value"))
+
+
+@pytest.mark.parametrize("client", ["codex", "goose"])
+def test_u95_other_formats_show_the_programs_too(tmp_path: Path, client: ClientName) -> None:
+    desk = Desk(tmp_path, client)
+    entry = entry_of(
+        client, "npx", ["-y", "@scope/server", "--token", "t0ken-value"], {"KEY": "s3cr3t-value"}
+    )
+    desk.path.write_text(written(client, {"git": entry}, "plain"))
+    shown = plan_adoption(client, desk.machine, "user").diff
+    assert "npx" in shown and "@scope/server" in shown
+    assert "t0ken-value" not in shown and "s3cr3t-value" not in shown

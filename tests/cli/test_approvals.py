@@ -76,7 +76,9 @@ def test_i8_what_is_listed_is_json_on_request_and_an_id_that_does_not_wait_is_to
 def test_i8_a_file_that_was_named_and_is_missing_is_told_by_its_name(cli: CommandLine, words: list[str]):
     missing = cli.folder / "aprovals.sqlite3"
     told = cli.run("approvals", *words, "--file", str(missing))
-    assert told.returncode == 1 and not told.stdout and not missing.exists()
+    assert told.returncode == 1 and not missing.exists()
+    answered = json.loads(told.stdout)["error"] if "--json" in words else told.stdout
+    assert f"{missing} does not exist" in answered if "--json" in words else not answered
     assert f"{missing} does not exist" in told.stderr and "the file that the server uses" in told.stderr
 
 

@@ -70,3 +70,21 @@ def test_verbose_logs_to_stderr_and_leaves_the_answer_alone(line: CommandLine):
     done = line.run("call", "-vv", "kit.py", "echo", "text=hello")
     assert done.stdout == "hello\n"
     assert "debug: " in done.stderr
+
+
+ESCAPES = r"""
+from mcp_toolset import serve
+
+def red() -> str:
+    return "\x1b[31mred\x1b[0m \x1b]0;a title\x07done"
+
+serve(red)
+"""
+
+
+def test_u83_escapes_of_a_tool_reach_no_terminal_through_a_pipe(line: CommandLine):
+    (line.folder / "escapes.py").write_text(ESCAPES)
+    piped = line.process("call", "escapes.py", "red")
+    assert "red" in piped.stdout and "\x1b" not in piped.stdout and "\x07" not in piped.stdout
+    # A file has the text as the tool gave it.
+    assert line.run("call", "escapes.py", "red").stdout == "\x1b[31mred\x1b[0m \x1b]0;a title\x07done\n"

@@ -103,7 +103,7 @@ JSONC = """\
       "X": "${NOT_B}", // a comment
       "Y": "a\\"b ${NOT_C}"}},
     "local": {"command": "${NOT_P}", "args": ["-y", "${NOT_Q}", "${NOT_R}"], "cwd": "/not/there"},
-    "gone": {"command": "a", "command": []},
+    "gone": {"command": []},
   },
   "toolset": {"defered": true, "limits": {"*": {"rate": "often"}},},
 }
@@ -118,7 +118,7 @@ PLACES = {
     "local.args[1]": (8, 53),
     "local.args[2]": (8, 65),
     "server 'local': `cwd`": (8, 5),
-    "gone.command": (9, 30),
+    "gone.command": (9, 14),
     "toolset.defered": (11, 15),
     'toolset.limits["*"].rate': (11, 49),
 }

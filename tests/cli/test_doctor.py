@@ -23,6 +23,7 @@ from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
 __all__ = ["line"]
 
 ROOT = Path(__file__).parents[2]
+UPSTREAM = ROOT / "tests" / "support" / "plain_server.py"
 Look = Callable[..., dict[str, Finding]]
 
 
@@ -151,13 +152,41 @@ def test_e2_the_file_that_is_named_is_examined_too(line: CommandLine) -> None:
     assert len(found) == 2
     assert "mcpServers.a.comand: unknown key; did you mean `command`?" in found[0]
     assert found[1].startswith("b: command not found: gone-program")
-    line.write("mcp.json", json.dumps({"mcpServers": {"a": {"command": sys.executable}}}))
-    found = [
-        one
-        for one in json.loads(line.run("doctor", "mcp.json", "--json").stdout)
-        if one["examined"] == "mcp.json"
-    ]
-    assert [one["state"] for one in found] == ["ok"]
+
+
+def about(line: CommandLine, examined: str, *options: str) -> list[tuple[str, str]]:
+    """State and note of each finding about one thing."""
+    done = line.run("doctor", *options, "--json")
+    return [(x["state"], x["note"]) for x in json.loads(done.stdout) if x["examined"] == examined]
+
+
+def test_u96_doctor_starts_each_server_and_names_the_dead_one_with_its_reason(line: CommandLine) -> None:
+    crash = {"command": sys.executable, "args": ["-c", "raise SystemExit('the licence file is missing')"]}
+    plain = {"command": sys.executable, "args": [str(UPSTREAM), '{"tools": ["echo"]}']}
+    line.write("mcp.json", json.dumps({"mcpServers": {"a": plain, "dead": crash}}))
+    first, *rest = about(line, "mcp.json", "mcp.json")
+    assert first[0] == "ok" and sorted(rest)[1] == ("ok", "a: answers, with 1 tool")
+    state, note = sorted(rest)[0]
+    assert state == "error" and note.startswith("dead: ") and "the licence file is missing" in note
+    assert line.run("doctor", "mcp.json").returncode == 1
+    assert len(about(line, "mcp.json", "mcp.json", "--no-start")) == 1
+
+
+def test_u96_a_server_of_two_clients_is_told_once(line: CommandLine) -> None:
+    crash = {"command": sys.executable, "args": ["-c", "raise SystemExit('the licence file is missing')"]}
+    for folder in (".cursor", ".gemini"):
+        (line.folder / folder).mkdir()
+        name = "mcp.json" if folder == ".cursor" else "settings.json"
+        (line.folder / folder / name).write_text(json.dumps({"mcpServers": {"dead": crash}}))
+    told = json.loads(line.run("doctor", "--json").stdout)
+    found = [(x["examined"], x["state"]) for x in told if "dead" in x["examined"]]
+    assert found == [("Cursor: dead", "error")]
+
+
+def test_u96_a_program_that_is_missing_is_told_once(line: CommandLine) -> None:
+    line.write("mcp.json", json.dumps({"mcpServers": {"gone": {"command": "no-such-program"}}}))
+    ((state, note),) = about(line, "mcp.json", "mcp.json")
+    assert state == "error" and "command not found: no-such-program" in note
 
 
 def test_e2_every_extra_that_adds_a_package_is_examined() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.commandline import CommandLine, line
+from tests.support.configured import PLAIN
 
 from mcp_toolset.cli.installers.jsontext import with_member
 from mcp_toolset.cli.switching import switched
@@ -17,6 +20,8 @@ from mcp_toolset.config.jsonc import decode
 from mcp_toolset.errors import ConfigError
 
 __all__ = ["line"]
+
+UNKNOWN = ", if the server has such a tool (it has listed none here yet)"
 
 FILE = """\
 {
@@ -106,10 +111,14 @@ def test_e2_a_member_is_added_and_removed_and_the_text_is_as_before(
 
 def test_e2_the_command_changes_the_file_and_keeps_a_backup(line: CommandLine) -> None:
     path = line.write("mcp.json", FILE)
+    off = f"git/git_reset is off{UNKNOWN}\n"
     done = line.run("disable", "mcp.json", "git/git_reset", "git/git_commit")
-    assert (done.returncode, done.stdout) == (0, "git/git_reset is off\ngit/git_commit is off\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"git/git_reset is off{UNKNOWN}\ngit/git_commit is off{UNKNOWN}\n",
+    )
     assert (line.folder / "mcp.json.1.bak").read_text() == FILE
-    assert line.run("disable", "mcp.json", "git/git_reset").stdout == "git/git_reset is off already\n"
+    assert line.run("disable", "mcp.json", "git/git_reset").stdout == f"{off.strip()} already\n"
     line.run("enable", "mcp.json", "git/git_reset", "git/git_commit")
     assert path.read_text() == FILE
     refused = line.run("enable", "nowhere.json", "git")
@@ -128,3 +137,75 @@ def test_e2_a_name_of_a_server_may_have_slashes(server: str, tmp_path: Path) -> 
 def test_e2_an_entry_that_is_no_object_is_named_as_one() -> None:
     with pytest.raises(ConfigError, match=r"mcpServers.git: must be an object; write it as"):
         switched('{"mcpServers": {"git": 5}}', "git", "mcp.json", on=False)
+
+
+def test_u125_a_program_is_no_configuration_that_can_be_switched(line: CommandLine) -> None:
+    line.write("app.py", "from mcp_toolset import serve\n")
+    done = line.run("disable", "app.py", "a")
+    assert done.returncode == 1
+    assert "app.py: is a program, and this command changes configuration files" in done.stderr
+    assert ".off(…)" in done.stderr
+
+
+@pytest.mark.parametrize("cwd", ["./gone", "/no/such/folder", "~/gone"])
+def test_u125_a_folder_that_is_missing_fails_the_check_and_is_the_reason_of_list(
+    line: CommandLine, cwd: str
+) -> None:
+    line.write("gone.json", json.dumps({"mcpServers": {"a": {"command": sys.executable, "cwd": cwd}}}))
+    checked, listed = line.run("check", "gone.json"), line.run("list", "gone.json")
+    assert checked.returncode == 1 and "`cwd` names a folder that does not exist" in checked.stdout
+    assert "`cwd` names a folder that does not exist" in listed.stderr
+
+
+NAMED = """{"mcpServers": {
+  "git": {"command": "g", "names": {"wipe": "clean_up"}},
+  "my_git": {"command": "m"},
+  "web": {"url": "https://host/mcp", "prefix": "www"},
+  "bare": {"command": "b", "prefix": false}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("name", "server", "tool"),
+    [
+        ("git_log", "git", "log"),
+        ("clean_up", "git", "wipe"),
+        ("my_git__log", "my_git", "log"),
+        ("www_get_page", "web", "get_page"),
+    ],
+)
+def test_u124_a_tool_is_switched_by_its_public_name(
+    name: str, server: str, tool: str, tmp_path: Path
+) -> None:
+    off, now = switched(NAMED, name, "mcp.json", on=False)
+    assert now == f"{server}/{tool} is off{UNKNOWN}"
+    assert read(off, tmp_path)[server].exclude == (tool,)
+    assert not read(switched(off, name, "mcp.json", on=True).text, tmp_path)[server].exclude
+
+
+def test_u124_a_name_of_no_server_is_no_public_name() -> None:
+    for name in ("svn_log", "web_get_page", "bare_log"):
+        with pytest.raises(ConfigError, match="has no server"):
+            switched(NAMED, name, "mcp.json", on=False)
+
+
+def test_u73_a_tool_that_the_server_has_not_listed_is_not_off(line: CommandLine) -> None:
+    run = partial(line.run, env={"MCP_TOOLSET_CACHE": str(line.folder / "cache")})
+    entry = {"command": sys.executable, "args": [PLAIN, json.dumps({"tools": ["destroy", "look"]})]}
+    line.write("mcp.json", json.dumps({"mcpServers": {"a": entry}}))
+    assert UNKNOWN in run("disable", "mcp.json", "a/destroy").stdout
+    assert run("enable", "mcp.json", "a/destroy").returncode == 0
+    assert run("list", "mcp.json").returncode == 0
+    before = (line.folder / "mcp.json").read_text()
+    for name, mend in (
+        ("a/destory", "did you mean `destroy`?"),
+        ("a/a_destroy", "did you mean `a/destroy`?"),
+        ("a/wipe_*", "it has destroy, look"),
+    ):
+        refused = run("disable", "mcp.json", name)
+        assert refused.returncode == 1 and "mcpServers.a: lists no tool" in refused.stderr, refused.stderr
+        assert mend in refused.stderr
+        assert (line.folder / "mcp.json").read_text() == before
+    for name in ("a_destroy", "a/l*"):
+        done = run("disable", "mcp.json", name)
+        assert done.returncode == 0 and done.stdout.endswith(" is off\n")

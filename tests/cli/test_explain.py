@@ -33,6 +33,11 @@ def test_i8_explain_shows_the_rule_and_those_that_were_asked_before(line: Comman
         assert answer(line, "explain", file, "up_add", *who)["rule"] == "toolset.permissions.for[0].allow: *"
 
 
+def test_u124_explain_knows_a_tool_by_its_public_name_with_its_server(line: CommandLine, file: str) -> None:
+    for name in ("up_add", "up/add", "up/up_add"):
+        assert answer(line, "explain", file, name)["tool"] == "up_add"
+
+
 def test_i8_the_exit_code_says_whether_a_tool_is_denied(line: CommandLine, file: str) -> None:
     line.write(
         "mcp.json",

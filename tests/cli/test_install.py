@@ -222,7 +222,7 @@ def test_p7_a_broken_file_is_refused_in_one_line_and_untouched(desk: Desk, text:
 def test_p7_a_name_that_stands_twice_is_left_to_its_owner(desk: Desk) -> None:
     twice = f'{{"servers": {{"hub": {{"command": "a"}}, "hub": {json.dumps(ENTRY)}}}}}'
     written(desk, twice)
-    with pytest.raises(ConfigError, match="by hand"):
+    with pytest.raises(ConfigError, match="written twice"):
         desk.uninstall("vscode")
 
 
@@ -258,7 +258,48 @@ def test_p7_mode_and_link_are_kept(desk: Desk) -> None:
     backup = apply(desk.install("cursor"))
     assert link.is_symlink() and "hub" in real.read_text()
     assert backup is not None and backup.parent == real.parent
-    assert [stat.S_IMODE(file.stat().st_mode) for file in (real, backup)] == [0o640, 0o640]
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (real, backup)] == [0o640, 0o600]
+
+
+def test_u83_a_backup_is_for_the_user_alone(desk: Desk) -> None:
+    path = desk.home / ".cursor" / "mcp.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"mcpServers": {"gh": {"command": "gh", "env": {"TOKEN": "a-secret-token"}}}}')
+    path.chmod(0o644)
+    backup = apply(desk.install("cursor"))
+    assert backup is not None and "a-secret-token" in backup.read_text()
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (path, backup)] == [0o644, 0o600]
+
+
+def _yaml_bomb() -> str:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
+    return "\n".join(lines) + "\nextensions: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (_yaml_bomb(), "its anchors .* stand for more than 100000 values"),
+        ("a: " + "[" * 3000 + "]" * 3000, "is nested too deep"),
+    ],
+    ids=["bomb", "deep"],
+)
+def test_u83_a_yaml_file_that_never_ends_is_refused(desk: Desk, text: str, told: str) -> None:
+    path = locate(CLIENTS["goose"], "user", Machine(desk.home, "linux", {}, desk.project))[1]
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=told):
+        desk.install("goose")
+    assert path.read_text() == text
+
+
+def test_u83_anchors_of_a_usual_yaml_file_stay(desk: Desk) -> None:
+    path = locate(CLIENTS["goose"], "user", Machine(desk.home, "linux", {}, desk.project))[1]
+    path.parent.mkdir(parents=True)
+    path.write_text("common: &c {TZ: UTC}\nextensions:\n  a: {cmd: a, envs: *c}\n")
+    apply(desk.install("goose"))
+    assert "&c" in path.read_text() and "*c" in path.read_text()
 
 
 def test_p7_a_new_file_for_the_user_alone_is_private(desk: Desk) -> None:

@@ -33,12 +33,12 @@ def names(server: ToolsetServer) -> list[str]:
 
 async def test_m6_serve_with_code_has_the_two_tools(tmp_path: Path) -> None:
     target = ConfigFile(str(written(tmp_path)))
-    options = MountOptions(deferred=True, code=True, keep=False)
+    options = MountOptions(deferred=True, code=True, afresh=True)
     server = mount(target, options)
     async with server:
         assert names(server)[-2:] == ["run_code", "run_read_only_code"]
         assert own_bindings(server) == []
-    without = mount(target, MountOptions(deferred=True, keep=False))
+    without = mount(target, MountOptions(deferred=True, afresh=True))
     async with without:
         assert "run_code" not in names(without)
 

@@ -112,7 +112,8 @@ def program(line: CommandLine) -> CommandLine:
 @asynccontextmanager
 async def served(line: CommandLine, transport: str) -> AsyncGenerator[tuple[Any, Path]]:
     """What a client connects to, and the file that gets the stderr of the command."""
-    name, *rest = command("serve", "app.py", "--reload", "--transport", transport, "--port", "0")
+    port = () if transport == "stdio" else ("--port", "0")
+    name, *rest = command("serve", "app.py", "--reload", "--transport", transport, *port)
     known = environment(line.folder)
     with (line.folder / "stderr").open("w+") as errors:
         if transport == "stdio":

@@ -68,7 +68,7 @@ def test_whatever_is_written_is_a_target_or_a_target_error(text: str):
         ("/home/me/project/.cursor/mcp.json", (), "project"),
         ("https://mcp.github.com/mcp", (), "github"),
         ("http://localhost:8000/mcp", (), "localhost"),
-        ("http://127.0.0.1:8000/mcp", (), "127-0-0-1"),
+        ("http://127.0.0.1:8000/mcp", (), "server"),
         ("notes", (), "notes"),
         (None, ("npx", "-y", "@scope/server-git@1.2"), "server-git"),
         (None, ("uvx", "mcp-server-time==2.1"), "mcp-server-time-2-1"),
@@ -79,6 +79,25 @@ def test_whatever_is_written_is_a_target_or_a_target_error(text: str):
 )
 def test_a_target_has_a_name_of_its_own(text: str | None, command: tuple[str, ...], name: str):
     assert default_name(text, command) == name
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("python", "-W", "ignore", "notes.py"), "notes"),
+        (("python3.12", "-X", "utf8", "-m", "notes"), "notes"),
+        (("env", "A=1", "B=2", "notes-server"), "notes-server"),
+        (("/usr/bin/env", "-u", "HOME", "python", "-Wignore", "notes.py"), "notes"),
+        (("node", "--import", "./trace.js", "notes.mjs"), "notes"),
+    ],
+)
+def test_u89_a_command_is_not_named_by_what_starts_it(command: tuple[str, ...], name: str) -> None:
+    assert default_name(None, command) == name
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "10.0.0.7"])
+def test_u89_a_server_at_an_address_of_digits_is_not_named_by_it(host: str) -> None:
+    assert default_name(f"http://{host}:8000/mcp") == "server"
 
 
 @given(st.text(max_size=80), st.lists(st.text(max_size=20), max_size=3))

@@ -29,21 +29,13 @@ class TypedArguments:
     texts: Mapping[str, Sequence[str]]
 
     def read(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments parsed for a tool with this input schema.
-
-        Raises:
-            click.UsageError: A key that takes no list is given twice.
-        """
+        """The arguments parsed for a tool with this input schema."""
         if self.whole is not None:
             return self.whole
         return {key: _value(key, texts, schema) for key, texts in self.texts.items()}
 
     def as_texts(self) -> dict[str, str]:
-        """The arguments of a prompt, all of them texts.
-
-        Raises:
-            click.UsageError: A key is given twice.
-        """
+        """The arguments of a prompt, all of them texts."""
         if self.whole is not None:
             return {
                 key: value if isinstance(value, str) else json.dumps(value)
@@ -53,11 +45,7 @@ class TypedArguments:
 
 
 def typed_arguments(words: Sequence[str], stdin: TextIO) -> TypedArguments:
-    """Parse the words in one of the three forms; `-` reads from `stdin`.
-
-    Raises:
-        click.UsageError: A word has none of the forms.
-    """
+    """Parse the words in one of the three forms; `-` reads from `stdin`."""
     if list(words) == ["-"]:
         return TypedArguments(_object(stdin.read(), "stdin"), {})
     if len(words) == 1 and words[0].lstrip().startswith(("{", "[")):

@@ -61,12 +61,7 @@ class Inbound:
     insecure: bool
 
     def authenticator(self, transport: TransportName) -> Authenticator | None:
-        """Who may call; `None` if these options do not say.
-
-        Raises:
-            UsageError: options do not fit each other.
-            DefinitionError: a variable is not set, a token is too short, or a URL is not safe.
-        """
+        """Who may call; `None` if these options do not say."""
         self._check(transport)
         if not self.variables and self.issuer is None:
             return None

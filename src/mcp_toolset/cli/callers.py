@@ -18,11 +18,7 @@ _FORM: Final = '["CLIENT", "ISSUER", "SUBJECT"]'
 
 
 def caller_of_key(written: str) -> Identity | None:
-    """The caller of a key; `None` if the text is a name.
-
-    Raises:
-        UsageError: the text begins as a key does, and is none.
-    """
+    """The caller of a key; `None` if the text is a name."""
     if not written.startswith("["):
         return None
     try:
@@ -50,9 +46,6 @@ def known_caller(written: str, auth: AuthConfig | None, place: str, kept: Sequen
         auth: Who may call.
         place: The configuration, for messages.
         kept: The keys of the callers who have logged in before.
-
-    Raises:
-        TargetError: there is no such caller, or there are several.
     """
     found = caller_of_key(written)
     tokens = () if auth is None else tuple(auth.tokens)

@@ -48,11 +48,7 @@ header_option: Final = click.option(
 
 
 def headers_of(written: Sequence[str], variable: str | None) -> Headers:
-    """The headers that `--header` and `--token-env` say.
-
-    Raises:
-        UsageError: one cannot be sent, or the variable is not set.
-    """
+    """The headers that `--header` and `--token-env` say."""
     found = [_header(text) for text in written]
     if variable is not None:
         token = os.environ.get(variable, "").strip()

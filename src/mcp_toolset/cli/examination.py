@@ -1,6 +1,6 @@
 """`examine`: faults of this machine that stop `mcp-toolset` or its clients, and what to do.
 
-Each examination is one function that yields findings; nothing is changed, and no server is started.
+Each examination is one function that yields findings; nothing is changed. `reached` starts the servers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,17 +22,19 @@ from mcp_toolset import __version__
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.cli.installers.clients import CLIENTS, Machine
-from mcp_toolset.cli.installers.discovery import FoundServer, discovered
+from mcp_toolset.cli.installers.discovery import Discovery, FoundServer, discovered
 from mcp_toolset.config.loops import served_files
-from mcp_toolset.errors import ConfigError
+from mcp_toolset.errors import NEEDS_LOGIN, ConfigError, ToolsetError
 from mcp_toolset.security.secrets.vault import Vault
 from mcp_toolset.serving.log_file import VARIABLE
 from mcp_toolset.serving.serving_log import LogChoice
+from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.config import ServerConfig
+    from mcp_toolset.config import HubConfig, ServerConfig
+    from mcp_toolset.tools.core.source import SourceStatus
 
-__all__ = ["Examined", "Finding", "examine", "start_fault"]
+__all__ = ["Examined", "Finding", "examine", "reached", "start_fault"]
 
 State: TypeAlias = Literal["ok", "warning", "error"]
 
@@ -65,11 +68,13 @@ class Finding:
         about: What was examined, such as `PATH`.
         state: Whether something is wrong.
         note: What was found; for a warning or an error also what to do.
+        server: The server of a configuration that this is about.
     """
 
     about: str
     state: State
     note: str
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +150,88 @@ def _program(examined: Examined) -> Iterator[Finding]:
 def _clients(examined: Examined) -> Iterator[Finding]:
     found = discovered(examined.machine)
     yield from (Finding("client", "error", fault) for fault in found.faults)
+    for server in _startable(found):
+        also = f"; also in {', '.join(others)}" if (others := found.also_in(server)) else ""
+        for one in _of_client(server, server.entry or {}, examined):
+            yield replace(one, note=one.note + also)
+
+
+def _startable(found: Discovery) -> Iterator[FoundServer]:
+    """The servers that clients start, each once, also if several clients have it."""
+    seen = set[str | None]()
     for server in found.servers:
-        if server.entry is not None and not server.behind and server.note != "disabled":
-            yield from _of_client(server, server.entry, examined)
+        if server.key and not server.behind and server.note != "disabled" and server.key not in seen:
+            seen.add(server.key)
+            yield server
+
+
+def reached(examined: Examined, found: Iterable[Finding], seconds: float | None) -> Iterator[Finding]:
+    """Start each server of clients and configurations that has no error yet, and say how it answers."""
+    from mcp_toolset.cli.costs import statuses_of
+
+    faulty = {(one.about, one.server) for one in found if one.state == "error"}
+    for about, read in _groups(examined, faulty):
+        try:
+            statuses = statuses_of(read(), seconds)
+        except ToolsetError as fault:
+            if (about, "") not in faulty:
+                yield Finding(about, "error", str(fault))
+            continue
+        for name, status in statuses.items():
+            if (about, name) not in faulty:
+                yield _answered(about, name, status)
+
+
+def _groups(
+    examined: Examined, faulty: Collection[tuple[str, str]]
+) -> list[tuple[str, Callable[[], HubConfig]]]:
+    """The servers of clients together, and each configuration that is served or named, with its title."""
+    from mcp_toolset.config import load_config, parse_config
+
+    of_clients: dict[str, Any] = {}
+    files: dict[Path, str] = {}
+    if examined.file is not None:
+        files[examined.file.resolve()] = str(examined.file)
+    for server in _startable(discovered(examined.machine)):
+        if (about := _about(server), "") in faulty:
+            continue
+        if server.note == "mcp-toolset":
+            for served in served_files(_words(server.entry or {}), Path.cwd()):
+                files.setdefault(served.resolve(), about)
+        elif not server.note:
+            of_clients[about] = server.entry
+    together = partial(parse_config, {"mcpServers": of_clients}, source=Path.cwd() / "the clients")
+    configurations = ((path, about) for path, about in files.items() if path.suffix == ".json")
+    return [("", together), *((about, partial(load_config, path)) for path, about in configurations)]
+
+
+def _answered(about: str, name: str, status: SourceStatus) -> Finding:
+    told = f"{name}: " if about else ""
+    if status.is_up:
+        return Finding(about or name, "ok", f"{told}answers, with {counted(status.tools, 'tool')}", name)
+    state: State = "warning" if status.reason.startswith(NEEDS_LOGIN) else "error"
+    return Finding(about or name, state, f"{told}{status.reason or status.state}", name)
+
+
+def _about(server: FoundServer) -> str:
+    return f"{CLIENTS[server.client].title}: {server.name}"
+
+
+def _words(entry: Mapping[str, Any]) -> list[str]:
+    return [str(entry.get("command", "")), *map(str, entry.get("args") or ())]
 
 
 def _file(examined: Examined) -> Iterator[Finding]:
     if examined.file is not None:
         found = list(_of_configuration(str(examined.file), examined.file))
-        yield from found or [Finding(str(examined.file), "ok", "its servers can be started")]
+        yield from found or [Finding(str(examined.file), "ok", "no mistake is in it")]
 
 
 def _of_client(server: FoundServer, entry: Mapping[str, Any], examined: Examined) -> Iterator[Finding]:
-    """Whether the client can start a server of its file."""
     command = entry.get("command")
     if not isinstance(command, str) or "${" in command:
         return
-    about = f"{CLIENTS[server.client].title}: {server.name}"
+    about = _about(server)
     environ = examined.machine.environ
     env: dict[str, Any] = entry.get("env") or {}
     path = str(env.get("PATH") or environ.get("PATH", ""))
@@ -175,10 +245,10 @@ def _of_client(server: FoundServer, entry: Mapping[str, Any], examined: Examined
         note = f"a program that is started from the Dock does not find {command}; {mend}"
         yield Finding(about, "warning", note)
     if server.note == "mcp-toolset":
-        yield from _of_ours(about, [found, *map(str, entry.get("args") or ())], server.path)
+        yield from _of_ours(about, [found, *_words(entry)[1:]], server.path, examined.file)
 
 
-def _of_ours(about: str, command: list[str], file: Path) -> Iterator[Finding]:
+def _of_ours(about: str, command: list[str], file: Path, told: Path | None) -> Iterator[Finding]:
     """Whether an entry of ours starts a program that runs, on a file that can be read."""
     if fault := _fault_of_program(command[0]):
         yield Finding(about, "error", f"{command[0]} {fault}; install it again, and run mcp-toolset install")
@@ -188,9 +258,11 @@ def _of_ours(about: str, command: list[str], file: Path) -> Iterator[Finding]:
         if target.endswith((".json", ".py")) and Path(target).is_absolute() and not Path(target).is_file():
             yield Finding(about, "error", f"serves {target}, which is missing; correct {file}")
             return
-    for served in served_files(command, Path.cwd()):
-        yield from _of_configuration(about, served)
-    yield Finding(about, "ok", f"starts {command[0]}")
+    files = [
+        one for one in served_files(command, Path.cwd()) if told is None or one.resolve() != told.resolve()
+    ]
+    found = [finding for served in files for finding in _of_configuration(about, served)]
+    yield from found or [Finding(about, "ok", f"starts {command[0]}")]
 
 
 def _of_configuration(about: str, served: Path) -> Iterator[Finding]:
@@ -204,11 +276,12 @@ def _of_configuration(about: str, served: Path) -> Iterator[Finding]:
         yield Finding(about, "error", str(error))
         return
     further = (told for each in mistakes.further.values() for told in each)
-    faults = (server.fault for server in mistakes.config.misconfigured)
-    yield from (Finding(about, "error", told) for told in (*mistakes.sections, *faults, *further))
+    yield from (Finding(about, "error", told) for told in (*mistakes.sections, *further))
+    for server in mistakes.config.misconfigured:
+        yield Finding(about, "error", server.fault, server.name)
     for server in mistakes.config.servers:
         if fault := start_fault(server):
-            yield Finding(about, "error", f"{server.name}: {fault}")
+            yield Finding(about, "error", f"{server.name}: {fault}", server.name)
 
 
 def start_fault(server: ServerConfig) -> str:

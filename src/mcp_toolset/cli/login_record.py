@@ -28,7 +28,6 @@ class LoginRecord:
 
     @contextmanager
     def failing(self, event: str) -> Generator[None]:
-        """Record that what is done in a block has failed."""
         try:
             yield
         except ToolsetError as fault:
@@ -36,11 +35,6 @@ class LoginRecord:
             raise
 
     def note(self, event: str, outcome: str, **facts: Any) -> None:
-        """Record an event.
-
-        Raises:
-            AuditError: it cannot be recorded.
-        """
         said = self.audit
         if said is None:
             return

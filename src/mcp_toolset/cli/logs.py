@@ -15,10 +15,11 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.cli.target import Command, ConfigFile, Program, Target, Url, default_name
 
 if TYPE_CHECKING:
+    from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.log_lines import JsonStream
     from mcp_toolset.serving.serving_log import LogChoice, ServingLog
 
-__all__ = ["LEVELS", "LogOptions", "log_options"]
+__all__ = ["LEVELS", "LogOptions", "log_options", "logging_of"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -97,6 +98,16 @@ class LogOptions:
         if self.place is None:
             return LogChoice(None, self.level)
         return LogChoice(False if self.place == OFF else Path(self.place), self.level)
+
+
+@contextmanager
+def logging_of(server: ToolsetServer, target: Target) -> Generator[None]:
+    """Keep what the mounted servers of a command write to stderr, for `mcp-toolset logs`."""
+    from mcp_toolset.serving.serving_log import LogChoice, logged
+
+    with logged(LogChoice(), _served(target)) as log:
+        log.follow(server, one_client=False)
+        yield
 
 
 @contextmanager

@@ -6,6 +6,7 @@ SIGPIPE, as with any filter). Importing this module imports no command: each is 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -140,8 +141,18 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as fault:
         if debugging() and not isinstance(fault, click.ClickException):
             raise
-        return _failed(innermost(fault, ToolsetError, click.ClickException))
+        told = innermost(fault, ToolsetError, click.ClickException)
+        if isinstance(told, ToolsetError) and _wants_json(sys.argv[1:] if arguments is None else arguments):
+            # A program that reads the answer reads the reason, too.
+            sys.stdout.write(json.dumps({"error": str(told)}) + "\n")
+            sys.stdout.flush()
+        return _failed(told)
     return code if isinstance(code, int) else 0
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    words = (*arguments, "--")
+    return "--json" in words[: words.index("--")]
 
 
 def _failed(fault: BaseException) -> int:

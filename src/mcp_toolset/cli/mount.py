@@ -76,7 +76,7 @@ class MountOptions:
         client_prefix: What clients put before every name; None leaves the target's own.
         state: The file that keeps names and membership; None leaves the target's own.
         lock: The lock file; None means next to the configuration, or in this folder.
-        keep: Whether catalogs of the last run are used, and kept for the next.
+        afresh: Whether catalogs of the last run are left aside; those of this run are kept in any case.
         headers: Sent to the target's URL.
         audit: The file of the audit log; None leaves the target's own, False means none.
         code: Whether models may run code; False leaves the target's own setting.
@@ -92,7 +92,7 @@ class MountOptions:
     client_prefix: str | None = None
     state: str | None = None
     lock: Path | None = None
-    keep: Literal[False] | None = None
+    afresh: bool = False
     headers: Headers = field(default=(), repr=False)
     audit: Path | Literal[False] | None = None
     code: bool = False
@@ -104,19 +104,16 @@ class MountOptions:
     def looking(self) -> MountOptions:
         """The options of a command that shows the present answers of servers, beside one that may serve.
 
-        No kept catalog is used. The running server writes the audit log, and exports telemetry.
+        No kept catalog is used; what servers list now is kept. The running server writes the audit log, and
+        exports telemetry.
         """
-        return replace(self, keep=False, audit=False, telemetry=False)
+        return replace(self, afresh=True, audit=False, telemetry=False)
 
 
 def mount(target: Target, options: MountOptions, *, serving: bool = False) -> ToolsetServer:
     """A server for the target, not opened yet.
 
     A file that a bridge above this process serves may be inspected, but not served again (`serving`).
-
-    Raises:
-        UsageError: An option is for another kind of target.
-        ToolsetError: The target cannot be loaded, or cannot be served.
     """
     if options.headers and not isinstance(target, Url):
         raise click.UsageError(
@@ -199,15 +196,13 @@ async def opened(
         target: What to open.
         options: How.
         reasons: Whether to say why a server is down; otherwise the command does.
-
-    Raises:
-        TargetError: No server can be reached.
-        ToolsetError: See `mount`.
     """
     from mcp_toolset.cli.completion.seen import remember
+    from mcp_toolset.cli.logs import logging_of
 
     server = mount(target, options.looking)
     async with AsyncExitStack() as stack:
+        stack.enter_context(logging_of(server, target))
         with opening(server):
             await stack.enter_async_context(server)
             await server.settled()
@@ -266,7 +261,7 @@ def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
 
 
 def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
-    plain = replace(options, timeout=None, keep=None, audit=options.audit or None, stats=False)
+    plain = replace(options, timeout=None, afresh=False, audit=options.audit or None, stats=False)
     plain = replace(plain, telemetry=options.telemetry or None)
     if plain == MountOptions() and not (options.audit is False and server.audit):
         return server
@@ -284,19 +279,21 @@ def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer
 
 
 def _server(toolset: Toolset, name: str, options: MountOptions) -> ToolsetServer:
-    return ToolsetServer(
+    made = ToolsetServer(
         _settled(toolset, options.deferred),
         name=options.name or name,
         grants=options.grants,
         client_prefix=options.client_prefix or "",
         state=options.state,
-        keep=options.keep,
         audit=options.audit,
         code=options.code or None,
         stats=options.stats,
         shared=options.shared,
         telemetry=options.telemetry,
     )
+    if options.afresh:
+        made.use_nothing_kept()
+    return made
 
 
 def _settled(toolset: Toolset, deferred: bool | None) -> Toolset:
@@ -373,11 +370,7 @@ def without_fixed(bindings: Iterable[ToolBinding]) -> list[ToolBinding]:
 
 
 def run(work: Callable[[], Awaitable[_Result]]) -> _Result:
-    """The result of `work`.
-
-    Raises:
-        KeyboardInterrupt: A SIGINT or SIGTERM arrived first; everything was closed.
-    """
+    """The result of `work`."""
     results: list[_Result] = []
 
     async def keep() -> None:

@@ -32,14 +32,12 @@ async def listed(server: ToolsetServer, kind: Kind) -> list[Mapping[str, Any]]:
 
 
 def unknown(noun: str, name: str, names: Sequence[str], target: str) -> CallError:
-    """The error for an unknown name."""
     close = difflib.get_close_matches(name, names, n=1)
     mend = f"did you mean {close[0]}?" if close else f"see mcp-toolset list {target} --{noun}s"
     return CallError(f"{name}: no such {noun}; {mend}")
 
 
 def show_prompts(entries: Sequence[Mapping[str, Any]], output: Output) -> None:
-    """Prompts with their arguments."""
     columns = (Column("prompt"), Column("arguments", prose=True), _DESCRIPTION)
     rows = [(str(entry["name"]), _arguments(entry), _described(entry)) for entry in entries]
     _show("prompt", columns, rows, output)

@@ -95,9 +95,6 @@ def target_and_words(
         words: All words of the command.
         names: What the words after the target are called; each is required.
         more: Whether further words may follow.
-
-    Raises:
-        click.UsageError: A word is missing, or one is too many.
     """
     command: tuple[str, ...] = ctx.meta[_COMMAND]
     own = list(words)
@@ -120,7 +117,6 @@ def target_and_words(
 
 
 def written(target: str | None, command: Sequence[str]) -> str:
-    """The target as the user has written it."""
     return target or "-- " + " ".join(command)
 
 

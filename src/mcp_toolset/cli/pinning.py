@@ -55,11 +55,7 @@ class Accepted:
 
 
 def compare(server: ToolsetServer) -> list[Comparison]:
-    """Each mounted server with its pins.
-
-    Raises:
-        TargetError: no server is mounted, or one has no lock file.
-    """
+    """Each mounted server with its pins."""
     remotes = [source for source in server.toolset.sources() if isinstance(source, RemoteToolset)]
     if not remotes:
         raise TargetError(f"{server.name}: no server is mounted in it, so there is nothing to pin")
@@ -86,11 +82,7 @@ def orphans(comparisons: Iterable[Comparison], configured: Iterable[str]) -> lis
 
 
 def chosen(comparisons: Iterable[Comparison], patterns: Sequence[str]) -> list[Accepted]:
-    """The changes to accept: all, or those whose tool, server or `server/tool` matches a pattern.
-
-    Raises:
-        TargetError: a pattern matches nothing that has changed.
-    """
+    """The changes to accept: all, or those whose tool, server or `server/tool` matches a pattern."""
     found = [
         (comparison.name, Accepted(comparison.entry.server, tool, before, after))
         for comparison in comparisons
@@ -122,9 +114,6 @@ def accept(
         changes: The accepted changes.
         pin: Servers that count as pinned from now on, even without tools.
         forget: Servers whose pins are removed.
-
-    Raises:
-        ConfigError: the file cannot be written, or a pin has changed since it was shown.
     """
     fresh, gone = tuple(pin), frozenset(forget)
 

@@ -37,10 +37,6 @@ def load(target: Module | Program, is_mountable: Callable[[object], bool]) -> An
     Args:
         target: The code, and perhaps an attribute of it.
         is_mountable: Whether a value under one of the usual names can be served.
-
-    Raises:
-        TargetError: The code cannot be loaded, or has no such attribute.
-        ToolsetError: A tool in it is declared wrongly; the message names its place.
     """
     as_main = isinstance(target, Program) and target.attribute is None and _serves_as_main(target)
     with _held_back() as held:

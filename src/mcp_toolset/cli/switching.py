@@ -7,15 +7,17 @@ stay, and a bridge that serves the file follows it.
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final, NamedTuple, cast
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from mcp_toolset.cli.installers.jsontext import entries, with_member
 from mcp_toolset.config.keys import did_you_mean
-from mcp_toolset.errors import ConfigError
+from mcp_toolset.errors import ConfigError, ToolsetError
+from mcp_toolset.tools.core.names import mounted_name, prefix_from
 
-__all__ = ["Switched", "switched"]
+__all__ = ["Switched", "listed_in", "switched"]
 
 _SECTIONS: Final = ("mcpServers", "servers")
 _EXACT: Final = ("excludeTools", "disabledTools", "disabled_tools")
@@ -29,15 +31,38 @@ class Switched(NamedTuple):
     now: str
 
 
-def switched(text: str, name: str, source: str, *, on: bool) -> Switched:
-    """Switch a server (`git`) or a tool of one (`git/git_reset`, or a pattern such as `git/delete_*`).
+Listed: TypeAlias = Callable[[str], Collection[str] | None]
+"""What a server has listed, by its name; `None` if that is not known."""
 
-    Raises:
-        ConfigError: the file has no such server, or another key of the entry decides.
-    """
+
+def listed_in(file: Path) -> Listed:
+    """What the servers of a file have last listed; no server is started."""
+
+    def listed(name: str) -> Collection[str] | None:
+        from mcp_toolset.catalog.registry.kept_files import KeptFiles
+        from mcp_toolset.config import load_config
+        from mcp_toolset.hub.mounts import mounted
+        from mcp_toolset.server.kept_catalogs import folder_for
+
+        folder = folder_for(None, None)
+        try:
+            server = next(one for one in load_config(file).servers if one.name == name)
+            key = None if server.fault else mounted(server, None).keep_key
+        except ToolsetError:
+            key = None
+        kept = None if folder is None or key is None else KeptFiles(folder).load(key)
+        return None if kept is None else [str(tool.get("name")) for tool in kept.tools]
+
+    return listed
+
+
+def switched(
+    text: str, name: str, source: str, *, on: bool, listed: Listed = lambda server: None
+) -> Switched:
+    """Switch a server (`git`) or a tool of one (`git/git_reset`, or a pattern such as `git/delete_*`)."""
     section = next((each for each in _SECTIONS if entries(text, each, source)), _SECTIONS[0])
     found = entries(text, section, source)
-    server, slash, tool = _parts(name, found)
+    server, slash, tool = _parts(_by_server(name, found), found)
     if server not in found:
         mend = did_you_mean(server, [*found]) or f"it has {', '.join(found) or 'none'}"
         raise ConfigError(f"{source}: has no server {server!r}; {mend}")
@@ -50,7 +75,29 @@ def switched(text: str, name: str, source: str, *, on: bool) -> Switched:
         return _server(text, place, table, source, on=on)
     if not tool:
         raise ConfigError(f"{name!r} names no tool; write {server}/TOOL, or {server} for the whole server")
-    return _tool(text, place, table, tool, source, on=on)
+    told = "" if on else _checked(listed(server), place, table, tool, source)
+    done = _tool(text, place, table, tool, source, on=on)
+    return Switched(done.text, done.now + told)
+
+
+def _checked(
+    tools: Collection[str] | None, place: tuple[str, str], entry: Mapping[str, Any], tool: str, source: str
+) -> str:
+    """What to add if nothing is known of a server; refuses what fits none of its tools."""
+    if tools is None:
+        return ", if the server has such a tool (it has listed none here yet)"
+    if any(_leaves_out([tool], one) for one in tools):
+        return ""
+    public = {mounted_name(_prefix(place[1], entry), one): one for one in tools}
+    meant = public.get(tool)
+    mend = f"did you mean `{place[1]}/{meant}`?" if meant else did_you_mean(tool, [*tools])
+    known = f"it has {', '.join(tools) or 'none'}"
+    raise ConfigError(f"{source}: {'.'.join(place)}: lists no tool {tool!r}; {mend or known}")
+
+
+def _prefix(server: str, entry: Mapping[str, Any]) -> str:
+    said = entry.get("prefix")
+    return prefix_from(server) if said is None else said or ""
 
 
 def _parts(name: str, servers: Mapping[str, object]) -> tuple[str, str, str]:
@@ -61,6 +108,23 @@ def _parts(name: str, servers: Mapping[str, object]) -> tuple[str, str, str]:
     server = max(known, key=len)
     rest = name[len(server) :]
     return server, rest[:1], rest[1:]
+
+
+def _by_server(name: str, servers: Mapping[str, object]) -> str:
+    """`git/log` for the public name `git_log`; any other name unchanged."""
+    if name in servers or "/" in name:
+        return name
+    for server, entry in servers.items():
+        table = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        names, prefix = table.get("names"), _prefix(server, table)
+        named = cast("dict[str, Any]", names) if isinstance(names, dict) else {}
+        for own in (own for own, public in named.items() if public == name):
+            return f"{server}/{own}"
+        for joint in ("__", "_"):
+            own = name.removeprefix(f"{prefix}{joint}")
+            if prefix and own != name and mounted_name(prefix, own) == name:
+                return f"{server}/{own}"
+    return name
 
 
 def _server(

@@ -43,9 +43,13 @@ _MODULE: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<at
 _ADDRESS: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _RUNNERS: Final = re.compile(
-    r"(?:npx|bunx|uvx|pipx|uv|npm|pnpm|yarn|bun|deno|node|python[\d.]*|docker)(?:\.exe)?"
+    r"(?:npx|bunx|uvx|pipx|uv|npm|pnpm|yarn|bun|deno|node|python[\d.]*|docker|env|[A-Za-z_]\w*=.*)(?:\.exe)?"
 )
 _RUNNERS_VERBS: Final = ("run", "exec", "x", "dlx", "tool", "start")
+_VALUED: Final = {"python": ("-W", "-X"), "env": ("-u", "-C"), "node": ("-r", "--require", "--import")}
+"""Options of programs that start others, each followed by its value."""
+
+_RUNNER_STEM: Final = re.compile(r"[\d.]*(?:\.exe)?$")
 _LONGEST_NAME: Final = 32
 
 
@@ -174,12 +178,19 @@ def _host_of(url: str) -> str:
         host = urlsplit(url).hostname or ""
     except ValueError:
         return ""
+    if re.fullmatch(r"[\d.]+|[0-9a-f:.]*:[0-9a-f:.]*", host):
+        # An address says where a server is and not what it is.
+        return "server"
     labels = [label for label in host.split(".") if label not in ("www", "mcp", "api")]
-    return host if host.replace(".", "").isdigit() or len(labels) < 2 else labels[-2]
+    return host if len(labels) < 2 else labels[-2]
 
 
 def _command_name(command: Sequence[str]) -> str:
-    words = [re.split(r"[/\\]", word)[-1] for word in command if not word.startswith("-")]
+    valued = _VALUED.get(_RUNNER_STEM.sub("", re.split(r"[/\\]", command[0])[-1]), ())
+    pairs = zip(("", *command), command, strict=False)
+    words = [
+        re.split(r"[/\\]", word)[-1] for before, word in pairs if before not in valued and word[:1] != "-"
+    ]
     while len(words) > 1 and (_RUNNERS.fullmatch(words[0]) or words[0] in _RUNNERS_VERBS):
         words = words[1:]
     return re.sub(r"(?<=.)@.*|\.(?:py|js|mjs|exe)$", "", words[0]) if words else ""

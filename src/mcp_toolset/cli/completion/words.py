@@ -30,7 +30,6 @@ _LARGEST: Final = 4 * 1024 * 1024
 
 
 def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
-    """What the word may become."""
     said: Mapping[str, Any] = ctx.params
     words: tuple[str, ...] = said.get("words") or ()
     file = str(said.get("file") or said.get("config") or (words[0] if words else "") or _usual())

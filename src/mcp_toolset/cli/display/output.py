@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -50,7 +51,6 @@ def one_line(text: str) -> str:
 
 
 def complain(message: str, *, command: str = "mcp-toolset") -> None:
-    """One line on stderr."""
     note(f"{command}: {message}")
 
 
@@ -88,7 +88,19 @@ def log_to_stderr(verbosity: int, *, quiet: bool, formatter: logging.Formatter |
     handler = logging.StreamHandler(sys.stderr)
     if formatter is not None or not debugging():
         handler.setFormatter(formatter or _OneLine())
+    # It takes as long to import as the rest of this module.
+    from mcp_toolset.tools.core.source import PRINTED_LOGGER
+
+    # What keeps a server from starting is told at once, not when its time has passed.
+    logging.getLogger(PRINTED_LOGGER).setLevel(logging.WARNING)
     logging.basicConfig(level=(least, logging.INFO, logging.DEBUG)[min(verbosity, 2)], handlers=[handler])
+
+
+def _is_file(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except OSError:  # it has no descriptor
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +115,13 @@ class Output:
         self._write(plain_to_see(json.dumps(value, indent=2, ensure_ascii=False)))
 
     def text(self, text: str) -> None:
-        """A text: unchanged into a file or pipe, printable on a terminal."""
-        self._write(printable(text) if self.stream.isatty() else text)
+        """A text: unchanged into a file, printable elsewhere, as a pipe may end at a terminal."""
+        self._write(text if _is_file(self.stream) else printable(text))
 
     def say(self, line: str) -> None:
         """A sentence; wrapped between words on a terminal."""
-        self._write(fitted(printable(line), self.stream) if self.stream.isatty() else line)
+        line = printable(line)
+        self._write(fitted(line, self.stream) if self.stream.isatty() else line)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """Rows that fit the terminal, or aligned plain text elsewhere."""

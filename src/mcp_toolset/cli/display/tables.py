@@ -7,6 +7,7 @@ unless `NO_COLOR` is set.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -59,7 +60,6 @@ class Column:
 
 
 def aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
-    """Plain text in aligned columns."""
     table = [[column.name.upper() for column in columns], *rows]
     widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table)
@@ -67,10 +67,10 @@ def aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
 
 
 def draw(stream: TextIO, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Rows on a terminal."""
     from rich.console import Console
 
-    console = Console(file=stream, highlight=False)
+    plain = bool(os.environ.get("NO_COLOR"))
+    console = Console(file=stream, highlight=False, color_system=None if plain else "auto")
     if console.width >= WIDE and _needed(columns, rows) <= console.width:
         _table(console, columns, rows)
     else:

@@ -22,7 +22,6 @@ class _Help(click.HelpFormatter):
     """Help whose lines break between words alone; `mcp-toolset` is one word."""
 
     def write_text(self, text: str) -> None:
-        """Write a paragraph."""
         super().write_text(text.replace("-", _TIE))
 
     def write_dl(

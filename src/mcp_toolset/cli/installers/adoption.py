@@ -48,7 +48,7 @@ class Adoption:
         path: The client's file.
         before: Its text.
         after: Its text with the one entry.
-        diff: The difference of the client's file to show; values of servers are hidden.
+        diff: The difference of the client's file to show; what may be secret is hidden.
         hub: The hub's file.
         hub_before: Its text; `None` if it does not exist.
         hub_after: Its text with the servers.
@@ -70,11 +70,7 @@ class Adoption:
 
 
 def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = None) -> Adoption:
-    """Plan to move a client's servers into the hub's file; only reads.
-
-    Raises:
-        ConfigError: there is no server to adopt, or a file cannot be read or edited.
-    """
+    """Plan to move a client's servers into the hub's file; only reads."""
     program = CLIENTS[client]
     chosen, path = locate(program, scope, machine)
     before = read_regular(path)
@@ -115,11 +111,7 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
 
 
 def adopt(plan: Adoption, client: ClientName, machine: Machine) -> None:
-    """Carry out a plan: the record, the hub's file, the client's file, each in one step.
-
-    Raises:
-        ConfigError: a file has changed since the plan was made, or cannot be written.
-    """
+    """Carry out a plan: the record, the hub's file, the client's file, each in one step."""
     earlier = AdoptionRecord.read(plan.path, machine)
     if earlier is not None and earlier.is_applied(plan.before):
         # The client has got servers since it was adopted: what it was before both stays known.
@@ -160,11 +152,7 @@ class Restoration:
 
 
 def plan_restoration(client: ClientName, machine: Machine, scope: Scope | None = None) -> Restoration:
-    """Plan to bring the servers of a client back; only reads.
-
-    Raises:
-        ConfigError: they were not adopted, or the file cannot be read or edited.
-    """
+    """Plan to bring the servers of a client back; only reads."""
     program = CLIENTS[client]
     _, path = locate(program, scope, machine)
     record = AdoptionRecord.read(path, machine)
@@ -178,11 +166,7 @@ def plan_restoration(client: ClientName, machine: Machine, scope: Scope | None =
 
 
 def restore(plan: Restoration, machine: Machine) -> list[str]:
-    """Carry out a plan; return the servers that stay in the hub's file, because they were edited there.
-
-    Raises:
-        ConfigError: a file has changed since the plan was made, or cannot be written.
-    """
+    """Carry out a plan; return the servers that stay in the hub's file, because they were edited there."""
     if plan.after != plan.before:
         replace_text(plan.path, plan.before, plan.after, 0o600)
     stay = _empty_hub(plan.record, machine)
@@ -301,7 +285,6 @@ def _with_servers(text: str, taken: Mapping[str, dict[str, Any]], hub: Path) -> 
 
 
 def _names_beside(present: Mapping[str, object], added: Mapping[str, object]) -> dict[str, str]:
-    """The names of the added entries among those that are present."""
     taken, names = dict(present), dict[str, str]()
     for name, entry in added.items():
         names[name] = _free_name(name, entry, taken)

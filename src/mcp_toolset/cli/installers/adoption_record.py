@@ -54,16 +54,11 @@ class AdoptionRecord:
         names: Mapping[str, str],
         entries: Mapping[str, object],
     ) -> AdoptionRecord:
-        """The record of a first adoption."""
         return cls(client, str(path), before, (_digest(after),), str(hub), names, entries)
 
     @classmethod
     def read(cls, path: Path, machine: Machine) -> AdoptionRecord | None:
-        """The record of a client's file; `None` if its servers are not adopted.
-
-        Raises:
-            ConfigError: the record is damaged.
-        """
+        """The record of a client's file; `None` if its servers are not adopted."""
         file = _file(path, machine)
         try:
             data = _table_in(file)
@@ -87,7 +82,6 @@ class AdoptionRecord:
 
     @property
     def hub(self) -> Path:
-        """The hub's file."""
         return Path(self.hub_path)
 
     def is_applied(self, text: str) -> bool:
@@ -108,11 +102,6 @@ class AdoptionRecord:
         )
 
     def write(self, machine: Machine) -> None:
-        """Write the record in one step.
-
-        Raises:
-            ConfigError: it cannot be written.
-        """
         file = _file(Path(self.path), machine)
         data = json.dumps({"version": _VERSION, **asdict(self)})
         try:

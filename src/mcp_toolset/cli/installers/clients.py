@@ -178,11 +178,6 @@ CLIENTS: Mapping[ClientName, Client] = {
 
 
 def locate(client: Client, scope: Scope | None, machine: Machine) -> tuple[Scope, Path]:
-    """The scope (the client's default for None) and its file.
-
-    Raises:
-        UsageError: The client has no such scope.
-    """
     chosen = scope or next(iter(client.locations))
     if chosen not in client.locations:
         raise click.UsageError(

@@ -72,7 +72,6 @@ class Discovery:
     faults: tuple[str, ...]
 
     def also_in(self, server: FoundServer) -> list[str]:
-        """The other clients that have the same server."""
         same = self._by_key()[server.key or ""]
         return sorted({CLIENTS[one.client].title for one in same if one.client != server.client})
 

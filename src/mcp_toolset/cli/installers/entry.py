@@ -64,9 +64,6 @@ class Writing:
 
         Of a command after `--`, the program and the arguments that are paths here are written as paths. If a
         `module:attribute` is found in the folder, the entry sets `PYTHONPATH` to it.
-
-        Raises:
-            TargetError: No target, or a file that does not exist.
         """
         if not arguments or tuple(arguments) == ("--",):
             raise TargetError(
@@ -116,8 +113,7 @@ def launcher(machine: Machine, *, portable: bool = False, python: str = sys.exec
     script = "mcp-toolset.exe" if machine.platform == "win32" else "mcp-toolset"
     path = machine.environ.get("PATH", "")
     if portable:
-        by_name = shutil.which(script, path=path) or not shutil.which("uvx", path=path)
-        return ("mcp-toolset",) if by_name else ("uvx", "mcp-toolset")
+        return ("mcp-toolset",)
     beside = Path(python).parent / script
     if beside.is_file():
         return (os.path.abspath(beside),)

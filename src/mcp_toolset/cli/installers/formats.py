@@ -7,7 +7,7 @@ ruamel.yaml, which keep comments and order.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -47,11 +47,9 @@ class _Documents:
     dump: Callable[[_Table], str]
 
     def entries(self, text: str, section: str, source: str) -> Mapping[str, object]:
-        """See `Format`."""
         return cast("dict[str, object]", _data(self._section(self.load(text, source), section, source)))
 
     def with_entry(self, text: str, section: str, name: str, entry: object, source: str) -> str:
-        """See `Format`."""
         document = self.load(text, source)
         self._section(document, section, source)
         if section not in document:
@@ -60,7 +58,6 @@ class _Documents:
         return self.dump(document)
 
     def without_entry(self, text: str, section: str, name: str, source: str) -> str:
-        """See `Format`."""
         document = self.load(text, source)
         table = self._section(document, section, source)
         if name not in table:
@@ -69,7 +66,6 @@ class _Documents:
         return self.dump(document)
 
     def concealed(self, text: str, section: str, name: str) -> str:
-        """See `Format`."""
         document = self.load(text, "")
         _conceal(document, (section, name), ())
         return self.dump(document)
@@ -101,7 +97,9 @@ def _conceal(node: Any, own: tuple[str, str], path: tuple[str, ...]) -> None:
         place = (*path, str(key))
         if isinstance(value, MutableMapping | list):
             _conceal(value, own, place)
-        elif place[:2] != own or place[2:3] in (("env",), ("envs",)):
+        elif (place[:2] != own or place[2:3] in (("env",), ("envs",))) and not (
+            place[0] == own[0] and len(place) > 2 and jsontext.is_plain(place[2:])
+        ):
             node[key] = "***"
 
 
@@ -138,11 +136,31 @@ def _load_yaml(text: str, source: str) -> _Table:
     except YAMLError as error:
         told = " ".join(str(error).split())
         raise ConfigError(f"{source}: not valid YAML: {told}; correct the file there") from None
+    except RecursionError:
+        raise ConfigError(f"{source}: is nested too deep; correct the file") from None
     if document is None:
         return {}
     if not isinstance(document, MutableMapping):
         raise ConfigError(f"{source}: must hold a table; correct the file")
+    if _written_out(cast("object", document), {}) > _MOST_VALUES:
+        raise ConfigError(
+            f"{source}: its anchors (&, *) stand for more than {_MOST_VALUES} values; "
+            "write the values there without anchors"
+        )
     return cast("_Table", document)
+
+
+def _written_out(value: object, known: dict[int, int]) -> int:
+    """The number of values in a document in which each alias stands for a copy."""
+    own = id(value)
+    if own not in known:
+        items: Iterable[object] = ()
+        if isinstance(value, Mapping):
+            items = cast("Mapping[object, object]", value).values()
+        elif isinstance(value, list):
+            items = cast("list[object]", value)
+        known[own] = 1 + sum(_written_out(item, known) for item in items)
+    return known[own]
 
 
 def _dump_yaml(document: _Table) -> str:
@@ -154,6 +172,9 @@ def _dump_yaml(document: _Table) -> str:
 def _of(documents: _Documents) -> Format:
     return Format(documents.entries, documents.with_entry, documents.without_entry, documents.concealed)
 
+
+_MOST_VALUES: Final = 100_000
+"""Values of a YAML file, aliases counted as often as they stand there."""
 
 TOML: Final = _of(_Documents(_load_toml, _dump_toml))
 YAML: Final = _of(_Documents(_load_yaml, _dump_yaml))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import cast
@@ -17,12 +17,14 @@ from typing import cast
 import click
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.cli.installers.adoption_record import AdoptionRecord
 from mcp_toolset.cli.installers.clients import CLIENTS, Client, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.installers.entry import Writing, launcher
 from mcp_toolset.cli.installers.replacing import read_regular, replace_text
 from mcp_toolset.config.jsonc import marked_as, without_mark
 from mcp_toolset.config.loops import way_back
 from mcp_toolset.errors import ConfigError
+from mcp_toolset.security.audit.fields import without_credentials
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments
 
 __all__ = ["InstallPlan", "apply", "difference", "plan_install", "plan_uninstall", "starts_mcp_toolset"]
@@ -38,7 +40,7 @@ class InstallPlan:
         path: The client's file.
         before: The file's text; None if the file does not exist.
         after: The text after the change; None if the file does not exist then either.
-        diff: The unified difference to show, with every value that is not ours hidden.
+        diff: The unified difference to show, with what may be secret hidden.
         private: Whether only the owner may read the file, if it is created.
     """
 
@@ -86,12 +88,6 @@ def plan_install(
         command: The command that starts mcp-toolset; found if None.
         cwd: What relative paths in `target_args` are relative to; the project if None.
         options: Options of `serve` for the entry; files among them as paths.
-
-    Raises:
-        ConfigError: The file is broken or not a regular file, has another server of that name, or would
-            serve itself.
-        TargetError: The target does not exist.
-        UsageError: The name or the scope cannot be used.
     """
     if not _NAME.fullmatch(name):
         raise click.UsageError(
@@ -127,15 +123,13 @@ def plan_uninstall(
     scope: Scope | None = None,
     force: bool = False,
 ) -> InstallPlan:
-    """Plan to remove `name` from the client's file; no change if it is missing. See `plan_install`.
-
-    Raises:
-        ConfigError: The file is broken, or another program made the entry and `force` is not set.
-    """
+    """Plan to remove `name` from the client's file; no change if it is missing. See `plan_install`."""
     chosen, path = locate(CLIENTS[client], scope, Machine(home, platform, environ, project))
     section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
     text = without_mark(before or "")
     present = form.entries(text, section, str(path))
+    if name not in present:
+        _check_not_adopted(client, name, path, Machine(home, platform, environ, project))
     if before is None or name not in present:
         return _plan(path, before, before, CLIENTS[client], name, chosen)
     if not force and not starts_mcp_toolset(present[name]):
@@ -144,13 +138,19 @@ def plan_uninstall(
     return _plan(path, before, marked_as(after, before), CLIENTS[client], name, chosen)
 
 
+def _check_not_adopted(client: ClientName, name: str, path: Path, machine: Machine) -> None:
+    record = AdoptionRecord.read(path, machine)
+    if record is not None and name in record.names:
+        raise ConfigError(
+            f"{path}: {name} is behind mcp-toolset; remove {record.names[name]} from {record.hub}, or bring "
+            f"all servers back with `mcp-toolset restore {client}`"
+        )
+
+
 def apply(plan: InstallPlan) -> Path | None:
     """Carry out a plan; return the path of the backup, None if there was no file.
 
     The file is replaced in one step and keeps its mode; of a symbolic link, the target is replaced.
-
-    Raises:
-        ConfigError: The file has changed since the plan was made, or cannot be written.
     """
     if not plan.changed or plan.after is None:
         return None
@@ -185,7 +185,7 @@ def _plan(
 
 
 def difference(path: Path, before: str | None, after: str | None, client: Client, name: str) -> str:
-    """The unified difference of a client's file, with every value hidden that is not of our entry."""
+    """The unified difference of a client's file, with what may be secret of other entries hidden."""
     if before == after:
         return ""
     section = client.section
@@ -197,13 +197,17 @@ def difference(path: Path, before: str | None, after: str | None, client: Client
     if not lines:
         lines = [f"--- {path}\n", f"+++ {path}\n", f"@@ {section}.{name}.env @@ (values not shown)\n"]
     shown = "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-    return Secrets.of(_secrets_of(after, client, name)).scrubbed(shown)
+    secrets = Secrets.of(secret for text in (before, after) for secret in _secrets_of(text, client, name))
+    return without_credentials(secrets.scrubbed(shown))
 
 
-def _secrets_of(text: str | None, client: Client, name: str) -> list[str]:
-    """The arguments of an entry that may be secret."""
-    entry = client.format.entries(without_mark(text or ""), client.section, "").get(name)
-    table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
-    arguments = table.get("args")
-    words = cast("list[object]", arguments) if isinstance(arguments, list) else []
-    return list(secret_arguments([str(word) for word in words]))
+def _secrets_of(text: str | None, client: Client, name: str) -> Iterator[str]:
+    """The arguments of entries that may be secret, and of other entries the variables."""
+    for server, entry in client.format.entries(without_mark(text or ""), client.section, "").items():
+        table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+        arguments = table.get("args")
+        words = cast("list[object]", arguments) if isinstance(arguments, list) else []
+        yield from secret_arguments([str(word) for word in words])
+        for key in () if server == name else ("env", "envs", "headers"):
+            given = table.get(key)
+            yield from map(str, cast("dict[str, object]", given).values()) if isinstance(given, dict) else ()

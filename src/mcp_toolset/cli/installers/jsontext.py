@@ -48,11 +48,7 @@ class _Object:
 
 
 def entries(text: str, section: str, source: str) -> Mapping[str, object]:
-    """The members of the section; empty when it or the whole text is missing.
-
-    Raises:
-        ConfigError: The text is not JSON, or not of objects, or has a key twice that an edit would touch.
-    """
+    """The members of the section; empty when it or the whole text is missing."""
     root = _decoded(text, section, source)
     return cast("dict[str, object]", root.get(section, {}))
 
@@ -90,9 +86,6 @@ def with_member(text: str, path: Sequence[str], value: object, source: str) -> s
     """The text with a value at the path of an object that is there: replaced in place, else added last.
 
     A value of `None` removes the member.
-
-    Raises:
-        ConfigError: The text is not JSON, or has no object there, or a key twice that the edit would touch.
     """
     *holders, key = path
     wanted = _decoded(text, path[0], source)
@@ -112,8 +105,14 @@ def with_member(text: str, path: Sequence[str], value: object, source: str) -> s
     return _checked(edited, wanted, path[0], source)
 
 
+def is_plain(inside: Sequence[str]) -> bool:
+    """Whether a value of a server is shown, by its keys inside the entry: its program and its arguments."""
+    lone = inside[0] in ("command", "cmd", "type", "cwd") and len(inside) == 1
+    return lone or (inside[0] == "args" and len(inside) == 2)
+
+
 def concealed(text: str, section: str, name: str) -> str:
-    """The text with `***` for every value outside the named entry, and for the values in its `env`."""
+    """The text with `***` for values outside the named entry, and in its `env`; see `is_plain`."""
     plain, path, parts, done = plain_json(text), list[str](), list[str](), 0
     key = ""
     for token in _TOKEN.finditer(plain):
@@ -125,7 +124,9 @@ def concealed(text: str, section: str, name: str) -> str:
             continue
         elif plain.startswith(":", _skip(plain, token.end())):
             key = json.loads(token[0])
-        elif path[1:3] != [section, name] or path[3:4] == ["env"]:
+        elif (path[1:3] != [section, name] or path[3:4] == ["env"]) and not (
+            path[1:2] == [section] and len(path) > 2 and is_plain([*path[3:], key])
+        ):
             parts += text[done : token.start()], '"***"'
             done = token.end()
     return "".join(parts) + text[done:]

@@ -17,7 +17,7 @@ from typing import Final
 
 from platformdirs import user_cache_path
 
-from mcp_toolset.concurrency.atomic_file import create_file, locked, replace_file
+from mcp_toolset.concurrency.atomic_file import PRIVATE, create_file, locked, replace_file
 from mcp_toolset.config.jsonc import read_text
 from mcp_toolset.errors import ConfigError
 
@@ -35,9 +35,6 @@ def held(path: Path) -> Generator[None]:
     """Lock a file against other processes of mcp-toolset, from reading it until it is replaced.
 
     The lock is in the user's cache folder, so that nothing is added to a project's folder.
-
-    Raises:
-        ConfigError: another process has held the lock for 30 seconds, or it cannot be created.
     """
     digest = hashlib.sha256(os.path.realpath(path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     try:
@@ -57,11 +54,7 @@ def held(path: Path) -> Generator[None]:
 
 
 def read_regular(path: Path) -> str | None:
-    """The text of a regular file, symbolic links followed; `None` if the file does not exist.
-
-    Raises:
-        ConfigError: it is not a regular file, or cannot be read.
-    """
+    """The text of a regular file, symbolic links followed; `None` if the file does not exist."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -80,9 +73,6 @@ def replace_text(path: Path, before: str | None, after: str, mode: int) -> Path 
     """Replace `before` with `after` in one step; return the path of the backup, None if there was no file.
 
     Of a symbolic link, the target is replaced. An existing file keeps its mode.
-
-    Raises:
-        ConfigError: the file no longer contains `before`, or cannot be written.
     """
     try:
         target = path.resolve()
@@ -138,7 +128,8 @@ def _back_up(target: Path, text: str, mode: int) -> Path:
         number += 1
         backup = target.with_name(f"{target.name}.{number}.bak")
         with suppress(FileExistsError):
-            create_file(backup, text.encode(), mode, exact=True)
+            # The entries of a client hold keys and tokens.
+            create_file(backup, text.encode(), mode & PRIVATE, exact=True)
             break
     for old in sorted(kept)[: -(KEPT_BACKUPS - 1)]:
         with suppress(OSError):

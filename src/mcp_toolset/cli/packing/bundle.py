@@ -104,11 +104,7 @@ class Bundle:
         return {key: value for key, value in said.items() if value or key == "tools_generated"}
 
     def write(self, path: Path) -> int:
-        """Write the file in one step; returns its size.
-
-        Raises:
-            TargetError: a package cannot be installed, the file cannot be written, or it is no bundle.
-        """
+        """Write the file in one step; returns its size."""
         if path.is_file() and path.stat().st_size and not zipfile.is_zipfile(path):
             raise TargetError(f"{path}: is no bundle, and would be lost; choose another -o FILE")
         data = self._zipped()

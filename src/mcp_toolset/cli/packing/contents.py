@@ -78,11 +78,7 @@ class _Content:
 
 
 def pack_target(target: Target, text: str, wishes: Wishes) -> Packed:
-    """Collect a bundle of a Python target or a configuration.
-
-    Raises:
-        ToolsetError: the target cannot be served or cannot be given to others, or a secret is in a file.
-    """
+    """Collect a bundle of a Python target or a configuration."""
     asked = parse_questions(wishes.ask)
     match target:
         case ConfigFile():
@@ -117,7 +113,7 @@ def pack_target(target: Target, text: str, wishes: Wishes) -> Packed:
 
 
 def _of_python(target: Program | Module, asked: Mapping[str, Question]) -> _Content:
-    server = mount(target, MountOptions(keep=False, audit=False, telemetry=False))
+    server = mount(target, MountOptions().looking)
     if isinstance(target, Program):
         folder = Path(target.path).resolve().parent
         sources = Sources.of(Path(target.path).resolve(), folder)

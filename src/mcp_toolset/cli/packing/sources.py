@@ -35,11 +35,7 @@ class Sources:
 
     @classmethod
     def of(cls, program: Path, folder: Path) -> Sources:
-        """Follow the imports of a program in its folder, those inside of functions too.
-
-        Raises:
-            TargetError: a file is no Python.
-        """
+        """Follow the imports of a program in its folder, those inside of functions too."""
         files: dict[Path, None] = {}
         foreign, reads, todo = set[str](), set[str](), [program]
         while todo:

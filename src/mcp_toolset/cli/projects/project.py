@@ -20,12 +20,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
 def write_project(kind: str, name: str, folder: Path) -> list[Path]:
-    """Write a project into a new folder of its name below `folder`; returns the files.
-
-    Raises:
-        UsageError: the name cannot be that of a module.
-        TargetError: the folder exists, or cannot be made.
-    """
+    """Write a project into a new folder of its name below `folder`; returns the files."""
     module = name.replace("-", "_")
     taken = keyword.iskeyword(module) or module in sys.stdlib_module_names or module == "mcp_toolset"
     if not _NAME.fullmatch(name) or taken:

@@ -64,7 +64,7 @@ def test_add() -> None:
 _SERVER_PAGE: Final = """\
 # NAME
 
-    pip install mcp-toolset pytest
+    pip install pytest
     pytest
     mcp-toolset list MODULE.py
     mcp-toolset call MODULE.py add a=1 b=2
@@ -137,7 +137,7 @@ def test_a_note_is_found() -> None:
 _TOOLSET_PAGE: Final = """\
 # NAME
 
-    pip install mcp-toolset pytest
+    pip install pytest
     pytest
     mcp-toolset list MODULE.py
 
@@ -211,7 +211,7 @@ def test_protected_files_stay() -> None:
 _HOOK_PAGE: Final = """\
 # NAME
 
-    pip install mcp-toolset pytest
+    pip install pytest
     pytest
 
 Give the rules to a server: `serve(tools, rules=rules)`, with `from MODULE import rules`.

@@ -56,10 +56,12 @@ def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bo
     try:
         checked = _Checked.read(file)
     except ConfigError as whole:
-        with answering(as_json=as_json) as output:
-            if as_json:
-                output.json({"servers": [], "errors": [str(whole)], "warnings": [], "problems": []})
-        raise
+        if not as_json:
+            raise
+        with answering(as_json=True) as output:
+            output.json({"servers": [], "errors": [str(whole)], "warnings": [], "problems": []})
+        complain(str(whole))
+        return 1
     for fault in checked.mistakes.sections:
         complain(fault)
     with answering(as_json=as_json) as output:
@@ -81,11 +83,6 @@ class _Checked:
 
     @classmethod
     def read(cls, file: str) -> _Checked:
-        """Read a file.
-
-        Raises:
-            ToolsetError: it is no configuration file, or names no servers.
-        """
         from mcp_toolset.cli.examination import start_fault
         from mcp_toolset.hub.mistakes import mistakes_in
 
@@ -98,12 +95,10 @@ class _Checked:
 
     @property
     def config(self) -> HubConfig:
-        """The file."""
         return self.mistakes.config
 
     @property
     def errors(self) -> int:
-        """The number of mistakes."""
         further = sum(map(len, self.mistakes.further.values()))
         return len(self.mistakes.sections) + sum(bool(one.fault) for one in self.config.servers) + further
 
@@ -113,7 +108,6 @@ class _Checked:
         return [*self.config.warnings, *(f"{name}: {why}" for name, why in self.missing.items())]
 
     def show(self, output: Output) -> None:
-        """Print the result."""
         if output.as_json:
             output.json(self._as_json())
             return

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Scope, locate
+from mcp_toolset.errors import ToolsetError
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcp_toolset.cli.display.output import Output
     from mcp_toolset.cli.installers.adoption import Adoption
 
@@ -19,11 +22,7 @@ __all__ = ["adopt_servers"]
 
 
 def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Show what adopting changes, ask on a terminal, and carry it out.
-
-    Raises:
-        ConfigError: there is nothing to adopt, or a file cannot be read or written.
-    """
+    """Show what adopting changes, ask on a terminal, and carry it out."""
     from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.installers.adoption import adopt, plan_adoption
     from mcp_toolset.cli.installers.replacing import held
@@ -44,7 +43,22 @@ def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes
         elif agreed:
             output.say(f"{plan.path}: written; restart {CLIENTS[client].title}")
             output.say(f"undo it with: mcp-toolset restore {client}{f' --scope {scope}' if scope else ''}")
+    if agreed:
+        _read_once(plan.hub)
     return 0
+
+
+def _read_once(hub: Path) -> None:
+    """Start the servers once, so that what they list is known to the first session."""
+    from mcp_toolset.cli.costs import read_once
+    from mcp_toolset.cli.display.output import complain
+    from mcp_toolset.cli.display.servers import report_down
+    from mcp_toolset.config import load_config
+
+    try:
+        read_once(load_config(hub), None, report_down)
+    except ToolsetError as fault:
+        complain(str(fault))
 
 
 def _agreed(as_json: bool) -> bool:

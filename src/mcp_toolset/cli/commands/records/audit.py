@@ -29,7 +29,20 @@ _LOOK: Final = 0.25
 """Seconds between two looks at a log that is followed."""
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_TOLD: Final = ("seq", "prev", "event", "time", "who", "key", "tool", "server", "outcome", "reason", "rule")
+_TOLD: Final = (
+    "seq",
+    "prev",
+    "digest",
+    "event",
+    "time",
+    "who",
+    "key",
+    "tool",
+    "server",
+    "outcome",
+    "reason",
+    "rule",
+)
 _AT_LENGTH: Final = ("arguments", "session", "round", "id", "trace", "protocol", "ran", "roles")
 
 
@@ -62,7 +75,6 @@ class _Wanted:
     event: str | None
 
     def fits(self, fields: dict[str, Any]) -> bool:
-        """Whether a line is one of them."""
         tool, server = str(fields.get("tool", "")), str(fields.get("server", ""))
         return (
             _matches(self.tool, tool, f"{server}/{tool}", str(fields.get("called", "")))

@@ -108,11 +108,7 @@ class _Wanted(NamedTuple):
 
 
 def _place(wanted: _Wanted) -> Path | str | None:
-    """Where the journal is; `None` if the user has none.
-
-    Raises:
-        StoreError: the file that was named does not exist.
-    """
+    """Where the journal is; `None` if the user has none."""
     if wanted.file is None and wanted.store:
         return wanted.store
     from mcp_toolset.calls.journal.place import journal_path

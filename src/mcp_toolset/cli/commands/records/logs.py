@@ -167,11 +167,7 @@ def logs_command(
 
 
 def _folder(config: Path | None) -> Path:
-    """The folder of the log, by the configuration too, as far as that can be read.
-
-    Raises:
-        StoreError: there is no log.
-    """
+    """The folder of the log, by the configuration too, as far as that can be read."""
     from mcp_toolset.errors import ConfigError, StoreError
     from mcp_toolset.serving.log_file import VARIABLE
     from mcp_toolset.serving.serving_log import LogChoice

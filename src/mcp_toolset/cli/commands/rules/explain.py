@@ -126,10 +126,16 @@ def _tool(mounted: ToolsetServer, name: str) -> ToolBinding:
 
     tools = _tools(mounted)
     for binding in tools:
-        if name in (binding.name, binding.asked, f"{binding.source}/{binding.definition.name}"):
+        if name in (
+            binding.name,
+            binding.asked,
+            f"{binding.source}/{binding.definition.name}",
+            f"{binding.source}/{binding.name}",
+        ):
             return binding
     near = near_names(name, {one.name: one for one in tools})
-    raise TargetError(f"there is no tool {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+    mend = f"did you mean {' or '.join(near)}?" if near else "explain without TOOL shows every tool"
+    raise TargetError(f"there is no tool {name!r}; {mend}")
 
 
 def _said(mounted: ToolsetServer, binding: ToolBinding, caller: Identity | None) -> dict[str, Any]:

@@ -61,6 +61,12 @@ __all__ = ["serve_command"]
     show_default=True,
     help="The port; 0 takes a free one.",
 )
+@click.option(
+    "--drain",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Over HTTP: how long calls in flight may take after a SIGTERM; by default 2.",
+)
 @click.option("--allow-host", multiple=True, metavar="HOST", help="A further Host that requests may name.")
 @click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
 @click.option("--name", help="The server's name, as clients see it.")
@@ -101,6 +107,7 @@ def serve_command(
     transport: TransportName,
     host: str,
     port: int,
+    drain: float | None,
     allow_host: Sequence[str],
     allow_origin: Sequence[str],
     name: str | None,
@@ -129,6 +136,8 @@ def serve_command(
     """
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
+    if transport == "stdio":
+        _check_stdio(ctx)
     if transport == "stdio" and telemetry and "otlp" not in telemetry:
         raise click.UsageError("--telemetry prometheus is a page over HTTP: add --transport http")
     followed = _followed(place, watch, bool(shared), bool(header)) if reload else None
@@ -146,7 +155,7 @@ def serve_command(
             inbound, token_env = replace(inbound, variables=(*inbound.variables, token_env)), None
         headers, auth = headers_of(header, token_env), inbound.authenticator(transport)
         names = (*allow_host,), (*allow_origin,)
-        how = Serving(transport, host, port, *names, watch, inbound.insecure, auth)
+        how = Serving(transport, host, port, *names, watch, inbound.insecure, auth, drain)
         from mcp_toolset.cli.mount import MountOptions
 
         if followed is not None:
@@ -176,12 +185,16 @@ def serve_command(
             _serve(server, single, how, log, None if child is None else child.following())
 
 
-def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> Program | Module | None:
-    """The program that `--reload` loads again; `None` for a configuration, which is followed anyway.
+def _check_stdio(ctx: click.Context) -> None:
+    """Refuse options that have no effect on stdio."""
+    for name in ("host", "port", "drain", "allow_host", "allow_origin"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} has no effect on stdio: add --transport http", ctx)
 
-    Raises:
-        click.UsageError: the target cannot be loaded again, or another option does not go with it.
-    """
+
+def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> Program | Module | None:
+    """The program that `--reload` loads again; `None` for a configuration, which is followed anyway."""
     if isinstance(target, ConfigFile) and watch:
         return None
     if not isinstance(target, Program | Module):
@@ -236,12 +249,7 @@ def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
 
 
 def _shared(url: str | None) -> SharedState | None:
-    """The state that replicas share, with the keys of the environment; `None` without a URL.
-
-    Raises:
-        UsageError: the URL of the option cannot be used.
-        ConfigError: the URL of the environment variable cannot be used.
-    """
+    """The state that replicas share, with the keys of the environment; `None` without a URL."""
     if url is None:
         return None
     from mcp_toolset.errors import ConfigError
