@@ -18,6 +18,10 @@ BLOCK = re.compile(r"(?:<!-- (?P<file>[^ ]+) -->\n)?```(?P<language>\w*)\n(?P<co
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
+def of_page(page: Path, *languages: str) -> list[tuple[Path, str | None, str]]:
+    return [block for block in blocks(*languages) if block[0] == page]
+
+
 def blocks(*languages: str) -> list[tuple[Path, str | None, str]]:
     return [
         (page, block["file"], block["code"])
@@ -33,6 +37,26 @@ def test_a_block_of_code_is_a_file_that_is_tested(page: Path, file: str | None, 
     assert (ROOT / file).read_text() == code
 
 
+def test_u93_the_package_is_installed_from_a_checkout_and_one_page_says_so() -> None:
+    by_name = re.compile(r"pip install '?mcp-toolset(?!\[)|uvx mcp-toolset")
+    told = [page.name for page in PAGES if by_name.search(page.read_text())]
+    assert told == ["installing.md"], "an index has the package by now, or a page says so"
+    assert "It is on no package index yet" in (ROOT / "docs" / "installing.md").read_text()
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "tutorial.md"):
+        first = next(line for _, _, code in of_page(page, "console") for line in code.splitlines())
+        assert first.startswith("pip install .")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_u92_a_row_of_a_table_is_one_line(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    rows = [line for line in text.splitlines() if line.lstrip().startswith("|")]
+    assert [row for row in rows if not row.rstrip().endswith("|")] == []
+    assert not re.search(
+        r"^\s*\|.*\|\n(?!\s*\|)(?!\s*$)(?!\s*(?:[-*#>]|\d+\.|</|```|!)).*\|\s*$", text, re.MULTILINE
+    )
+
+
 def commands() -> list[str]:
     lines = [line for _, _, code in blocks("console") for line in code.splitlines()]
     return sorted({line.split("  #")[0].strip() for line in lines if line.strip()})
@@ -42,7 +66,7 @@ def commands() -> list[str]:
 def test_a_command_line_is_one_that_can_be_typed(line: str) -> None:
     program, *words = shlex.split(line)
     if program == "pip":
-        assert words[0] == "install" and words[1].partition("[")[0] == "mcp-toolset"
+        assert words[0] == "install" and (words[1] == "." or words[1].startswith("mcp-toolset["))
         return
     if program != "mcp-toolset":
         path = next(word for word in [program, *words] if "/" in word)
@@ -77,3 +101,15 @@ def test_e6_a_program_runs_only_as_the_main_program(path: Path) -> None:
     last = ast.parse(path.read_text()).body[-1]
     calls = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call)
     assert not calls or ast.unparse(last).startswith("print("), "write it under if __name__ == '__main__'"
+
+
+def test_u119_the_comparison_has_its_peers_a_date_per_row_and_the_least_favourable_run():
+    page = (ROOT / "docs" / "comparison.md").read_text()
+    header, _, *rows = [line for line in page.splitlines() if line.startswith("|")][:12]
+    assert header.endswith("| read in |")
+    assert all(re.search(r"\| 20\d\d-\d\d \|$", row) for row in rows), rows
+    cells = {row.split("**")[1]: row for row in rows}
+    assert {"gridctl", "1MCP", "ToolHive", "mcpproxy-go", "agentgateway"} <= cells.keys()
+    assert "profiles" in cells["mcpproxy-go"] and "code in JavaScript" in cells["mcpproxy-go"]
+    assert "guardrails" in cells["agentgateway"]
+    assert "least favourable |" in page and "| 1.24 to 1.47 | 1.47 |" in page

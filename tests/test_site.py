@@ -45,6 +45,33 @@ def test_e3_the_recording_is_of_the_demonstration_as_it_is() -> None:
         assert "images/demo.svg)" in page.read_text()
 
 
+def test_u111_the_recording_begins_with_what_it_shows():
+    drawn = (DOCS / "images" / "demo.svg").read_text()
+    keyframes = re.search(r"@keyframes \w+\{0%\{transform:translateX\(-(\d+)px\)", drawn)
+    assert keyframes is not None and int(keyframes[1]) >= 4 * 84
+    assert re.search(r"animation-name:\w+;transform:translateX\(-\d+px\)", drawn)
+
+
+def test_u111_the_readme_says_first_what_the_product_is():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 200
+    first = " ".join(text[: text.index("\n## ")].lower().split())
+    for word in (
+        "typed python toolsets",
+        "nested toolset",
+        "hooks run at the bridge",
+        "grant",
+        "remotetoolset",
+    ):
+        assert word in first, word
+
+
+def test_u111_every_example_is_in_the_index():
+    index = (ROOT / "examples" / "README.md").read_text()
+    folders = {path.relative_to(ROOT / "examples").parts[0] for path in (ROOT / "examples").rglob("*.py")}
+    assert {name for name in folders if "](" + name + ")" not in index} == set()
+
+
 def test_e3_each_concept_has_a_picture() -> None:
     pages = sorted((DOCS / "concepts").glob("*.md"))
     assert len(pages) == 5

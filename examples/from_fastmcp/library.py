@@ -1,12 +1,12 @@
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from mcp_toolset import Prompts, ToolContext, Toolset, serve, tool
+from mcp_toolset import Prompts, Resources, ToolContext, Toolset, serve, tool
 
 BOOKS = {"1": "Dune", "2": "Emma"}
 prompts = Prompts()
+resources = Resources()
 
 
 class Book(BaseModel):
@@ -36,21 +36,11 @@ def review(title: str) -> str:
     return f"Write a review of {title}."
 
 
-class Books:  # @mcp.resource("book://{id}")
-    """Each book is a resource."""
-
-    async def list_resources(self) -> Sequence[Mapping[str, Any]]:
-        return []
-
-    async def list_resource_templates(self) -> Sequence[Mapping[str, Any]]:
-        return [{"uriTemplate": "book://{id}", "name": "book", "mimeType": "text/plain"}]
-
-    async def read_resource(self, uri: str) -> Sequence[Mapping[str, Any]]:
-        return [{"uri": uri, "text": BOOKS[uri.removeprefix("book://")]}]
-
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        return lambda: None
+@resources.add("book://{id}")  # @mcp.resource("book://{id}")
+def book(id: str) -> str:
+    """Read a book."""
+    return BOOKS[id]
 
 
 if __name__ == "__main__":
-    serve(Toolset(find, lend), name="library", prompts=prompts, resources=Books())  # mcp.run()
+    serve(Toolset(find, lend), name="library", prompts=prompts, resources=resources)  # mcp.run()

@@ -1,16 +1,16 @@
 """A server with a prompt, a resource and completions, and a client that reads all three."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from mcp_types import PromptReference
 
-from mcp_toolset import Prompts, Reference, Toolset, ToolsetServer
+from mcp_toolset import Prompts, Reference, Resources, Toolset, ToolsetServer
 from mcp_toolset.testing import Client
 
 LANGUAGES = ["Dutch", "French", "German"]
 prompts = Prompts()
+resources = Resources()
 
 
 @prompts.add
@@ -19,22 +19,16 @@ def translate(text: str, language: str) -> str:
     return f"Translate into {language}: {text}"
 
 
-class Handbook:
-    """One resource that never changes."""
+@resources.add("shop://handbook")
+def handbook() -> str:
+    """How we answer."""
+    return "Answer within a day."
 
-    async def list_resources(self) -> Sequence[Mapping[str, Any]]:
-        return [{"uri": "shop://handbook", "name": "handbook", "mimeType": "text/plain"}]
 
-    async def list_resource_templates(self) -> Sequence[Mapping[str, Any]]:
-        return []
-
-    async def read_resource(self, uri: str) -> Sequence[Mapping[str, Any]]:
-        if uri != "shop://handbook":
-            raise LookupError(f"no resource {uri}")
-        return [{"uri": uri, "text": "Answer within a day."}]
-
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        return lambda: None
+@resources.add("shop://orders/{number}")
+def order(number: int) -> dict[str, int]:
+    """Read an order."""
+    return {"number": number}
 
 
 async def complete(reference: Reference, argument: str, value: str, others: Mapping[str, str]) -> list[str]:
@@ -42,7 +36,7 @@ async def complete(reference: Reference, argument: str, value: str, others: Mapp
 
 
 async def main() -> None:
-    server = ToolsetServer(Toolset(), resources=Handbook(), prompts=prompts, completions=complete)
+    server = ToolsetServer(Toolset(), resources=resources, prompts=prompts, completions=complete)
     async with Client(server) as client:
         prompt = await client.get_prompt("translate", {"text": "tea", "language": "German"})
         print(prompt.messages[0].content.model_dump()["text"])

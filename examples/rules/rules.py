@@ -49,7 +49,7 @@ async def main() -> None:
         print((await server.call_tool("shop_pay", {"amount": 5000})).text)
     print((await tools.execute("shop_pay", {"amount": 0}, rules=rules)).text)
 
-    view = await tools.view().described(rules)
+    view = await tools.view().with_texts(rules)
     print(view["shop_pay"].definition.description)
     calls = [ToolCall("shop_pay", {"amount": amount}, f"c{amount}") for amount in (5, 500, 5000)]
     plan = await ToolRound.from_calls(calls, view).apply(rules)

@@ -1,15 +1,15 @@
 import anyio
 from pydantic import BaseModel
 
-from mcp_toolset import DecodedCall, FunctionCall, ToolCall, ToolRound, Toolset, tool, tool_input
+from mcp_toolset import DecodedCall, FunctionCall, ToolCall, ToolInput, ToolRound, Toolset, tool, tool_input
 
 
 class Snippets(BaseModel):
     snippets: list[str]
 
 
-@tool_input(name="web_search", output=Snippets, tags=["web"])
-class WebSearch(BaseModel):
+@tool_input(name="web_search", tags=["web"])
+class WebSearch(BaseModel, ToolInput[Snippets]):
     """Search the web."""
 
     query: str

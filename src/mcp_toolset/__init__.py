@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset import arguments
     from mcp_toolset.calls.background import BackgroundWork
     from mcp_toolset.calls.events import EventLog
     from mcp_toolset.calls.middleware.builtin import (
@@ -67,14 +66,15 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.manifest import ToolManifest
     from mcp_toolset.tools.core.options import tagged
     from mcp_toolset.tools.core.processes import Process, ProcessEvent, RunningProcess
-    from mcp_toolset.tools.core.result import ToolResult
+    from mcp_toolset.tools.core.result import ToolResult, file_block, image_block
     from mcp_toolset.tools.core.sampling import SamplingRequest
     from mcp_toolset.tools.core.source import SourceStatus
     from mcp_toolset.tools.declare.builder import ToolBuilder
     from mcp_toolset.tools.declare.function import FunctionCall, tool
     from mcp_toolset.tools.declare.injected import Injected
-    from mcp_toolset.tools.declare.input import AnyCall, DecodedCall, InputTool, tool_input
+    from mcp_toolset.tools.declare.input import AnyCall, DecodedCall, InputTool, ToolInput, tool_input
     from mcp_toolset.tools.declare.prompts import PromptProvider, Prompts, Reference, ResourceProvider
+    from mcp_toolset.tools.declare.resources import Resources
     from mcp_toolset.tools.declare.round_context import RoundContext
     from mcp_toolset.tools.declare.tool import Tool
     from mcp_toolset.tools.declare.typed_call import HandledInput, RejectedInput
@@ -139,6 +139,7 @@ __all__ = [
     "ReloadReport",
     "RemoteToolset",
     "ResourceProvider",
+    "Resources",
     "ResultCache",
     "RetryLimit",
     "RoundCommit",
@@ -172,6 +173,7 @@ __all__ = [
     "ToolDefinition",
     "ToolFailure",
     "ToolGrant",
+    "ToolInput",
     "ToolManifest",
     "ToolMiddleware",
     "ToolProvider",
@@ -187,7 +189,9 @@ __all__ = [
     "ToolsetServer",
     "Turns",
     "compact_listing",
+    "file_block",
     "help_text",
+    "image_block",
     "rejection_reason",
     "serve",
     "tagged",
@@ -217,37 +221,5 @@ _NAMESPACES: Final = (
     "testing",
 )
 
-_RENAMED: Final = {
-    "Answer": "ElicitationAnswer",
-    "IssueReason": "InvalidCallReason",
-    "LoopContext": "RoundContext",
-    "Next": "CallNext",
-    "RoundIssue": "InvalidCall",
-    "Sample": "SampledMessage",
-    "TextCleaner": "HiddenTextFilter",
-    "ToolEntry": "RegistryEntry",
-    "ToolState": "RegistryState",
-    "Withheld": "AccessDenied",
-    "default": "arguments.default",
-    "describe": "arguments.describe",
-    "hide": "arguments.hide",
-    "input_tool": "InputTool.of",
-    "rename": "arguments.rename",
-}
-"""Names of earlier versions, and what to use in their place."""
-
-if TYPE_CHECKING:
-    Answer = ElicitationAnswer
-    IssueReason = InvalidCallReason
-    LoopContext = RoundContext
-    Next = CallNext
-    RoundIssue = InvalidCall
-    Sample = SampledMessage
-    TextCleaner = HiddenTextFilter
-    ToolEntry = RegistryEntry
-    ToolState = RegistryState
-    Withheld = AccessDenied
-    default, describe, hide, rename = arguments.default, arguments.describe, arguments.hide, arguments.rename
-    input_tool = InputTool.of
-else:  # hidden from type checkers, so that they report a name that is none
-    __getattr__, __dir__ = lazily(__name__, homes_of(__all__), namespaces=_NAMESPACES, renamed=_RENAMED)
+if not TYPE_CHECKING:  # hidden from type checkers, so that they report a name that is none
+    __getattr__, __dir__ = lazily(__name__, homes_of(__all__), namespaces=_NAMESPACES)

@@ -1,13 +1,11 @@
-"""Public names that load from their modules on first use, and old names with a `DeprecationWarning`."""
+"""Public names that load from their modules on first use."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import reduce
 from importlib import import_module
 from typing import Any, Final
-from warnings import warn
 
 PACKAGE: Final = "mcp_toolset"
 
@@ -109,6 +107,7 @@ HOMES: Final[Mapping[str, str]] = {
     "ReloadReport": "server.reloadable",
     "RemoteToolset": "upstream.toolset",
     "ResourceProvider": "tools.declare.prompts",
+    "Resources": "tools.declare.resources",
     "ResultCache": "calls.middleware.cache",
     "RetryLimit": "calls.middleware.retry",
     "RoundCommit": "calls.rounds.round_commit",
@@ -161,6 +160,7 @@ HOMES: Final[Mapping[str, str]] = {
     "ToolDispatch": "calls.pipeline.dispatch",
     "ToolFailure": "calls.rounds.call_result",
     "ToolGrant": "catalog.grants.store",
+    "ToolInput": "tools.declare.input",
     "ToolManifest": "tools.core.manifest",
     "ToolMiddleware": "calls.pipeline.middleware",
     "ToolProvider": "tools.toolsets.provider",
@@ -185,8 +185,10 @@ HOMES: Final[Mapping[str, str]] = {
     "default": "tools.toolsets.transform",
     "describe": "tools.toolsets.transform",
     "execute": "tools.view.view",
+    "file_block": "tools.core.result",
     "help_text": "tools.export.compact",
     "hide": "tools.toolsets.transform",
+    "image_block": "tools.core.result",
     "rejection_reason": "calls.pipeline.decision",
     "rename": "tools.toolsets.transform",
     "run_app": "transports.http.app",
@@ -203,16 +205,11 @@ HOMES: Final[Mapping[str, str]] = {
 
 
 def homes_of(names: Iterable[str]) -> dict[str, str]:
-    """The homes of the public names of one module."""
     return {name: HOMES[name] for name in names}
 
 
 def lazily(
-    module: str,
-    homes: Mapping[str, str],
-    *,
-    namespaces: Collection[str] = (),
-    renamed: Mapping[str, str] | None = None,
+    module: str, homes: Mapping[str, str], *, namespaces: Collection[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """What a module with public names has as `__getattr__` and `__dir__` (PEP 562).
 
@@ -220,9 +217,7 @@ def lazily(
         module: The module's own name.
         homes: By public name the module that defines it, below `mcp_toolset`.
         namespaces: The modules below this one that are public too.
-        renamed: By old name the public name in use now, below `mcp_toolset`.
     """
-    old = renamed or {}
 
     def attribute(name: str) -> Any:
         if home := homes.get(name):
@@ -231,10 +226,6 @@ def lazily(
             return value
         if name in namespaces:
             return import_module(f"{module}.{name}")
-        if name in old:
-            told = f"{module}.{name} is deprecated: use {PACKAGE}.{old[name]}"
-            warn(told, DeprecationWarning, stacklevel=2)
-            return reduce(getattr, old[name].split("."), sys.modules[PACKAGE])
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     def names() -> list[str]:

@@ -229,7 +229,6 @@ class UpstreamError(ToolsetError):
     """
 
     def __init__(self, upstream: str, reason: str, *, sent: bool = True) -> None:
-        """Put the server's name before the reason."""
         super().__init__(f"{upstream}: {reason}")
         self.upstream = upstream
         self.reason = reason
@@ -254,7 +253,6 @@ class LoginRequiredError(UpstreamUnavailableError):
     def __init__(
         self, upstream: str, reason: str, *, for_more: bool = False, scopes: Iterable[str] = ()
     ) -> None:
-        """Put the server's name before the reason."""
         super().__init__(upstream, reason, sent=False)
         self.for_more = for_more
         self.scopes = tuple(scopes)
@@ -267,9 +265,13 @@ class UpstreamTimeoutError(UpstreamError):
 class UpstreamProtocolError(UpstreamError):
     """The mounted server answered with a JSON-RPC error; its code and data are kept for the caller."""
 
-    def __init__(self, upstream: str, code: int, message: str, data: object = None) -> None:
-        """Keep the server's code, message and data."""
+    def __init__(
+        self, upstream: str, code: int, message: str, data: object = None, *, plain: bool = False
+    ) -> None:
+        """Keep the server's code, message and data; a `plain` message has no server's name before it."""
         super().__init__(upstream, message)
+        if plain:
+            self.args = (message,)
         self.code = code
         self.data = data
 
@@ -293,7 +295,6 @@ class SecretError(ToolsetError):
     """A secret or credential cannot be read or kept; the message says which, and holds no part of it."""
 
     def __init__(self, cause: str, mend: str) -> None:
-        """Say what failed and why, and what to do about it."""
         super().__init__(f"{cause}; {mend}")
         self.cause = cause
         self.mend = mend
@@ -304,7 +305,8 @@ class CapabilityError(ToolsetError):
 
     def __init__(self, capability: str, way: str = "") -> None:
         """Name the capability and how to grant it: by a server's option, unless `way` says otherwise."""
-        served = f"ToolsetServer(…, capabilities=[…, {capability!r}]) or Toolset.granting({capability!r})"
+        how = f"(…, capabilities=[…, {capability!r}])"
+        served = f"serve{how}, ToolsetServer{how} or Toolset.granting({capability!r})"
         super().__init__(f"capability {capability!r} was not granted; grant it with {way or served}")
         self.capability = capability
 

@@ -12,6 +12,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.server.lowlevel import Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 
@@ -23,13 +24,18 @@ def counting(requests: Counter[str]) -> Server[Any]:
 
     async def on_list(ctx: Any, params: Any) -> types.ListToolsResult:
         requests["tools/list"] += 1
-        return types.ListToolsResult(tools=[types.Tool(name="echo", input_schema={"type": "object"})])
+        tools = [types.Tool(name="echo", input_schema={"type": "object"})]
+        return types.ListToolsResult(tools=tools, ttl_ms=60_000, cache_scope="public")
 
     async def on_call(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         requests["tools/call"] += 1
         return types.CallToolResult(content=[types.TextContent(type="text", text="echo")])
 
-    return Server("up", version="1", on_list_tools=on_list, on_call_tool=on_call)
+    # A list that may be kept, and a server that tells of changes: others are read again for clients.
+    listen = ListenHandler(InMemorySubscriptionBus())
+    return Server(
+        "up", version="1", on_list_tools=on_list, on_call_tool=on_call, on_subscriptions_listen=listen
+    )
 
 
 @pytest.mark.anyio

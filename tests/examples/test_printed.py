@@ -30,7 +30,7 @@ PROGRAMS = dict(found for page in PAGES for found in SHOWN.findall(page.read_tex
 
 
 def test_the_programs_are_found() -> None:
-    assert len(PROGRAMS) == 11
+    assert len(PROGRAMS) == 12
 
 
 @pytest.mark.parametrize("file", PROGRAMS)

@@ -66,6 +66,22 @@ async def test_f6_a_mount_that_is_down_is_no_obstacle_and_a_deferred_one_is_foun
                 await client.call_tool("git_status", {"repo_path": str(ROOT)})
 
 
+async def test_u111_the_first_program_of_the_readme_does_what_it_says(warm: Warm) -> None:
+    with anyio.fail_after(60):
+        async with Client(program("bridge", warm)) as client:
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            assert names == ["add", "search_tools", "resolve_tools", "call_tool", "call_read_only_tool"]
+            assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
+            refused = await client.call_tool("add", {"a": 2000, "b": 3})
+            assert "a must be below 1000" in text_of(refused)
+            hits: list[Any] = []
+            while not hits:
+                found = await client.call_tool("search_tools", {"query": "commit history", "resolve": 1})
+                assert found.structured_content is not None
+                hits = found.structured_content["resolved"]
+            assert hits[0]["id"] == "git_log"
+
+
 async def test_l17_l26_hooks_reject_and_describe(warm: Warm) -> None:
     with anyio.fail_after(30):
         async with Client(program("hooks", warm)) as client:

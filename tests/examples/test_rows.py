@@ -13,7 +13,7 @@ from tests.support.warm import Warm
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "tests" / "rows.md").read_text()
 SHOWN = re.compile(
-    r"<!-- (?P<file>examples/rows/[^ ]+) -->\n```python\n.*?```\n\n```text\n(?P<output>.*?)```", re.DOTALL
+    r"<!-- (?P<file>examples/features/[^ ]+) -->\n```python\n.*?```\n\n```text\n(?P<output>.*?)```", re.DOTALL
 )
 PROGRAMS = {shown["file"]: shown["output"] for shown in SHOWN.finditer(PAGE)}
 ROOMS = {"L": 28, "A": 18, "O": 9, "N": 8, "H": 6, "P": 2}
@@ -27,7 +27,7 @@ def cells() -> set[str]:
 
 
 def test_every_program_is_on_the_page() -> None:
-    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "rows").glob("*.py")}
+    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "examples" / "features").glob("*.py")}
     assert set(PROGRAMS) == files
 
 

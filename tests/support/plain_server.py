@@ -3,8 +3,8 @@
 Keys: `tools` (names), `label` (in every answer), `gate` (a FIFO that `held` waits for), `start` (a FIFO
 that the handshake waits for), `uri` (a resource that can be watched; `touch` says that it has changed),
 `prompt` (a prompt's name), `quiet` (announce no changes), `says` (its instructions), `info` (more of what
-it says about itself), `wide` (every tool takes one more thing), `about` (the description of every tool). The
-tool `ask` asks the client.
+it says about itself), `wide` (every tool takes one more thing), `about` (the description of every tool),
+`hints` (the annotations of every tool). The tool `ask` asks the client.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def call(request: dict[str, Any]) -> None:
 def tool(name: str) -> dict[str, Any]:
     properties = {"more": {"type": "string"}} if OPTIONS.get("wide") else {}
     schema = {"type": "object", "properties": properties, "additionalProperties": False}
-    return {"name": name, "description": OPTIONS.get("about", f"The tool {name}."), "inputSchema": schema}
+    hints = {"annotations": OPTIONS["hints"]} if "hints" in OPTIONS else {}
+    about = OPTIONS.get("about", f"The tool {name}.")
+    return {"name": name, "description": about, "inputSchema": schema, **hints}
 
 
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
