@@ -54,7 +54,7 @@ def run_on_terminal(
 
 @contextmanager
 def _ending_here() -> Iterator[None]:
-    """The command may not end this process, and has to end its own threads; those of other tests are not its own."""
+    """The command may not end this process, and has to end the threads that it has started itself."""
     others = set(threading.enumerate())
 
     def leave(code: int) -> None:
