@@ -362,6 +362,16 @@ async def test_the_hooks_of_the_server_come_before_those_of_the_toolset(seen: Se
     assert seen == ["asked first", "asked last", "tool", "told first", "told last"]
 
 
+async def test_middleware_and_observers_stand_in_the_order_of_their_lists(seen: Seen, pay: Any) -> None:
+    rules = Rules(
+        middleware=[layer(seen, "first", "first returns"), layer(seen, "second", "second returns")],
+        observers=[lambda report: seen.append("told first"), lambda report: seen.append("told second")],
+    )
+    await paid(ToolsetServer(Toolset(pay), rules=rules))
+    returned = ["second returns", "first returns", "told first", "told second"]
+    assert seen == ["first", "second", "tool", *returned]
+
+
 async def test_a_hook_decides_about_a_repeat(seen: Seen, pay: Any, tmp_path: Path) -> None:
     once, limits = HookSet(), {"pay": Limits(calls="9/day")}
 
