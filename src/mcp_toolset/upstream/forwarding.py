@@ -106,6 +106,8 @@ class Exchange:
     timeout: float
     suspended: SuspendedCalls = field(default_factory=SuspendedCalls, init=False)
     ending: Drain = field(default_factory=Drain, init=False)
+        # Whose a request state is; all replicas have the servers of their process by the same names.
+        self._whose = self.link.identity if self.link.server is None else self.link.name
     current: Callable[[ToolDefinition], ToolDefinition] = field(default=lambda tool: tool, init=False)
     _by_rounds: set[str] = field(default_factory=set[str], init=False)
 
@@ -355,7 +357,7 @@ class Exchange:
         client = caller if isinstance(caller, WireContext) else None
         call, pause = _in_flight(caller, params), _FIRST_PAUSE
         if client is not None and client.modern:
-            brought = round_trip(client.params) if client.replay.server in ("", self.link.name) else {}
+            brought = round_trip(client.params) if client.replay.server in ("", self._whose) else {}
             params = {**params, **with_kept(brought, client)}
         for _ in range(MAX_ROUNDS):
             wire = await self._sent(session, call, method, dict(params), tool)
@@ -371,7 +373,7 @@ class Exchange:
             call.bill()
             if client is not None and client.modern and (others or not own):
                 keep(answers, client)
-                client.replay.server = self.link.name
+                client.replay.server = self._whose
                 return wire
             if others and client is not None:
                 answers |= await answers_to(self.link.name, others, client)
