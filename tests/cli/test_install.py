@@ -294,6 +294,32 @@ def test_u83_a_yaml_file_that_never_ends_is_refused(desk: Desk, text: str, told:
     assert path.read_text() == text
 
 
+SECRET = "S3CRETvalue0123456789"
+
+
+@pytest.mark.parametrize(
+    ("client", "text", "told"),
+    [
+        ("goose", "extensions:\n  s: {envs: {KEY: SECRET\n", "YAML: ParserError in line 3, column 1"),
+        ("goose", "extensions:\n  KEY: @SECRET\n", "YAML: ScannerError in line 2, column 8"),
+        ("goose", "extensions: *SECRET\n", "YAML: ComposerError in line 1, column 13"),
+        ("goose", "extensions: 1\nextensions: SECRET\n", "YAML: DuplicateKeyError in line 2, column 1"),
+        ("goose", "extensions: !!int SECRET\n", "YAML: ValueError"),
+        ("codex", "[a]\nKEY=SECRET\n", "TOML: UnexpectedCharError in line 2, column"),
+        ("codex", '[a]\nSECRET="a"\nSECRET="b"\n', "TOML: KeyAlreadyPresent"),
+    ],
+)
+def test_u83_a_file_that_cannot_be_parsed_is_not_quoted(
+    desk: Desk, client: ClientName, text: str, told: str
+) -> None:
+    path = locate(CLIENTS[client], "user", Machine(desk.home, "linux", {}, desk.project))[1]
+    path.parent.mkdir(parents=True)
+    path.write_text(text.replace("SECRET", SECRET))
+    with pytest.raises(ConfigError) as refused:
+        desk.install(client)
+    assert f"not valid {told}" in str(refused.value) and "S3CRET" not in str(refused.value)
+
+
 def test_u83_anchors_of_a_usual_yaml_file_stay(desk: Desk) -> None:
     path = locate(CLIENTS["goose"], "user", Machine(desk.home, "linux", {}, desk.project))[1]
     path.parent.mkdir(parents=True)

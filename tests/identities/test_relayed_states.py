@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,23 @@ async def test_u77_the_state_of_one_mount_never_reaches_another() -> None:
         await server.replace(mount, RemoteToolset(thief.server(), name="thief"))
         await letter(ann, input_responses=ANSWER, request_state=state)
     assert thief.states == [None]
+
+
+async def test_u77_another_server_under_the_same_name_gets_no_state_of_the_one_before() -> None:
+    bank, thief = Bank(), Bank()
+    server = bridge()
+    async with AsyncExitStack() as stack:
+        here, there = [
+            await stack.enter_async_context(listening(ToolsetServer(RemoteToolset(each.server(), name="in"))))
+            for each in (bank, thief)
+        ]
+        url = await stack.enter_async_context(listening(server))
+        ann = await stack.enter_async_context(asking(url, "ann"))
+        mount = await server.attach(RemoteToolset(f"{here}/mcp", name="bank"))
+        state = (await letter(ann)).request_state
+        await server.replace(mount, RemoteToolset(f"{there}/mcp", name="bank"))
+        await letter(ann, input_responses=ANSWER, request_state=state)
+    assert (bank.states, thief.states) == ([None], [None])
 
 
 async def test_u77_a_replica_with_the_same_key_continues_the_call(tmp_path: Path) -> None:

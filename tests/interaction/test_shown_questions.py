@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import json
+import re
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client
+from mcp import Client, MCPDeprecationWarning, MCPError
 from mcp.server.lowlevel import Server
 from tests.support.asking import Person, text_of
 from tests.support.callers import listening
@@ -160,6 +163,185 @@ def test_u81_a_parameter_with_the_name_of_a_label_hides_nothing() -> None:
     assert unshowable(FAR, {"message": "a", "requestedSchema": form}) == ""
     shown = shown_question(FAR, {"message": "a", "requestedSchema": form})
     assert shown["requestedSchema"]["properties"]["title"]["description"] == "a\\u{202e}b"
+
+
+REFUSED = "mcp-toolset needs your approval."
+
+
+def gate(url: str) -> Server[Any]:
+    """A server that refuses each request until a page was opened, in the way of 2025-11-25."""
+    page = {"mode": "url", "message": REFUSED, "url": url, "elicitationId": "1", "title": "x\u202ey"}
+
+    async def refuse(ctx: Any, _: Any) -> Any:
+        raise MCPError(
+            types.URL_ELICITATION_REQUIRED, "a page first", {"elicitations": [page], "own": REFUSED}
+        )
+
+    async def tools(ctx: Any, _: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[types.Tool(name="pay", input_schema={"type": "object"})])
+
+    async def prompts(ctx: Any, _: Any) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[types.Prompt(name="letter")])
+
+    async def resources(ctx: Any, _: Any) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[types.Resource(name="a", uri="note://a")])
+
+    return Server(
+        "bank",
+        on_list_tools=tools,
+        on_call_tool=refuse,
+        on_list_prompts=prompts,
+        on_get_prompt=refuse,
+        on_list_resources=resources,
+        on_read_resource=refuse,
+        on_completion=refuse,
+    )
+
+
+REFERENCE = types.PromptReference(type="ref/prompt", name="letter")
+GATED: dict[str, Callable[[Client], Awaitable[Any]]] = {
+    "tools/call": lambda client: client.call_tool("pay", {}),
+    "prompts/get": lambda client: client.get_prompt("letter"),
+    "resources/read": lambda client: client.read_resource("note://a"),
+    "completion/complete": lambda client: client.complete(REFERENCE, {"name": "a", "value": "b"}),
+}
+
+
+async def refusal(client: Client, method: str) -> tuple[str, Any]:
+    """What a client is told whose request is refused, and the data of the error."""
+    try:
+        return text_of(await GATED[method](client)), None
+    except MCPError as fault:
+        return fault.error.message, fault.error.data
+
+
+@pytest.mark.parametrize("opens", [True, False])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("method", GATED)
+async def test_u81_the_error_of_a_modern_server_has_the_pages_alone_that_may_be_shown(
+    method: str, mode: str, opens: bool
+) -> None:
+    person = Person({}) if opens else None
+    for url in ("javascript:alert(1)", "file:///etc/passwd", "http://bank.example/", "https://a@b.example/"):
+        async with asked_by(RemoteToolset(gate(url), name="bank"), person, mode) as client:
+            told, data = await refusal(client, method)
+            assert told.startswith("bank: it needs a page to be opened: its page ") and data is None
+            assert url not in told
+    async with asked_by(RemoteToolset(gate("https://bank.example/"), name="bank"), person, mode) as client:
+        told, data = await refusal(client, method)
+    assert told.startswith("bank: ") and REFUSED not in told
+    if opens and mode == "legacy":
+        (page,) = data["elicitations"]
+        assert (page["message"], page["title"]) == (f"bank asks: {REFUSED}", "x\\u{202e}y")
+        assert page["_meta"] == {"mcp-toolset/call": {"server": "bank"}} and "own" not in data
+    else:
+        assert data is None and "call again: https://bank.example/" in told
+        assert ("not declared elicitation.url" in told) is not opens
+
+
+LEGACY = """
+import json, sys
+
+OFFERED = {"tools": {}, "resources": {"subscribe": True}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    answer = {"error": {"code": -32601, "message": "no"}}
+    if asked["method"] == "initialize":
+        known = {"capabilities": OFFERED, "serverInfo": {"name": "bank", "version": "1"}}
+        answer = {"result": {"protocolVersion": "2025-11-25", **known}}
+    elif asked["method"] == "tools/list":
+        answer = {"result": {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}}
+    elif asked["method"] == "tools/call" and sys.argv[1:]:
+        question = {"method": "elicitation/create", "params": json.loads(sys.argv[1])}
+        print(json.dumps({"jsonrpc": "2.0", "id": "q", **question}), flush=True)
+        answer = {"result": {"content": [{"type": "text", "text": sys.stdin.readline()}]}}
+    elif asked["method"] == "resources/list":
+        answer = {"result": {"resources": [{"name": "a", "uri": "note://a"}]}}
+    elif asked["method"] in ("tools/call", "resources/subscribe"):
+        page = {"mode": "url", "message": "Open", "url": "http://evil.example/", "elicitationId": "1"}
+        answer = {"error": {"code": -32042, "message": "a page", "data": {"elicitations": [page]}}}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("opens", [True, False])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_u81_no_error_recommends_a_page_of_a_legacy_server_that_may_not_be_shown(
+    mode: str, opens: bool
+) -> None:
+    mount = RemoteToolset([sys.executable, "-c", LEGACY], name="bank", protocol="legacy")
+    person = Person({}) if opens else None
+    async with asked_by(mount, person, mode) as client:
+        told, data = await refusal(client, "tools/call")
+    assert told == "bank: it needs a page to be opened: its page has no https address" and data is None
+
+
+async def test_u81_only_a_call_is_refused_for_a_page() -> None:
+    mount = RemoteToolset([sys.executable, "-c", LEGACY], name="bank", protocol="legacy")
+    async with asked_by(mount, Person({}), "legacy") as client:
+        (resource,) = (await client.list_resources()).resources
+        with pytest.raises(MCPError) as refused:
+            with pytest.warns(MCPDeprecationWarning):
+                await client.subscribe_resource(resource.uri)
+    assert refused.value.error.code != types.URL_ELICITATION_REQUIRED and refused.value.error.data is None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"message": None},
+        {"message": [REFUSED]},
+        {"message": {"a": REFUSED}},
+        {"mode": "FORM"},
+        {"mode": ["form"]},
+        {"mode": "url"},
+        {"url": "https://bank.example/"},
+        {"url": 5},
+        {"note": "a\u202eb"},
+        {"requestedSchema": {**EMPTY, "required": [{"description": [{"x\u202e": 1}]}]}},
+    ],
+)
+def test_u81_a_question_of_an_odd_form_is_refused(odd: dict[str, Any]) -> None:
+    assert unshowable(FAR, {"mode": "form", "message": "a", "requestedSchema": EMPTY, **odd})
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_u81_a_form_that_has_an_address_too_is_refused(mode: str) -> None:
+    person = Person({})
+    form = {"type": "object", "properties": {"to": {"type": "string", "enum": ["b\u202enna"]}}}
+    asked = {"mode": "form", "message": "To?", "requestedSchema": form, "url": "https://bank.example/"}
+    command = [sys.executable, "-c", LEGACY, json.dumps(asked)]
+    async with asked_by(RemoteToolset(command, name="bank", protocol="legacy"), person, mode) as client:
+        told = text_of(await client.call_tool("pay", {}))
+    assert "a page has an address, and a form has none" in told and person.asked == []
+
+
+@pytest.mark.parametrize("hidden", ["title", "elicitationId"])
+def test_u81_no_member_of_a_page_hides_anything(hidden: str) -> None:
+    page = {"mode": "url", "message": "a", "url": "https://bank.example/", hidden: "x\u202ey"}
+    shown = "" if unshowable(FAR, page) else json.dumps(shown_question(FAR, page), ensure_ascii=False)
+    assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize(
+    "text", ["\u05d0\u200f pay 100", "\u2067\u05d0 100 pay\u2069", "\u05d0 \u2067deny\u2069"]
+)
+def test_u81_characters_that_reorder_a_line_are_seen_beside_hebrew_too(text: str) -> None:
+    field = {"type": "string", "enum": ["a"], "enumNames": [text, {"t": "a"}]}
+    form = {"message": text, "requestedSchema": {"type": "object", "properties": {"a": field}}}
+    assert unshowable(FAR, form) == ""
+    shown = json.dumps(shown_question(FAR, form), ensure_ascii=False)
+    assert not re.search("[\u200f\u2067\u2069]", shown)
+    field["enum"] = [text]
+    assert "bidirectional controls in a value" in unshowable(FAR, form)
+
+
+@pytest.mark.parametrize("blank", ["\u2800", "\u17b4", "\u17b5", "\U00016fe4"])
+def test_u81_characters_without_a_shape_are_spelt_out(blank: str) -> None:
+    shown = shown_question(FAR, {"message": f"Pay {blank} now", "requestedSchema": EMPTY})
+    assert shown["message"] == f"bank asks: Pay \\u{{{ord(blank):x}}} now"
 
 
 async def test_u81_the_bridges_own_question_about_a_call_begins_with_its_mark() -> None:

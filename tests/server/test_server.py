@@ -206,8 +206,8 @@ async def test_resources_are_listed_read_and_announced(mode: str) -> None:
 @pytest.mark.parametrize(
     ("target", "cause"),
     [
-        ("ftp://host/mcp", "no http or https URL"),
-        ("mcp-server-git", r"no http or https URL; a command is given as a list"),
+        ("ftp://host/mcp", "no web address; write it as https://host/path"),
+        ("mcp-server-git", r"no web address; a command is given as a list"),
         ([], "the argument list is empty"),
         (42, "int is no target"),
     ],

@@ -51,9 +51,10 @@ class Jobs:
             return "ran as a task"
 
         @tool(task="required")
-        async def broken() -> str:
+        async def broken(code: int = -32603) -> str:
             """End with an error of the protocol."""
-            raise UpstreamProtocolError("job", -32603, "out of order")
+            page = {"mode": "url", "message": "Open.", "url": "javascript:alert(1)", "elicitationId": "1"}
+            raise UpstreamProtocolError("job", code, "out of order", {"elicitations": [page]})
 
         @tool
         def plain() -> str:

@@ -75,6 +75,14 @@ async def test_j3_an_error_of_the_protocol_is_the_outcome_of_a_failed_task(mount
         assert "result" not in ended
 
 
+async def test_u81_the_error_of_a_failed_task_of_a_mounted_server_names_no_page() -> None:
+    async with served(Jobs(), mounted=True) as client:
+        found = await call(client, "broken", code=-32042)
+        ended = await until(client, found["taskId"], "failed")
+    assert "out of order" in ended["error"]["message"] and "javascript:" not in str(ended)
+    assert ended["error"]["code"] == -32603
+
+
 @MOUNTED
 async def test_j3_a_client_without_the_extension_gets_no_task(mounted: bool) -> None:
     jobs = Jobs()

@@ -100,7 +100,7 @@ def test_f23_cleaning_twice_is_cleaning_once(text: str):
 
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))))
 def test_f23_letters_numbers_and_signs_are_never_altered(text: str):
-    fillers = "[\u115f\u1160\u3164\uffa0]"
+    fillers = "[\u115f\u1160\u2800\u3164\uffa0]"
     assert cleaned(text) == re.sub(fillers, "", text)
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.errors import DefinitionError
-from mcp_toolset.upstream.secrets import Secrets, secret_arguments, shown_url
+from mcp_toolset.cli.target import parse_target
+from mcp_toolset.config import load_config
+from mcp_toolset.errors import DefinitionError, TargetError
+from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
 from mcp_toolset.upstream.target import link_to
 
 TOKENS = st.text(
@@ -60,6 +65,7 @@ def test_u19_what_was_given_is_not_in_what_is_said(token: str, other: str) -> No
 def test_u19_log_records_of_the_http_client_are_cleared(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     link = link_to("https://h.example/s/NmE3MTIz/mcp?k=abcdef12", name="up")
+    before = list(logging.getLogger("httpx2").filters)
     with link.secrets.kept_from_logs():
         logging.getLogger("httpx2").info("HTTP Request: POST %s", link.url)
         logging.getLogger("httpcore2.connection").debug("connect_tcp.started %r", ["abcdef12"])
@@ -70,13 +76,56 @@ def test_u19_log_records_of_the_http_client_are_cleared(caplog: pytest.LogCaptur
     assert "NmE3MTIz" not in caplog.text and "abcdef12" not in caplog.text
     assert "HTTP Request: POST https://h.example/…" in caplog.text
     assert "ValueError" in caplog.text
-    assert not logging.getLogger("httpx2").filters
+    assert logging.getLogger("httpx2").filters == before
 
 
 def test_u19_an_address_that_cannot_be_used_is_not_quoted() -> None:
     with pytest.raises(DefinitionError) as refused:
         link_to("ftp://me:abcdef12@host/NmE3MTIz", name="up")
     assert "abcdef12" not in str(refused.value) and "NmE3MTIz" not in str(refused.value)
+
+
+@pytest.mark.parametrize("sign", ["#", "/", "?"])
+@pytest.mark.parametrize("password", ["Hunter2Hunter2{}x", "{}Hunter2Hunter2", "70000{}Hunter2Hunter2"])
+def test_u19_no_sign_in_a_password_shows_it(sign: str, password: str) -> None:
+    url = f"http://u:{password.format(sign)}@127.0.0.1:1/mcp"
+    assert "Hunter2" not in shown_url(url) and "70000" not in shown_url(url)
+    told = Secrets.of(secrets_of_url(url)).scrubbed(f"no answer from {url}")
+    assert "Hunter2" not in told and "70000" not in told
+    try:
+        link = link_to(url, name="up")
+    except DefinitionError as refused:
+        assert "Hunter2" not in str(refused) and "%23" in str(refused)
+    else:
+        # Every reader takes `u` for the host, and the rest for a path or a query.
+        assert link.shown == "http://u:/…"
+
+
+def test_u19_neither_a_file_nor_a_command_quotes_such_an_address(tmp_path: Path) -> None:
+    url, file = "http://u:Hunter2Hunter2#x@127.0.0.1:1/mcp", tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"up": {"url": url}}}))
+    (refused,) = load_config(file).servers
+    assert re.search(r"mcpServers\.up\.url: not a web address.*%23", refused.fault)
+    with pytest.raises(TargetError, match=r"^http://127\.0\.0\.1:1/…: not a web address.*%23") as given:
+        parse_target(url)
+    assert "Hunter2" not in f"{refused}{given.value}"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://host.example/@scope/mcp", "https://host.example/…"),
+        ("http://localhost:8000/@scope?mail=a@b", "http://localhost:8000/…"),
+        ("https://u:p%23x@host.example/mcp", "https://host.example/…"),
+    ],
+)
+def test_u19_a_sign_behind_the_host_changes_nothing(url: str, shown: str) -> None:
+    assert link_to(url, name="up").shown == shown_url(url) == shown
+
+
+@pytest.mark.parametrize("url", ["postgres://u:Hunter2Hunter2#x@h/db", "redis://:Hunter2Hunter2@[x/0"])
+def test_u19_an_address_in_an_argument_that_cannot_be_read_hides_its_password(url: str) -> None:
+    assert "Hunter2" not in Secrets.of(secret_arguments(["--store", url])).scrubbed(f"cannot open {url}")
 
 
 def test_u19_tokens_that_are_issued_later_are_blanked_from_then_on(caplog: pytest.LogCaptureFixture) -> None:

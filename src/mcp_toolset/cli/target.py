@@ -124,24 +124,16 @@ def parse_target(text: str | None, command: Sequence[str] = ()) -> Target:
 
 
 def _url(text: str, scheme: str) -> Url:
+    from mcp_toolset.security.egress import MEND_ADDRESS, is_web_address
+    from mcp_toolset.upstream.secrets import shown_url
+
     if scheme.lower() not in ("http", "https"):
         raise TargetError(
-            f"{_origin(text)}: a server cannot be reached by {scheme}; write its address as https://host/path"
+            f"{shown_url(text)}: a server cannot be reached by {scheme}; write its address as https://host/path"
         )
-    try:
-        host = urlsplit(text).hostname
-    except ValueError:
-        host = None
-    if not host:
-        raise TargetError(f"{_origin(text)}: not a web address; write it as https://host/path")
+    if not is_web_address(text):
+        raise TargetError(f"{shown_url(text)}: not a web address; {MEND_ADDRESS}")
     return Url(text)
-
-
-def _origin(text: str) -> str:
-    """An address without the parts that may be secret: those before and after the host."""
-    scheme, _, rest = text.partition("://")
-    host, *more = re.split(r"(?=[/?#])", rest, maxsplit=1)
-    return f"{scheme}://{host.rpartition('@')[2]}" + ("/…" if any(part != "/" for part in more) else "")
 
 
 def _file(path: str) -> str:

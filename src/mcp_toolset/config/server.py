@@ -9,7 +9,6 @@ from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypedDict
-from urllib.parse import urlsplit
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
@@ -19,6 +18,7 @@ from mcp_toolset.config.limits import breaker_in, check_servers, limits_in
 from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.config.rules import JournalMode, Transport
 from mcp_toolset.config.variables import Variables, parse_env_file
+from mcp_toolset.security.egress import MEND_ADDRESS, is_web_address
 
 if TYPE_CHECKING:
     from mcp_toolset.config.server_auth import CallerAuth, ServerAuth
@@ -214,8 +214,8 @@ def _local(common: ServerConfig, entry: ServerEntry, reader: _Reader, start_in: 
 def _remote(common: ServerConfig, entry: ServerEntry, reader: _Reader) -> ServerConfig:
     key, written = next(_addresses(entry))
     url = reader.text(written, key)
-    if not common.disabled and not _is_web_address(url):
-        raise reader.place.at(key).error("not a web address", "write it as https://host/path")
+    if not common.disabled and not is_web_address(url):
+        raise reader.place.at(key).error("not a web address", MEND_ADDRESS)
     return replace(
         common,
         transport=common.transport if entry.type or entry.transport else _transport_of(url),
@@ -277,14 +277,6 @@ def _transport_unsaid(entry: ServerEntry, address: str, keys: Sequence[str], pla
 def _misspelt(keys: Sequence[str]) -> str:
     guesses = (did_you_mean(key, ("command", "url")) for key in keys if key not in ("command", "url"))
     return next(filter(None, guesses), "")
-
-
-def _is_web_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        return False
 
 
 def _transport_of(url: str) -> Transport:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.egress import Egress
+from mcp_toolset.security.egress import Egress, is_web_address
 
 if TYPE_CHECKING:
     from mcp_toolset.security.secrets.credential_store import CredentialStore
@@ -254,6 +254,5 @@ def guarded(auth: _Any, egress: Egress) -> _Any:
 
 
 def _check_issuer(url: str | None, name: str = "issuer") -> None:
-    parts = urlsplit(url or "https://host")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not is_web_address(url or "https://host"):
         raise DefinitionError(f"`{name}` is no web address; write it as https://host")

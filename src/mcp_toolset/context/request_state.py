@@ -58,7 +58,7 @@ class Replay:
         answers: The client's answers, by replay key.
         final: The question whose answer is the call's result, with the tool that asked it.
         passed_on: What of a round trip belongs to a mounted server.
-        server: The mounted server that `passed_on` is for; empty if that is not known.
+        server: What tells the mounted server that `passed_on` is for; empty if that is not known.
         parked: The handles of calls that go on upstream meanwhile, by replay key.
         foreign: Whether the state that came with the call is not one of ours.
         offered: Answers that came without a state, to questions that this call has not put yet.

@@ -79,17 +79,16 @@ def round_trip(params: Mapping[str, Any]) -> dict[str, Any]:
     return {key: params[key] for key in _ROUND_TRIP if key in params}
 
 
-_DECISIONS: Final = frozenset(
-    f"mcp-toolset/{what}" for what in ("approval", "attempts", "halt", "journal", "rejection")
-)
-"""Keys of a result's `_meta` in which this bridge says what it has decided and done."""
+_OWN: Final = "mcp-toolset/"
+"""Begins the keys of a result's `_meta` in which this bridge says what it has decided, done and found."""
 
 
-def drop_decisions(result: dict[str, Any]) -> None:
-    """Take out of a mounted server's result what only the bridge says of calls."""
+def drop_own(result: dict[str, Any]) -> None:
+    """Take out of a mounted server's result what only the bridge says."""
     meta = result.get("_meta")
-    if isinstance(meta, dict) and not _DECISIONS.isdisjoint(said := cast("dict[str, Any]", meta)):
-        result["_meta"] = {key: value for key, value in said.items() if key not in _DECISIONS}
+    if isinstance(meta, dict):
+        said = cast("dict[str, Any]", meta)
+        result["_meta"] = {key: value for key, value in said.items() if not key.startswith(_OWN)}
 
 
 def own_meta(meta: object) -> dict[str, Any]:

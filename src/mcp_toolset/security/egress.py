@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 
+MEND_ADDRESS: Final = "write it as https://host/path, and `/`, `?`, `#` in a password as %2F, %3F, %23"
+
 Refusal = Callable[[str, str], str]
 """Why a request for a URL may not go to an IP address; empty if it may."""
 
@@ -102,6 +104,19 @@ def kind_of(address: str) -> str:
 def is_loopback(url: str) -> bool:
     """Whether a URL says by its host that it leads to this machine."""
     return _kind_of_host(urlsplit(url).hostname or "") == _LOOPBACK
+
+
+def is_web_address(url: str) -> bool:
+    """Whether a URL is one of http or https, of which every reader takes the same for the host.
+
+    A `/`, `?` or `#` that is written plainly in a password ends the host, and shows what stands before.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.fragment
 
 
 def _kind_of_host(host: str) -> str:

@@ -27,7 +27,7 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
 )
 from mcp_toolset.protocol.cache_hints import CacheHint
-from mcp_toolset.protocol.eras import drop_decisions
+from mcp_toolset.protocol.eras import drop_own
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult, fault_of_result
@@ -383,7 +383,7 @@ class UpstreamConnection:
             raise InvalidOutputError(f"{self.link.name}: its result does not follow the protocol: {fault}")
         wire.setdefault("content", [])
         if "_meta" in wire:
-            drop_decisions(wire)
+            drop_own(wire)
         if not wire.get("isError"):
             return ToolResult(wire)
         # What a server says about its own failure is where the secrets it was given come out.

@@ -18,7 +18,7 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
 )
 from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.forwarding import Exchange
@@ -123,9 +123,9 @@ class FollowedTask:
             code = error.get("code")
             told = self._exchange.link.scrubbed(str(error.get("message") or said or "the task has failed"))
             data = self._exchange.link.cleaned(error.get("data"))
-            raise UpstreamProtocolError(
-                self._name, code if isinstance(code, int) else INTERNAL_ERROR, told, data
-            )
+            if not isinstance(code, int) or code == URL_ELICITATION_REQUIRED:
+                code, data = INTERNAL_ERROR, None
+            raise UpstreamProtocolError(self._name, code, told, data)
         if status == "cancelled":
             if self._way is not None:
                 self._way.ended_upstream = True

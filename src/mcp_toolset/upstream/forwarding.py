@@ -26,10 +26,7 @@ from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import TASKS
 from mcp_toolset.errors import CallError, UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.eras import round_trip
-from mcp_toolset.protocol.json_rpc import (
-    INTERNAL_ERROR,
-    URL_ELICITATION_REQUIRED,
-)
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED
 from mcp_toolset.tools.core.asking import ELICITATION
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -42,7 +39,6 @@ from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSe
 from mcp_toolset.upstream.sessions.question_shapes import (
     answers_to,
     checked,
-    mapping_of,
     pages_of,
     requests_in,
     shown_in,
@@ -76,7 +72,6 @@ _NO_WAY_YET: Final = (
     "it could not ask the client during this call, which was made in 2026-07-28 because the server had not "
     "answered the handshake of an older revision; it has answered by now, so call again"
 )
-_NO_PAGES: Final = "and the client has not declared elicitation.url"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -111,6 +106,8 @@ class Exchange:
 
     def __post_init__(self) -> None:
         self._lent = lent_to(self.link)
+        # Whose a request state is; all replicas have the servers of their process by the same names.
+        self._whose = self.link.identity if self.link.server is None else self.link.name
         self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
         self.suspended.on_freed = self.ending.request_ended
 
@@ -296,7 +293,7 @@ class Exchange:
                             await call.settled()
                         return result
                     except UpstreamProtocolError as fault:
-                        if fault.code != URL_ELICITATION_REQUIRED or session.modern:
+                        if fault.code != URL_ELICITATION_REQUIRED:
                             raise
                         await self._opened(session, call, fault)
         except anyio.get_cancelled_exc_class():
@@ -321,27 +318,26 @@ class Exchange:
         """Have the pages opened that an older server refuses a call for; the call has not run (-32042).
 
         A client of the server's own time is told the same and repeats the call by itself; the error
-        is unknown to 2026-07-28, which asks by round trips.
+        is unknown to 2026-07-28, which asks by round trips. A page that no user may be shown is in no error.
         """
-        pages, caller = pages_of(fault.data), call.context
-        if not pages or not isinstance(caller, WireContext):
+        pages, caller, name = pages_of(fault.data), call.context, self.link.name
+        if not isinstance(caller, WireContext):
             raise fault
-        if not caller.modern:
-            for page in pages:
-                if why := unshowable(self.link, page):
-                    raise CallError(f"{self.link.name}: it needs a page to be opened: {why}")
-            if self.link.plain:
-                raise fault
-            if undeclared(ELICITATION, {"mode": "url"}, caller.declares):
-                raise CallError(
-                    f"{self.link.name}: it needs a page to be opened, {_NO_PAGES}{shown_in(pages)}"
-                )
-            shown = [shown_question(self.link, page) for page in pages]
-            data = {**mapping_of(fault.data), "elicitations": shown}
-            raise UpstreamProtocolError(self.link.name, fault.code, fault.reason, data)
-        obstacle = await session.questions.show(pages) if isinstance(call, SuspendedCall) else _NO_PAGES
-        if obstacle:
-            raise CallError(f"{self.link.name}: {obstacle}{shown_in(pages)}")
+        faults = [unshowable(self.link, page) for page in pages]
+        if why := next(filter(None, faults), "" if pages else "it names none"):
+            raise CallError(f"{name}: it needs a page to be opened: {why}")
+        if isinstance(call, SuspendedCall):
+            if obstacle := await session.questions.show(pages):
+                raise CallError(f"{name}: {obstacle}{shown_in(pages)}")
+            return
+        if self.link.plain:
+            raise fault
+        missing = undeclared(ELICITATION, {"mode": "url"}, caller.declares)
+        if missing or caller.modern:
+            unable = ", and the client has not declared elicitation.url" if missing else ""
+            raise CallError(f"{name}: it needs a page to be opened{unable}{shown_in(pages)}")
+        data = {"elicitations": [shown_question(self.link, page) for page in pages]}
+        raise UpstreamProtocolError(name, fault.code, fault.reason, data)
 
     async def _to_modern(
         self,
@@ -355,7 +351,7 @@ class Exchange:
         client = caller if isinstance(caller, WireContext) else None
         call, pause = _in_flight(caller, params), _FIRST_PAUSE
         if client is not None and client.modern:
-            brought = round_trip(client.params) if client.replay.server in ("", self.link.name) else {}
+            brought = round_trip(client.params) if client.replay.server in ("", self._whose) else {}
             params = {**params, **with_kept(brought, client)}
         for _ in range(MAX_ROUNDS):
             wire = await self._sent(session, call, method, dict(params), tool)
@@ -371,7 +367,7 @@ class Exchange:
             call.bill()
             if client is not None and client.modern and (others or not own):
                 keep(answers, client)
-                client.replay.server = self.link.name
+                client.replay.server = self._whose
                 return wire
             if others and client is not None:
                 answers |= await answers_to(self.link.name, others, client)

@@ -11,7 +11,7 @@ import anyio
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
-from mcp_toolset.protocol.eras import own_meta
+from mcp_toolset.protocol.eras import drop_own, own_meta
 from mcp_toolset.protocol.header_schemas import header_fault
 
 MAX_PAGES: Final = 200
@@ -77,6 +77,7 @@ class Listing:
             entries: Any = page.get(self.key)
             if not isinstance(entries, list):
                 raise NotAListError(f"its answer to {self.method} has no list of {self.key}")
+            drop_own(page)
             self.meta = {**own_meta(page.get("_meta")), **self.meta}
             self.tools.extend(cast("list[Any]", entries)[: MAX_TOOLS - len(self.tools)])
             cursor = page.get("nextCursor")

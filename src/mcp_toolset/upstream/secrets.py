@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.security.egress import is_web_address
 
 __all__ = [
     "Secrets",
@@ -60,6 +61,9 @@ _HEADER: Final = re.compile(
 
 _TOKEN: Final = re.compile(r"(?=.*[0-9A-Z%=~])|.{16}")
 """A segment of a path that may be a token; plain words in lower case name places."""
+
+_REST: Final = re.compile(r"([^/?#]*)([^?#]*)\??([^#]*)#?(.*)", re.DOTALL)
+"""Host, path, query and fragment of what stands behind a scheme; it fits every text."""
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _LATE: Final = (
@@ -205,16 +209,27 @@ def _loggers() -> list[str]:
     return sorted(known | {*_LATE})
 
 
+def _parts(url: str) -> tuple[str, str, str, str, str]:
+    """The user, origin, path, query and fragment of a URL.
+
+    Of what is no web address all before the last `@` counts as user: a password may have a `/` or `#` in it.
+    """
+    scheme, sign, rest = url.partition("://") if "://" in url else ("", "", url)
+    end = len(_REST.findall(rest)[0][0]) if is_web_address(url) else None
+    user = rest[:end].rpartition("@")[0]
+    host, *others = _REST.findall(rest[len(user) :].removeprefix("@"))[0]
+    return user, f"{scheme}{sign}{host}", *others
+
+
 def origin_of(url: str) -> str:
     """Scheme, host and port of a URL, without a user's name and password."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return _parts(url)[1]
 
 
 def shown_url(url: str) -> str:
     """A URL as it may be shown: its origin, and `/…` for a path or query."""
-    parts = urlsplit(url)
-    return origin_of(url) + ("/…" if parts.path.strip("/") or parts.query or parts.fragment else "")
+    _, origin, path, query, fragment = _parts(url)
+    return origin + ("/…" if path.strip("/") or query or fragment else "")
 
 
 def blanked_url(url: str) -> str:
@@ -228,14 +243,14 @@ def may_hold_a_token(path: str) -> bool:
 
 def secrets_of_url(url: str) -> Iterator[str]:
     """What a URL may hide: name and password, the segments of its path, its query."""
-    parts = urlsplit(url)
-    name, password = parts.username or "", parts.password or ""
-    yield from (name, password, unquote(name), unquote(password))
+    user, _, path, query, fragment = _parts(url)
+    name, _, password = user.partition(":")
+    yield from (name, password, unquote(name), unquote(password), *re.split("[/?#]", password))
     if password:
         yield b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
-    yield from filter(_TOKEN.match, parts.path.split("/"))
-    yield from (parts.query, parts.fragment)
-    for key, value in parse_qsl(parts.query, keep_blank_values=True):
+    yield from filter(_TOKEN.match, path.split("/"))
+    yield from (query, fragment)
+    for key, value in parse_qsl(query, keep_blank_values=True):
         yield value or key
 
 

@@ -38,7 +38,7 @@ from mcp_toolset.config.server_auth import (
 from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
-from mcp_toolset.security.egress import Egress, is_loopback
+from mcp_toolset.security.egress import MEND_ADDRESS, Egress, is_loopback, is_web_address
 from mcp_toolset.transports.direct_dispatcher import answers_of, in_process_dispatcher
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.transports.stdio_client import ProcessTarget, child_dispatcher
@@ -321,15 +321,13 @@ def _told(target: str) -> str:
 
 
 def _url_link(url: str, name: str, transport: str, headers: Mapping[str, str]) -> Link:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise DefinitionError(
-            f"mount {name!r}: {_told(url)} is no http or https URL; a command is given as a list"
-        )
+    if not is_web_address(url):
+        mend = MEND_ADDRESS if "://" in url else "a command is given as a list"
+        raise DefinitionError(f"mount {name!r}: {_told(url)} is no web address; {mend}")
     if transport == "stdio":
         raise DefinitionError(f"mount {name!r}: a URL is reached by http or sse, not by stdio")
     if transport == "auto":
-        transport = "sse" if parts.path.rstrip("/").endswith("/sse") else "http"
+        transport = "sse" if urlsplit(url).path.rstrip("/").endswith("/sse") else "http"
     link = Link(name, "sse" if transport == "sse" else "http", url=url, headers=headers)
     logging.getLogger("mcp_toolset.upstream").debug("%s: reached by %s at %s", name, transport, link.shown)
     return link

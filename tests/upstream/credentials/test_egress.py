@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,53 @@ async def test_u79_the_name_of_a_server_elsewhere_leads_to_no_address_of_this_ma
         assert up.received == []
         mount = RemoteToolset(remote(up), name="odd", headers=head, auth=auth, egress=["*.example"])
         assert await tried(mount) == "said"
+
+
+IDLE = "http://127.0.0.1:1"
+"""A proxy at which nothing listens."""
+
+DIRECT: list[dict[str, str]] = [
+    {"MY_PROXY": "1"},
+    {"FTP_PROXY": IDLE},
+    {"HTTP_PROXY": IDLE, "NO_PROXY": ".example"},
+    {"ALL_PROXY": IDLE, "NO_PROXY": "*"},
+]
+
+
+def set_proxies(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("environment", DIRECT, ids=str)
+async def test_u79_no_variable_of_the_environment_lets_a_direct_request_through(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_proxies(monkeypatch, environment)
+    names = Names(monkeypatch, mcp_example=["127.0.0.1"], rebound_example=["1.1.1.1", "127.0.0.1"])
+    with odd_endpoint() as up:
+        head = {"Authorization": "Bearer t"}
+        for auth in (None, httpx2.Auth()):
+            assert "loopback" in await tried(RemoteToolset(remote(up), name="odd", headers=head, auth=auth))
+        login = ClientCredentials(client_id="c", client_secret="s", issuer="https://rebound.example")
+        async with authorization_http("odd", "https://mcp.example/mcp", login) as http:
+            there = up.base.replace("http://127.0.0.1", "https://rebound.example")
+            with pytest.raises(UpstreamUnavailableError, match="loopback"):
+                await http.send(httpx2.Request("GET", there))
+        assert up.received == [] and "rebound.example" in names.asked
+
+
+async def test_u79_a_proxy_carries_what_is_meant_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    Names(monkeypatch, mcp_example=["1.1.1.1"])
+    with odd_endpoint() as proxy:
+        set_proxies(monkeypatch, {"HTTP_PROXY": proxy.base, "NO_PROXY": "other.example"})
+        head = {"Authorization": "Bearer t"}
+        for auth in (None, httpx2.Auth()):
+            await tried(RemoteToolset("http://mcp.example/mcp", name="odd", headers=head, auth=auth))
+            assert any("http://mcp.example/mcp" in each for each in proxy.received)
+            proxy.received.clear()
 
 
 async def test_u79_a_server_on_loopback_logs_in_on_loopback() -> None:

@@ -183,3 +183,44 @@ async def test_u78_tokens_in_form_encoding_are_read_when_they_are_renewed_or_exc
             renewed = await http.renewed(old, time.time())
         assert renewed is not None and renewed.header == f"Bearer {TOKEN}"
         assert await source.header(None) == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "MY_PROXY"])
+async def test_u78_no_proxy_of_the_environment_brings_a_reason_phrase_into_a_log(
+    variable: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    body, kind, status = ODD["a reason phrase"]
+    with odd_endpoint() as up:
+        up.answer("/token_endpoint", body, kind, status)
+        server = {"token_endpoint": f"{up.base}/token_endpoint"}
+        old = Credential("Bearer old", "refresh", client={"client_id": "c"}, server=server)
+        async with authorization_http("up", f"{up.base}/mcp", OAuth()) as http:
+            with pytest.raises(UpstreamUnavailableError, match="did not renew the token: HTTP 400"):
+                await http.renewed(old, time.time())
+    assert up.received and "S3CR3T" not in caplog.text
+
+
+@pytest.mark.parametrize("error", [{}, {"a": TOKEN}, ["invalid_grant"], 5, None])
+async def test_u78_an_error_that_is_no_text_ends_no_login(error: object) -> None:
+    with odd_endpoint() as up:
+        up.answer("/token_endpoint", {"error": error}, status=400)
+        server = {"token_endpoint": f"{up.base}/token_endpoint"}
+        old = Credential("Bearer old", "refresh", client={"client_id": "c"}, server=server)
+        async with authorization_http("up", f"{up.base}/mcp", OAuth()) as http:
+            with pytest.raises(UpstreamUnavailableError, match="did not renew the token: HTTP 400"):
+                await http.renewed(old, time.time())
+
+
+@pytest.mark.parametrize("seconds", ["1e999", '"inf"', '"nan"', "NaN", "-Infinity", "1" + "0" * 400])
+async def test_u78_a_lifetime_that_is_no_number_of_seconds_counts_as_unsaid(
+    seconds: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    with odd_endpoint() as up:
+        answer = b'{"access_token": "%s", "token_type": "Bearer", "expires_in": %s}'
+        up.answer("/token_endpoint", answer % (TOKEN.encode(), seconds.encode()))
+        up.token = TOKEN
+        shown = Shown(caplog, tmp_path / "audit.jsonl")
+        await tried(RemoteToolset(f"{up.base}/mcp", name="odd", auth=LOGINS["client credentials"](up)), shown)
+    assert shown.errors == ["ready: ", "said"], shown.check()

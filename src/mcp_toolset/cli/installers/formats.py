@@ -110,7 +110,14 @@ def _load_toml(text: str, source: str) -> _Table:
     try:
         return tomlkit.parse(text)
     except TOMLKitError as error:
-        raise ConfigError(f"{source}: not valid TOML: {error}; correct the file there") from None
+        line, column = getattr(error, "line", None), getattr(error, "col", 0)
+        raise _invalid(source, "TOML", error, line, column) from None
+
+
+def _invalid(source: str, kind: str, error: Exception, line: int | None, column: int) -> ConfigError:
+    """The error of a file that cannot be parsed; its library quotes the line, where a secret may be."""
+    where = "" if line is None else f" in line {line}, column {column + 1}"
+    return ConfigError(f"{source}: not valid {kind}: {type(error).__name__}{where}; correct the file there")
 
 
 def _dump_toml(document: _Table) -> str:
@@ -133,9 +140,11 @@ def _load_yaml(text: str, source: str) -> _Table:
 
     try:
         document: object = _round_trip().load(text)
-    except YAMLError as error:
-        told = " ".join(str(error).split())
-        raise ConfigError(f"{source}: not valid YAML: {told}; correct the file there") from None
+    # The others are raised for a scalar that is none of its type, such as a date.
+    except (YAMLError, ValueError, LookupError, AttributeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line, column = (mark.line + 1, mark.column) if mark else (None, 0)
+        raise _invalid(source, "YAML", error, line, column) from None
     except RecursionError:
         raise ConfigError(f"{source}: is nested too deep; correct the file") from None
     if document is None:

@@ -22,9 +22,9 @@ _ESCAPE_SEQUENCES: Final = re.compile(
 )
 _BREAKS: Final = re.compile("[\u2028\u2029\x85]")
 _ALWAYS: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u115f\u1160\u180e\u202a-\u202e\u2060-\u2065"
-    "\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U00013430-\U0001345f\U0001bca0-\U0001bca3"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e001f\U000e0080-\U000e00ff\U000e01f0-\U000e0fff]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u115f\u1160\u17b4\u17b5\u180e\u202a-\u202e"
+    "\u2060-\u2065\u206a-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U00013430-\U0001345f\U00016fe4"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e001f\U000e0080-\U000e00ff\U000e01f0-\U000e0fff]"
 )
 _SELECTORS: Final = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _BY_CONTEXT: Final = re.compile(f"[\u034f\u061c\u200b-\u200f{_SELECTORS}\U000e0020-\U000e007f]")

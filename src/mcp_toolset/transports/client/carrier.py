@@ -188,8 +188,7 @@ class Carrier:
         is_plain = auth is None and PlainHttp.takes(url) and not _PROXIED & getproxies().keys()
         self._plain = PlainHttp(url, self.allowance, refusal) if is_plain else None
         # With TLS the server proves that it is the one that is meant; a login flow asks other servers too.
-        proxied = _PROXIED & getproxies().keys() if auth is None else getproxies()
-        self._refusal = refusal if (auth or parts.scheme == "http") and not proxied else None
+        self._refusal = refusal if auth or parts.scheme == "http" else None
 
     async def send(
         self,
@@ -292,13 +291,13 @@ class Carrier:
             import httpx2
 
             limits = httpx2.Limits(max_connections=None, keepalive_expiry=KEPT_OPEN)
-            guarded = None
-            if self._refusal is not None:
-                from mcp_toolset.transports.client.guarded import GuardedTransport
-
-                guarded = GuardedTransport(self._refusal, limits)
+            ways: dict[str, Any] = {}
             self.faults = (*self.faults, httpx2.RequestError, httpx2.InvalidURL)
             try:
+                if self._refusal is not None:
+                    from mcp_toolset.transports.client.guarded import GuardedTransport, proxies
+
+                    ways = {"transport": GuardedTransport(self._refusal, limits), "mounts": proxies(limits)}
                 self._library = httpx2.AsyncClient(
                     headers=list((_OFFERED | self._given).items()),
                     cookies=FewCookies(),
@@ -306,7 +305,7 @@ class Carrier:
                     timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
                     # How many calls are in flight at once is for the connection to limit.
                     limits=limits,
-                    transport=guarded,
+                    **ways,
                 )
             # What httpx2 says of a proxy that it does not speak to.
             except (ImportError, ValueError) as fault:

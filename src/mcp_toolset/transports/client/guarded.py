@@ -1,4 +1,9 @@
-"""`GuardedTransport`: requests of httpx2, each to an address that was judged after its name was resolved."""
+"""`GuardedTransport`: requests of httpx2, each to an address that was judged after its name was resolved.
+
+Requests that a proxy of the environment carries go to the proxy (`proxies`), which resolves names itself.
+httpx2 makes its own transports of these variables only if it gets no other transport. Private is
+`get_environment_proxies`, because nothing public says which request goes where.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import httpx2  # noqa: TID253 - who imports this module needs it at once
+from httpx2._utils import get_environment_proxies  # noqa: TID253
 
 from mcp_toolset.security.egress import Refusal
 
@@ -56,6 +62,14 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                 if address == last:
                     raise
         raise AssertionError("the last address is answered or raises")
+
+
+def proxies(limits: httpx2.Limits) -> dict[str, httpx2.AsyncBaseTransport | None]:
+    """The transports of proxies by pattern of the URLs that they are for; `None` for those that need none."""
+    return {
+        pattern: None if proxy is None else httpx2.AsyncHTTPTransport(proxy=proxy, limits=limits)
+        for pattern, proxy in get_environment_proxies().items()
+    }
 
 
 async def permitted(refusal: Refusal, url: str) -> list[str]:

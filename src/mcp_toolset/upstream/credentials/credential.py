@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final, Self, cast
@@ -135,6 +136,7 @@ def _table(value: object) -> Mapping[str, Any]:
 def _seconds(value: object) -> float | None:
     """`expires_in`, which some servers write as text."""
     try:
-        return max(0.0, float(value)) if isinstance(value, int | float | str) else None
-    except ValueError:
+        seconds = float(value) if isinstance(value, int | float | str) else math.inf
+    except (ValueError, OverflowError):
         return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -42,7 +42,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _ERROR: Final = re.compile("[a-z]{1,16}(_[a-z]{1,16}){0,4}")
 """How errors of OAuth are written. Other text of a token endpoint is not shown: a secret may be in it."""
 
-_QUOTING: Final = ("mcp.client.auth.oauth2", "httpcore2.http11", "httpcore2.http2")
+_QUOTING: Final = ("mcp.client.auth.oauth2", "httpx2", "httpcore2.http11", "httpcore2.http2")
 _unlogged: Final[ContextVar[bool]] = ContextVar("_unlogged", default=False)
 _AGAIN: Final = "call again later"
 
@@ -54,7 +54,7 @@ async def authorization_http(
     """Connections to the authorization servers of a mounted server, for a block."""
     import httpx2
 
-    from mcp_toolset.transports.client.guarded import GuardedTransport
+    from mcp_toolset.transports.client.guarded import GuardedTransport, proxies
 
     named = (getattr(auth, member, None) for member in ("issuer", "token_url", "idp_token_endpoint"))
     owns = (url, *filter(None, named))
@@ -62,9 +62,13 @@ async def authorization_http(
     def refusal(to: str, address: str) -> str:
         return auth.egress.refusal(to, address, *owns)
 
-    # A proxy resolves names itself.
-    guarded = None if getproxies().keys() - {"no"} else GuardedTransport(refusal, httpx2.Limits())
-    async with httpx2.AsyncClient(timeout=PATIENCE, follow_redirects=False, transport=guarded) as client:
+    limits = httpx2.Limits()
+    async with httpx2.AsyncClient(
+        timeout=PATIENCE,
+        follow_redirects=False,
+        transport=GuardedTransport(refusal, limits),
+        mounts=proxies(limits),
+    ) as client:
         yield AuthorizationHttp(name, url, client, refusal)
 
 
@@ -211,7 +215,7 @@ class AuthorizationHttp:
                 return credential.with_tokens(table, now)
             except ValueError as fault:
                 raise self.fault(f"{in_log(urlsplit(endpoint).netloc)}: {fault} ({told(answer)})") from None
-        if answer.status_code in (200, 400, 401) and table.get("error") in _ENDED:
+        if answer.status_code in (200, 400, 401) and str(table.get("error")) in _ENDED:
             return None
         raise self.fault(
             f"{in_log(urlsplit(endpoint).netloc)} did not renew the token: {told(answer)}; {_AGAIN}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_toolset.context.offer_kinds import Ending, Kind, Offers, Wire
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.protocol.eras import drop_own
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.lists.client_lists import ClientLists
 from mcp_toolset.upstream.lists.client_watches import ClientWatches
@@ -106,22 +107,24 @@ class ClientOffers(Offers):
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read a resource for a caller; see `Exchange.perform` for what it raises."""
-        return await self._exchange("resources/read", {"uri": uri}, context)
+        return await self.ask("resources/read", {"uri": uri}, context)
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
         """Get a prompt for a caller; see `Exchange.perform` for what it raises."""
         params: dict[str, Any] = {"name": name}
         if arguments:
             params["arguments"] = dict(arguments)
-        return await self._exchange("prompts/get", params, context)
+        return await self.ask("prompts/get", params, context)
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """Complete an argument for a caller; see `Exchange.perform` for what it raises."""
-        return await self._exchange("completion/complete", dict(params), context)
+        return await self.ask("completion/complete", params, context)
 
     async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """Send a request of an extension on for a caller; see `Exchange.perform` for what it raises."""
-        return await self._exchange(method, dict(params), context)
+        answer = await self._exchange(method, dict(params), context)
+        drop_own(answer)
+        return answer
 
     def extensions(self) -> dict[str, Any]:
         """The capabilities that the server declares for extensions which the bridge takes no part in."""

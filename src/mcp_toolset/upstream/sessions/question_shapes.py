@@ -152,23 +152,33 @@ class Asking(Protocol):
     def is_near(self) -> bool: ...
 
 
-_LABELS: Final = frozenset(("title", "description", "enumNames"))
-"""Members of a form that are shown and have no other use."""
+_LABELS: Final = frozenset(("message", "title", "description", "enumNames"))
+"""Members of a question that are shown and have no other use."""
+
+_DIRECTION: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that reorder a line, which real writing has, and a line about a decision must not have."""
 
 
 def unshowable(link: Asking, params: Mapping[str, Any]) -> str:
     """Why a user must not be shown a question of a server; empty if nothing is wrong."""
-    if (url := params.get("url")) is None:
-        hidden = next(_hidden(params.get("requestedSchema")), "")
-        return f"its form has {hidden} in a value" if hidden else ""
-    try:
-        parts = urlsplit(str(url))
-    except ValueError:
-        return "its page has no valid address"
-    if parts.scheme != "https" and not (parts.scheme == "http" and link.is_near and is_loopback(str(url))):
-        return "its page has no https address"
-    is_plain = str(url).isascii() and str(url).isprintable() and " " not in str(url)
-    return "" if is_plain and _AUTHORITY.fullmatch(parts.netloc) else "its page hides its address"
+    mode, url = params.get("mode", "form"), params.get("url")
+    if mode not in ("form", "url") or not isinstance(params.get("message"), str):
+        return "it has no message, or is neither a form nor a page"
+    if (mode == "url") != (url is not None):
+        return "a page has an address, and a form has none"
+    if url is not None:
+        try:
+            parts = urlsplit(address := str(url))
+        except ValueError:
+            return "its page has no valid address"
+        is_here = parts.scheme == "http" and link.is_near and is_loopback(address)
+        if parts.scheme != "https" and not is_here:
+            return "its page has no https address"
+        is_plain = address.isascii() and address.isprintable() and " " not in address
+        if not (is_plain and _AUTHORITY.fullmatch(parts.netloc)):
+            return "its page hides its address"
+    hidden = next(_hidden(params), "")
+    return f"its {'form' if url is None else 'page'} has {hidden} in a value" if hidden else ""
 
 
 def shown_question(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,13 +186,9 @@ def shown_question(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
 
     Each further line is quoted: no line of a server can be taken for one of this bridge.
     """
-    told = _visible(params.get("message"))
-    if isinstance(told, str):
-        told = f"{link.name} asks: " + "\n> ".join(told.splitlines() or [""])
-    seen = marked(link, {**params, "message": told})
-    if "requestedSchema" in params:
-        seen["requestedSchema"] = _labelled(params["requestedSchema"])
-    return seen
+    seen = _labelled(dict(params))
+    told = "\n> ".join(seen["message"].splitlines() or [""])
+    return marked(link, {**seen, "message": f"{link.name} asks: {told}"})
 
 
 def marked(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,36 +201,32 @@ def marked(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
     return {**params, "_meta": {**meta, CALL_META_KEY: {"server": link.name}}}
 
 
-def _visible(value: Any) -> Any:
+def _kinds(text: str) -> tuple[str, ...]:
+    found = hidden_in(text)
+    return found or (("bidirectional controls",) if _DIRECTION.search(text) else ())
+
+
+def _labelled(value: Any, is_label: bool = False) -> Any:
+    """A value whose labels are spelt out; a parameter may have the name of a label."""
     if isinstance(value, list):
-        return [_visible(each) for each in cast("list[Any]", value)]
-    return visible(value) if isinstance(value, str) and hidden_in(value) else value
+        return [_labelled(each, is_label) for each in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        return {key: _labelled(each, key in _LABELS) for key, each in table.items()}
+    return visible(value) if is_label and isinstance(value, str) and _kinds(value) else value
 
 
-def _labelled(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_labelled(each) for each in cast("list[Any]", value)]
-    if not isinstance(value, dict):
-        return value
-    table = cast("dict[str, Any]", value)
-    # A parameter may have the name of a label.
-    return {
-        key: (_visible if key in _LABELS and not isinstance(each, dict) else _labelled)(each)
-        for key, each in table.items()
-    }
-
-
-def _hidden(value: Any) -> Iterator[str]:
-    """The kinds of hidden characters in what a form has besides its labels."""
+def _hidden(value: Any, is_label: bool = False) -> Iterator[str]:
+    """The kinds of hidden characters in what a question has besides its labels."""
     if isinstance(value, str):
-        yield from hidden_in(value)
+        yield from () if is_label else _kinds(value)
     elif isinstance(value, list):
         for each in cast("list[Any]", value):
-            yield from _hidden(each)
-    elif isinstance(value, dict):
-        for key, each in cast("dict[str, Any]", value).items():
-            yield from hidden_in(key)
-            yield from () if key in _LABELS and not isinstance(each, dict) else _hidden(each)
+            yield from _hidden(each, is_label)
+    elif isinstance(value, Mapping):
+        for key, each in cast("Mapping[str, Any]", value).items():
+            yield from _kinds(key)
+            yield from _hidden(each, key in _LABELS)
 
 
 async def answers_to(
@@ -281,16 +283,12 @@ def pages_of(data: object) -> list[Mapping[str, Any]]:
     """The pages that error -32042 of 2025-11-25 names (client/elicitation, "URL Elicitation Required")."""
     listed = mapping_of(data).get("elicitations")
     entries = cast("list[object]", listed) if isinstance(listed, list) else []
-    return [page for page in map(mapping_of, entries) if page]
+    return [{**page, "mode": "url"} for page in map(mapping_of, entries) if page]
 
 
 def shown_in(pages: Sequence[Mapping[str, Any]]) -> str:
-    """The web addresses of pages, for a person who opens them without the client; empty if there are none."""
-    written = (page.get("url") for page in pages)
-    urls = [
-        visible(url) for url in written if isinstance(url, str) and url.startswith(("https://", "http://"))
-    ]
-    return f"; open it in a browser and call again: {', '.join(urls)}" if urls else ""
+    """The addresses of pages that may be shown, for a person who opens them without the client."""
+    return f"; open it in a browser and call again: {', '.join(page['url'] for page in pages)}"
 
 
 def for_modern(method: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,12 @@ from mcp_toolset.protocol.errors import (
     says_ended,
     told_briefly,
 )
-from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
+from mcp_toolset.protocol.json_rpc import (
+    INTERNAL_ERROR,
+    URL_ELICITATION_REQUIRED,
+    MCPError,
+    RequestTimedOut,
+)
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.transports.stderr import StderrTail
@@ -283,7 +288,10 @@ class UpstreamSession:
         except RequestTimedOut:
             raise TimeoutError from None
         except MCPError as fault:
-            raise self._translated(fault, dispatcher, closed) from None
+            # Pages are for calls, whose clients get them checked.
+            is_page = fault.code == URL_ELICITATION_REQUIRED
+            told = MCPError(INTERNAL_ERROR, fault.message) if is_page else fault
+            raise self._translated(told, dispatcher, closed) from None
         self.health.heard()
         return answer
 
