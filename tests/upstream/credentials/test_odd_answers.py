@@ -183,3 +183,14 @@ async def test_u78_tokens_in_form_encoding_are_read_when_they_are_renewed_or_exc
             renewed = await http.renewed(old, time.time())
         assert renewed is not None and renewed.header == f"Bearer {TOKEN}"
         assert await source.header(None) == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize("body", [b"error=bad_refresh_token", b"error=invalid_grant&error_uri=x"])
+async def test_u78_a_refresh_token_that_is_refused_with_status_200_is_refused_for_good(body: bytes) -> None:
+    with odd_endpoint() as up:
+        up.answer("/token_endpoint", body, FORM)
+        server = {"token_endpoint": f"{up.base}/token_endpoint"}
+        old = Credential("Bearer old", "refresh", client={"client_id": "c"}, server=server)
+        auth = TokenExchange(token_url=server["token_endpoint"], client_id="bridge")
+        async with authorization_http("up", f"{up.base}/mcp", auth) as http:
+            assert await http.renewed(old, time.time()) is None
