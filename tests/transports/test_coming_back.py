@@ -187,6 +187,23 @@ async def test_p5_a_client_that_has_come_back_may_take_its_time_to_answer(
         assert said([event async for event in events]) == ["Ada"]
 
 
+async def test_p5_a_call_whose_client_has_stayed_away_asks_nobody(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(legacy_session, "COMING_BACK", 0)
+    monkeypatch.setattr(post, "PING_INTERVAL", 0)
+    async with serving(toolset(work)) as (session, _):
+        _, (last, _) = await session.begun("ask")
+        for number in range(10):
+            # The server has seen meanwhile that the connection is gone.
+            assert (await session.post(call("add", number=f"add-{number}"))).status_code == 200
+        async with session.events("GET", last) as events:
+            await anext(events)
+            work.go_on.set()
+            _, answer = await anext(events)
+    assert answer["result"]["isError"], answer
+
+
 async def test_p5_of_a_plain_call_nothing_is_kept(work: Work) -> None:
     async with serving(toolset(work)) as (session, kept):
         answer = await session.post(call("add"))
