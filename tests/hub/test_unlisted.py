@@ -340,21 +340,40 @@ async def test_u90_an_entry_that_protects_by_names_is_misconfigured_with_the_opt
     assert told in status.reason
 
 
-async def test_u90_a_configured_server_is_passed_what_it_does_not_list(tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text(
+def configured(folder: Path, **more: Any) -> Toolset:
+    """The server of this module as a process that a configuration names."""
+    (folder / "server.py").write_text(
         "import anyio, sys\nsys.path.insert(0, sys.argv[1])\n"
         "from tests.hub.test_unlisted import Upstream\nfrom mcp.server.stdio import stdio_server\n"
         "async def main():\n    server = Upstream().server\n    async with stdio_server() as (read, write):\n"
         "        await server.run(read, write, server.create_initialization_options())\nanyio.run(main)\n"
     )
-    path = tmp_path / "mcp.json"
-    args = [str(tmp_path / "server.py"), str(HERE.parents[1])]
-    path.write_text(json.dumps({"mcpServers": {"odd": {**ENTRY, "args": args}}}))
-    async with bridged(toolset_from_config(path)) as client:
+    path = folder / "mcp.json"
+    args = [str(folder / "server.py"), str(HERE.parents[1])]
+    path.write_text(json.dumps({"mcpServers": {"odd": {**ENTRY, "args": args, **more}}}))
+    return toolset_from_config(path)
+
+
+async def test_u90_a_configured_server_is_passed_what_it_does_not_list(tmp_path: Path) -> None:
+    async with bridged(configured(tmp_path)) as client:
         result = await raw(client, "unseen", {"a": 1})
         assert result.content[0].text == '{"a": 1}'  # type: ignore[union-attr]
         assert [tool.name for tool in (await client.list_tools()).tools] == ["count"]
         assert client.instructions == "Count with care."
+
+
+async def test_u90_a_server_that_is_stopped_is_started_before_a_name_is_taken_for_unlisted(
+    tmp_path: Path,
+) -> None:
+    kept = tmp_path / "kept"
+    with anyio.fail_after(60):
+        async with ToolsetServer(configured(tmp_path), keep=kept) as server:
+            await server.settled()
+    server = ToolsetServer(configured(tmp_path, start="lazy"), keep=kept)
+    async with bridged(server) as client:
+        assert server.statuses()["odd"].state == "stopped"
+        result = await raw(client, "broken", {})
+        assert result.is_error and "list the tools again" in str(result.content)
 
 
 def test_u90_the_example_is_a_server_that_can_be_mounted() -> None:

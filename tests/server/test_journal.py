@@ -13,6 +13,7 @@ from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 from tests.calls.turns import turn
 from tests.support.asking import ERAS, Person, connected, text_of
+from tests.support.callers import client_of, listening
 from tests.support.code_client import code_client
 from tests.support.journaled import UUID_KEY
 from tests.support.office import Office
@@ -83,6 +84,17 @@ async def test_j1_a_client_repeats_a_call_and_gets_its_result(era: str, tmp_path
         assert state(await client.call_tool("pay", {"amount": 6}, meta=KEY)) == "done"
         await client.call_tool("pay", {"amount": 5})
     assert PAID == [5, 5]
+
+
+async def test_j1_a_short_key_counts_in_every_session_where_all_callers_are_one_user(tmp_path: Path) -> None:
+    server = ToolsetServer(Toolset(pay), journal=tmp_path / "j")
+    server.serves_one_user()
+    async with listening(server) as url:
+        for expected in ("", "replayed"):
+            async with client_of(url, "ann") as client:
+                result = await client.call_tool("pay", {"amount": 5}, meta={REPLAY_META_KEY: "k1"})
+                assert (text_of(result), state(result)) == ("paid 5, receipt 1", expected)
+    assert PAID == [5]
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -54,6 +54,17 @@ async def test_j3_a_handle_cancels_its_call(mounted: bool) -> None:
 
 
 @ERAS
+async def test_j3_a_call_that_its_client_cancels_before_there_is_a_handle_ends(era: str) -> None:
+    jobs = Jobs()
+    async with served(jobs, mounted=False, era=era, handle_after=60) as client:
+        number = await client.begin("tools/call", name="build", arguments={"what": "a house"})
+        await jobs.running.wait()
+        await client.send(method="notifications/cancelled", params={"requestId": number})
+        with anyio.fail_after(30):
+            await jobs.cancelled.wait()
+
+
+@ERAS
 async def test_j3_a_quick_call_has_its_result_with_handles_too(era: str) -> None:
     async with served(Jobs(), mounted=True, era=era, handle_after=30) as client:
         assert await text(client, "plain") == "at once"

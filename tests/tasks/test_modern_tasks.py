@@ -6,6 +6,8 @@ import pytest
 from tests.interaction.raw_client import RawClient
 from tests.tasks.jobs import TASKS, Jobs, about, call, served, until
 
+from mcp_toolset.server.answers import task
+
 pytestmark = pytest.mark.anyio
 
 MOUNTED = pytest.mark.parametrize("mounted", [False, True], ids=["own", "mounted"])
@@ -24,6 +26,15 @@ async def test_j3_a_call_becomes_a_task_and_its_result_is_kept(mounted: bool) ->
         assert ended["result"]["content"][0]["text"] == "built a house"
         assert await about(client, "tasks/get", found["taskId"]) == ended
         assert jobs.started == 1
+
+
+async def test_j3_no_task_is_kept_for_longer_than_the_longest_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Jobs()
+    async with served(jobs, mounted=False) as client:
+        id = (await call(client, "build", what="a house"))["taskId"]
+        monkeypatch.setattr(task, "LONGEST_MS", 0)
+        assert "error" in await about(client, "tasks/get", id)
+        await jobs.cancelled.wait()
 
 
 @MOUNTED

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.interaction.raw_client import RawClient, raw_client
-from tests.tasks.jobs import Jobs, about, call, until
+from tests.tasks.jobs import DECLARED, Jobs, about, call, until
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.shared import SuspendedFile
@@ -47,6 +47,24 @@ async def test_j3_a_task_of_a_mounted_server_goes_on_at_a_new_bridge(store: Susp
             ended = await until(client, id, "completed")
             assert ended["result"]["content"][0]["text"] == "built a house"
     assert jobs.started == 1
+
+
+async def test_j3_requests_at_the_same_time_go_on_with_a_task_once(
+    store: SuspendedFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = Jobs()
+    async with jobs.server() as upstream:
+        async with bridge(upstream, store) as client:
+            id = (await call(client, "build", what="a house"))["taskId"]
+        caplog.set_level("INFO", "mcp_toolset.server")
+        async with bridge(upstream, store) as client:
+            asked = [await client.begin("tasks/get", taskId=id, _meta=dict(DECLARED)) for _ in range(3)]
+            for number in asked:
+                answer = await client.until(lambda message, number=number: message.get("id") == number)
+                assert answer["result"]["status"] == "working"
+            jobs.go.set()
+            await until(client, id, "completed")
+    assert ["goes on here" in one.message for one in caplog.records].count(True) == 1
 
 
 async def test_j3_a_question_and_a_cancel_reach_the_task_at_a_new_bridge(store: SuspendedFile) -> None:

@@ -157,3 +157,16 @@ async def test_u115_the_tasks_of_one_user_do_not_push_out_the_result_of_another(
                     pass
             monkeypatch.setattr(tasks, "MAX_TASKS", 2)
             assert ["built" in await said(*one) for one in reversed(ids)] == [True, False, True]
+
+
+async def test_j3_tasks_that_have_ended_leave_room_for_others_of_their_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tasks, "OWN_TASKS", 1)
+    async with listening(Jobs().server(auth=Callers())) as url, httpx2.AsyncClient(timeout=30) as http:
+        ada = User(http, url, "ada")
+        for _ in range(3):
+            begun = await ada.modern("tools/call", "only", name="only", arguments={})
+            id = begun["result"]["taskId"]
+            while (await ada.modern("tasks/get", id, taskId=id))["result"]["status"] == "working":
+                await anyio.lowlevel.checkpoint()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,10 @@ from tests.transports.test_http_endpoint import body_of, endpoint
 from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, SCHEMA, Session, call, note
 
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer
-from mcp_toolset.transports.http import kept_events
+from mcp_toolset.transports.http import kept_events, post
 from mcp_toolset.transports.http.app import _QuietServer, bound_socket, run_app
 from mcp_toolset.transports.http.kept_events import KeptEvents, SessionEvents
+from mcp_toolset.transports.http.sessions import legacy_session
 
 pytestmark = pytest.mark.anyio
 Event = tuple[str, Any]
@@ -164,6 +165,43 @@ async def test_p5_a_question_reaches_a_client_that_has_come_back(work: Work) -> 
             answer = {"jsonrpc": "2.0", "id": asked["id"], "result": ELICITATION}
             assert (await session.post(answer)).status_code == 202
             assert said([event async for event in events]) == ["Ada"]
+
+
+async def test_p5_a_client_that_has_come_back_may_take_its_time_to_answer(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(legacy_session, "COMING_BACK", 0)
+    monkeypatch.setattr(post, "PING_INTERVAL", 0.01)
+    async with serving(toolset(work)) as (session, _), AsyncExitStack() as stack:
+        async with session.events("POST", content=body_of(call("ask"))) as before:
+            _, (last, _) = await anext(before), await anext(before)
+            events = await stack.enter_async_context(session.events("GET", last))
+            await anext(events)
+        for number in range(10):
+            # The server has seen meanwhile that the first connection is gone.
+            assert (await session.post(call("add", number=f"add-{number}"))).status_code == 200
+        work.go_on.set()
+        _, asked = await anext(events)
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": ELICITATION}
+        assert (await session.post(answer)).status_code == 202
+        assert said([event async for event in events]) == ["Ada"]
+
+
+async def test_p5_a_call_whose_client_has_stayed_away_asks_nobody(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(legacy_session, "COMING_BACK", 0)
+    monkeypatch.setattr(post, "PING_INTERVAL", 0)
+    async with serving(toolset(work)) as (session, _):
+        _, (last, _) = await session.begun("ask")
+        for number in range(10):
+            # The server has seen meanwhile that the connection is gone.
+            assert (await session.post(call("add", number=f"add-{number}"))).status_code == 200
+        async with session.events("GET", last) as events:
+            await anext(events)
+            work.go_on.set()
+            _, answer = await anext(events)
+    assert answer["result"]["isError"], answer
 
 
 async def test_p5_of_a_plain_call_nothing_is_kept(work: Work) -> None:

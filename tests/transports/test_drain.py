@@ -19,13 +19,16 @@ from mcp import Client
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(os.name != "posix", reason="signals and pipes of POSIX")]
 
 TOOLS = """
+import time
 from pathlib import Path
 from mcp_toolset import serve, tool
 
 @tool
 def wait(path: str) -> str:
-    '''Wait until something is written to a named pipe.'''
-    return Path(path).read_text()
+    '''Wait until a number of seconds is written to a named pipe, and for these.'''
+    said = Path(path).read_text()
+    time.sleep(float(said))
+    return "done"
 
 serve(wait)
 """
@@ -38,10 +41,21 @@ def until_closed(port: int) -> None:
                 return
 
 
-@pytest.mark.parametrize("mounted", [False, True], ids=["local", "mounted"])
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+LONG = 3.5
+"""Seconds that are more than calls in flight are given without `--drain`."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "mounted", "seconds"),
+    [
+        ("legacy", False, 0),
+        ("auto", False, LONG),
+        ("legacy", True, 0),
+        ("auto", True, 0),
+    ],
+)
 async def test_u101_a_call_in_flight_ends_before_a_server_that_is_stopped(
-    tmp_path: Path, mounted: bool, mode: str
+    tmp_path: Path, mounted: bool, mode: str, seconds: float
 ) -> None:
     (tmp_path / "app.py").write_text(TOOLS)
     entry = {"command": sys.executable, "args": [str(tmp_path / "app.py")]}
@@ -71,7 +85,7 @@ async def test_u101_a_call_in_flight_ends_before_a_server_that_is_stopped(
                 writing = await anyio.to_thread.run_sync(os.open, pipe, os.O_WRONLY, abandon_on_cancel=True)
                 process.send_signal(signal.SIGTERM)
                 await anyio.to_thread.run_sync(until_closed, port, abandon_on_cancel=True)
-                os.write(writing, b"done")
+                os.write(writing, b"%g" % seconds)
                 os.close(writing)
             assert await process.wait() == 0
     (result,) = results

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.faults.harness import until
 
-from mcp_toolset import RemoteToolset
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.transports.stderr import StderrTail
 
 pytestmark = pytest.mark.anyio
@@ -161,3 +162,24 @@ async def test_u91_a_node_server_that_cannot_start_is_down_for_its_own_reason(tm
             async with mount:
                 assert mount.status.state in ("offline", "failed", "stopped"), mount.status
                 assert told in mount.status.reason, json.dumps(mount.status.reason)
+
+
+PRINTS_ONCE = """
+import sys
+from pathlib import Path
+begun = Path("begun")
+if not begun.exists():
+    begun.touch()
+    print("Welcome!", flush=True)
+    sys.exit("error: no network")
+sys.exit("error: no key")
+"""
+
+
+async def test_u91_what_an_earlier_start_has_printed_is_no_reason_of_a_later_one(tmp_path: Path):
+    (tmp_path / "server.py").write_text(PRINTS_ONCE)
+    mount = RemoteToolset([sys.executable, "server.py"], name="dead", cwd=tmp_path, start_timeout=20)
+    with anyio.fail_after(60):
+        async with ToolsetServer(Toolset(mount)):
+            await until(lambda: "no key" in mount.status.reason)
+            assert "printed" not in mount.status.reason, mount.status.reason

@@ -14,6 +14,7 @@ from tests.support.asking import Person, text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.catalog.cache_folder import VARIABLE
+from mcp_toolset.upstream.sessions import pool
 
 pytestmark = pytest.mark.anyio
 
@@ -55,16 +56,16 @@ async def test_u85_the_legacy_era_is_tried_anew_before_a_call_that_asks_fails(tm
     with anyio.fail_after(120):
         async with ToolsetServer(Toolset(mount)) as server:
             await server.settled()
-            pool = mount.connection.pool
+            sessions = mount.connection.pool
             person = Person({"word": "one"}, {"word": "two"}, {"word": "three"})
             async with Client(
                 server.lowlevel, mode="legacy", cache=None, elicitation_callback=person
             ) as client:
-                pool.start_timeout = 0.3
+                sessions.start_timeout = 0.3
                 for _ in range(2):
                     with pytest.raises(MCPError, match="no back-channel"):
                         await client.call_tool("ask", {})
-                pool.start_timeout = 60
+                sessions.start_timeout = 60
                 # The tool is not safe to repeat, and has run up to its question.
                 again = await client.call_tool("ask", {})
                 assert again.is_error and text_of(again).endswith("it has answered by now, so call again")
@@ -85,6 +86,27 @@ async def test_u85_a_call_that_is_safe_to_repeat_is_repeated_in_the_era_that_can
                     await client.call_tool("look", {})
                 mount.connection.pool.start_timeout = 60
                 assert text_of(await client.call_tool("look", {})) == "one"
+
+
+async def test_u85_the_session_that_was_tried_anew_is_free_for_other_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MAX_SESSIONS", 1)
+    mount = slow(tmp_path / "asks", 0, 1000, 0, start_timeout=60, timeout=20)
+    with anyio.fail_after(120):
+        async with ToolsetServer(Toolset(mount)) as server:
+            await server.settled()
+
+            def client(person: Person) -> Client:
+                return Client(server.lowlevel, mode="legacy", cache=None, elicitation_callback=person)
+
+            async with client(Person()) as one, client(Person({"word": "two"})) as other:
+                mount.connection.pool.start_timeout = 0.3
+                with pytest.raises(MCPError, match="no back-channel"):
+                    await one.call_tool("ask", {})
+                mount.connection.pool.start_timeout = 60
+                assert "call again" in text_of(await one.call_tool("ask", {}))
+                assert text_of(await other.call_tool("ask", {})) == "two"
 
 
 @pytest.mark.parametrize("protocol", ["auto", "modern", "legacy"])

@@ -54,6 +54,20 @@ class Unheard(SqliteJournal):
         await super().end(id, attempt, outcome)
 
 
+class Slow(SqliteJournal):
+    """A journal that says that a call was recorded when it may."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.recorded, self.may_answer = anyio.Event(), anyio.Event()
+
+    async def begin(self, intent: Intent) -> Found | None:
+        found = await super().begin(intent)
+        self.recorded.set()
+        await self.may_answer.wait()
+        return found
+
+
 class Till:
     """A tool that counts its effects, and is cut off as often as is said."""
 
@@ -120,6 +134,22 @@ async def test_j1_a_lost_answer_to_another_attempt_changes_nothing(
     assert [one.is_error for one in told] == ([True, False, False] if idempotent else [True] * 3)
 
 
+async def test_j1_a_call_that_is_cancelled_while_it_is_recorded_does_not_run_and_may_be_made_again(
+    tmp_path: Path,
+) -> None:
+    till = Till()
+    async with Slow(tmp_path / "j") as journal, till.served(journal) as server:
+        call = partial(server.call_tool, "charge", {"amount": 5}, context=Caller(UUID_KEY))
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(call)
+                await journal.recorded.wait()
+                group.cancel_scope.cancel()
+                journal.may_answer.set()
+        assert till.effects == []
+        assert (await call()).text == "charged 5, receipt 1"
+
+
 async def test_j1_an_outcome_that_could_not_be_recorded_is_recorded_later(tmp_path: Path) -> None:
     till = Till()
     async with Unheard(tmp_path / "j", failed=2) as journal, till.served(journal) as server:
@@ -129,6 +159,19 @@ async def test_j1_an_outcome_that_could_not_be_recorded_is_recorded_later(tmp_pa
         again = await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
         assert (again.text, noted(again)["state"]) == ("charged 5, receipt 1", "replayed")
     assert till.effects == [5]
+
+
+async def test_j1_an_outcome_that_could_not_be_recorded_is_recorded_with_the_next_call(
+    tmp_path: Path,
+) -> None:
+    till = Till()
+    async with Unheard(tmp_path / "j", failed=1) as journal, till.served(journal) as server:
+        for key in (UUID_KEY, f"{UUID_KEY}-2"):
+            await server.call_tool("charge", {"amount": 5}, context=Caller(key))
+    async with SqliteJournal(tmp_path / "j") as journal, till.served(journal) as server:
+        again = await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
+    assert (again.text, noted(again)["state"]) == ("charged 5, receipt 1", "replayed")
+    assert till.effects == [5, 5]
 
 
 async def test_u115_of_too_many_outcomes_that_are_owed_the_newest_ones_are_kept(

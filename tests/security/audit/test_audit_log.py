@@ -250,3 +250,26 @@ def test_i9_the_digest_of_arguments_does_not_depend_on_the_order_of_their_keys(t
         digest = log.digest({"x": value, "a": True})
         assert digest and digest == log.digest({"a": True, "x": value})
         assert digest not in (log.digest({"x": value}), log.digest({"x": value, "a": "true"}))
+
+
+def test_i9_files_have_their_size_again_after_one_could_not_be_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    path, size = tmp_path / "audit.jsonl", 4_000
+    taken = tmp_path / "audit.jsonl.000000000001"
+
+    def record(most: int, done: Callable[[], bool]) -> None:
+        pause = threading.Event()
+        for _ in range(most):
+            log.record("decision", tool="pay")
+            pause.wait(0.001)
+            if done():
+                return
+
+    with AuditLog(path, max_bytes=size, keep=100, fsync=None).opened() as log:
+        taken.mkdir()
+        record(PAUSES, lambda: "cannot be rotated" in caplog.text)
+        taken.rmdir()
+        record(PAUSES, lambda: len(list(tmp_path.glob("audit.jsonl.0*"))) > 3)
+    later = sorted(tmp_path.glob("audit.jsonl.0*"))[1:]
+    assert len(later) > 2 and all(one.stat().st_size < 1.5 * size for one in later)

@@ -224,3 +224,14 @@ async def test_u78_a_lifetime_that_is_no_number_of_seconds_counts_as_unsaid(
         shown = Shown(caplog, tmp_path / "audit.jsonl")
         await tried(RemoteToolset(f"{up.base}/mcp", name="odd", auth=LOGINS["client credentials"](up)), shown)
     assert shown.errors == ["ready: ", "said"], shown.check()
+
+
+@pytest.mark.parametrize("body", [b"error=bad_refresh_token", b"error=invalid_grant&error_uri=x"])
+async def test_u78_a_refresh_token_that_is_refused_with_status_200_is_refused_for_good(body: bytes) -> None:
+    with odd_endpoint() as up:
+        up.answer("/token_endpoint", body, FORM)
+        server = {"token_endpoint": f"{up.base}/token_endpoint"}
+        old = Credential("Bearer old", "refresh", client={"client_id": "c"}, server=server)
+        auth = TokenExchange(token_url=server["token_endpoint"], client_id="bridge")
+        async with authorization_http("up", f"{up.base}/mcp", auth) as http:
+            assert await http.renewed(old, time.time()) is None
