@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mcp_toolset.errors import AuditError
 from mcp_toolset.security.audit.audit_log import AuditLog
-from mcp_toolset.security.audit.chain import Head, ReadHead, Seal, seal_of
+from mcp_toolset.security.audit.chain import Chain, Head, ReadHead, Seal, seal_of
 from mcp_toolset.security.audit.log_files import files_of
 from mcp_toolset.security.audit.verification import Finding, Verified, verify
 
@@ -246,6 +246,16 @@ def test_i9_without_a_key_who_can_write_every_file_can_write_another_log(tmp_pat
     with a_log(3, 100_000) as path:
         forge(path, 1, seal_of(None))
         assert check(path).finding is None
+
+
+def test_u76_without_a_key_who_can_write_the_log_can_add_a_line():
+    # What is not promised; docs/audit.md and SECURITY.md say so.
+    for key in (None, KEY):
+        with a_log(3, 100_000, key=key) as path:
+            last = json.loads(path.read_bytes().splitlines()[-1])
+            line = Chain(Seal(), last["seq"], last["digest"]).line("call", last["time"], {"who": "eve"})
+            path.write_bytes(path.read_bytes() + line + b"\n")
+            assert (check(path, key).finding is None) is (key is None)
 
 
 def forge(path: Path, at: int, seal: Seal) -> None:
