@@ -432,15 +432,27 @@ def test_u84_what_is_not_shown_has_its_length_and_a_digest():
         return shown_arguments({"api_token": value, "text": "t" * 200 + str(value)})
 
     one, other = "s3cret-value-1", "s3cret-value-2"
-    digest = hashlib.sha256(one.encode()).hexdigest()[:16]
+    digest, of_json = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in (one, f'"{one}"'))
     assert "s3cret" not in tells(one)
-    assert f"*** (14 characters, sha256 {digest})" in tells(one)
+    assert f"*** (14 characters, sha256 {of_json})" in tells(one)
     assert f"… (14 more characters, sha256 {digest})" in tells(one)
     assert tells(one) != tells(other) and tells(one) == tells(one)
     assert tells({"k": [one]}) != tells({"k": [other]}) and "s3cret" not in tells({"k": [one]})
     many = {str(number): "x" * 100 for number in range(50)}
     assert shown_arguments(many) != shown_arguments({**many, "49": "y" * 100})
     assert re.search(r"… \(\d+ more characters, sha256 [0-9a-f]{16}\)$", shown_arguments(many))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("5", 5), ("true", True), ('["a"]', ["a"]), ('{"a": 1}', {"a": 1})]
+)
+async def test_u84_the_list_tells_a_text_from_what_it_would_be_as_json(text: str, value: Any):
+    desk = Desk(ASK)
+    shown = list[str]()
+    for password in (text, value):
+        waiting = await desk.waiting(Caller(ALICE), password=password)
+        shown += [one.arguments for one in desk.approvals.waiting() if one.id == waiting]
+    assert len(shown) == len(set(shown)) == 2
 
 
 async def test_u84_the_person_who_is_asked_sees_them():

@@ -470,7 +470,16 @@ def test_a14_what_was_forgotten_of_used_states_is_refused_and_memory_is_bounded(
         open_state(trips, seal(trips))
     with pytest.raises(CallError, match="too late"):
         open_state(trips, first)
-    assert len(trips._used) == MAX_USED
+    assert len(trips._used["ann"].issued) == MAX_USED
+
+
+def test_u80_used_states_are_forgotten_once_they_have_ended() -> None:
+    now = [0.0]
+    trips = RoundTrips(lifetime=60, now=lambda: now[0])
+    for step in range(100):
+        now[0] = float(step)
+        open_state(trips, seal(trips, principal=f"caller {step}"), principal=f"caller {step}")
+    assert len(trips._used) < 65
 
 
 def test_a14_answers_that_are_too_long_to_carry_end_the_call() -> None:

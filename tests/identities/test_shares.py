@@ -13,7 +13,9 @@ from tests.support.callers import Callers, client_of, listening
 from tests.tasks.jobs import DECLARED, Jobs
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset.context import request_state
 from mcp_toolset.server.answers import tasks
+from mcp_toolset.server.code import waiting_runs
 from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http.sessions import legacy_session
 from mcp_toolset.upstream import suspended
@@ -174,6 +176,58 @@ async def test_u80_the_calls_of_one_caller_that_wait_leave_room_for_others(
                 assert "1 calls of this caller wait" in text_of(await asked(ann))
                 async with client_of(url, "bob", "2026-07-28", elicitation_callback=accept) as bob:
                     assert isinstance(await asked(bob), types.InputRequiredResult)
+
+
+@pytest.mark.parametrize(("limit", "most"), [("OWN_WAITING", 1), ("OWN_BYTES", 300_000)])
+async def test_u80_the_runs_of_code_of_one_caller_that_wait_leave_room_for_others(
+    limit: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_runs, limit, most)
+
+    @tool
+    async def ask(context: ToolContext) -> str:
+        """Ask."""
+        return (await context.ask("Sure?", FORM)).action
+
+    server = ToolsetServer(Toolset(ask).deferred(code=True), auth=Callers(), capabilities=["ask"])
+
+    async def begun(client: Any) -> Any:
+        found = await client.call_tool("resolve_tools", {"ids": ["ask"]})
+        grants = [one["grant"] for one in found.structured_content["tools"]]
+        arguments = {"code": "kept = 'x' * 150_000\nawait ask()", "grants": grants}
+        return await client.session.call_tool("run_code", arguments, allow_input_required=True)
+
+    async with listening(server) as url:
+        async with client_of(url, "ann", "2026-07-28", elicitation_callback=accept) as ann:
+            assert isinstance(await begun(ann), types.InputRequiredResult)
+            assert "of one caller can wait for answers; keep less" in text_of(await begun(ann))
+            async with client_of(url, "bob", "2026-07-28", elicitation_callback=accept) as bob:
+                assert isinstance(await begun(bob), types.InputRequiredResult)
+
+
+async def test_u80_the_answers_of_one_caller_leave_the_questions_of_others_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(request_state, "MAX_USED", 2)
+
+    @tool
+    async def ask(context: ToolContext) -> str:
+        """Ask."""
+        return (await context.ask("Sure?", FORM)).action
+
+    async with listening(ToolsetServer(Toolset(ask), auth=Callers(), capabilities=["ask"])) as url:
+        async with client_of(url, "bob", "2026-07-28", elicitation_callback=accept) as bob:
+            asked = await bob.session.call_tool("ask", {}, allow_input_required=True)
+            assert isinstance(asked, types.InputRequiredResult) and asked.input_requests
+            async with client_of(url, "ann", "2026-07-28", elicitation_callback=accept) as ann:
+                for _ in range(4):
+                    assert text_of(await ann.call_tool("ask", {})) == "accept"
+            accepted = types.ElicitResult(action="accept", content={})
+            answers: types.InputResponses = dict.fromkeys(asked.input_requests, accepted)
+            answered = await bob.session.call_tool(
+                "ask", {}, input_responses=answers, request_state=asked.request_state
+            )
+            assert text_of(answered) == "accept"
 
 
 async def test_u115_calls_that_wait_for_callers_of_whom_nothing_is_known_share_no_quota(

@@ -35,7 +35,7 @@ MAX_STATE: Final = 262_144
 """Characters of a state; it carries the answers that the call has had so far."""
 
 MAX_USED: Final = 10_000
-"""Used states that are remembered; one older than the last forgotten is refused, used or not."""
+"""Used states of a principal that are remembered; older ones than the last forgotten are refused."""
 
 FOREIGN: Final = "the request state is none of this server's, or the key that sealed it is gone"
 """Why a state is refused that no key of this server has sealed."""
@@ -136,6 +136,33 @@ class Replay:
         return self.final[1] if self.final is not None and self.final[0] == tool else None
 
 
+@dataclass(slots=True)
+class _Used:
+    """The used states of one principal.
+
+    Attributes:
+        issued: When each that is remembered was issued, by its id.
+        forgotten: When the last of those was issued that are not remembered any more.
+        until: When the last of them all has ended.
+    """
+
+    issued: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
+    forgotten: float = float("-inf")
+    until: float = 0.0
+
+    def add(self, state: Suspended) -> str:
+        """Count a state as used; why it cannot be, if it cannot."""
+        if state.id in self.issued:
+            return _USED
+        if state.issued <= self.forgotten:
+            return f"it came too late, after {MAX_USED} others"
+        self.issued[state.id] = state.issued
+        self.until = max(self.until, state.until)
+        while len(self.issued) > MAX_USED:
+            self.forgotten = max(self.forgotten, self.issued.popitem(last=False)[1])
+        return ""
+
+
 class RoundTrips:
     """Opens and closes the states of one server's calls."""
 
@@ -159,8 +186,8 @@ class RoundTrips:
             lifetime = STATE_LIFETIME if store is None else store.patience
         self._lifetime = lifetime
         self._sealer = Sealer(_PURPOSE, self._keys, now=now)
-        self._used: OrderedDict[str, float] = OrderedDict()
-        self._forgotten = float("-inf")
+        self._now = now
+        self._used: OrderedDict[str | None, _Used] = OrderedDict()
         self._once: Once | None = None if store is None else store.used(_PURPOSE)
 
     async def claim(self, replay: Replay, tools: Mapping[str, str] = _NO_TOOLS) -> None:
@@ -256,13 +283,12 @@ class RoundTrips:
         state = self._sealer.open(token, who=who, what=what)
         if self._once is not None:
             return state
-        if state.id in self._used:
-            raise self._sealer.refused(_USED)
-        if state.issued <= self._forgotten:
-            raise self._sealer.refused(f"it came too late, after {MAX_USED} others")
-        self._used[state.id] = state.issued
-        while len(self._used) > MAX_USED:
-            self._forgotten = max(self._forgotten, self._used.popitem(last=False)[1])
+        if refused := self._used.setdefault(who, _Used()).add(state):
+            raise self._sealer.refused(refused)
+        self._used.move_to_end(who)
+        # What has ended is refused without being remembered.
+        while next(iter(self._used.values())).until < self._now():
+            self._used.popitem(last=False)
         return state
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.errors import AuditError
 from mcp_toolset.security.audit.chain import seal_of
+from mcp_toolset.security.audit.handover import hand_over
 from mcp_toolset.security.audit.verification import verify
 from mcp_toolset.server import audit_trail
 
@@ -74,6 +76,55 @@ def test_i9_an_event_that_cannot_be_kept_is_said(tmp_path: Path):
         (tmp_path / "audit.jsonl.handed").mkdir()
         with pytest.raises(AuditError, match="the event 'login' cannot be recorded"):
             AuditLog(path).hand_over("login", server="up")
+
+
+def test_u76_an_event_for_one_log_is_not_taken_by_another_of_the_same_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
+    with AuditLog(one, key=KEY).opened(), AuditLog(other, key=KEY).opened() as writer:
+        AuditLog(one, key=KEY).hand_over("login", server="up")
+        (tmp_path / "one.jsonl.handed").rename(tmp_path / "other.jsonl.handed")
+        AuditLog(other, key=KEY).hand_over("logout", server="up")
+        writer.take_over()
+    assert events(other) == ["started", "logout", "stopped"] and "it is not recorded" in caplog.text
+
+
+def test_u76_a_log_that_another_process_has_just_begun_is_waited_for(tmp_path: Path):
+    path, handed = tmp_path / "audit.jsonl", threading.Event()
+
+    def command() -> None:
+        hand_over(path, seal_of(KEY), "login", {"server": "up"})
+        handed.set()
+
+    thread = threading.Thread(target=command, daemon=True)
+    thread.start()
+    with AuditLog(path, key=KEY).opened() as writer:
+        assert handed.wait(30)
+        writer.take_over()
+    assert events(path) == ["started", "login", "stopped"]
+
+
+@pytest.mark.parametrize("placed", ["link", "pipe"])
+def test_u83_what_somebody_puts_in_place_of_the_file_is_not_followed_and_holds_nothing_up(
+    tmp_path: Path, placed: str, caplog: pytest.LogCaptureFixture
+):
+    path, handed, other = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.handed", tmp_path / "important"
+    other.write_text("keep me")
+    os.mkfifo(handed) if placed == "pipe" else handed.symlink_to(other)
+    ended = threading.Event()
+
+    def command() -> None:
+        with AuditLog(path, key=KEY).opened() as writer:
+            writer.take_over()
+            with pytest.raises(AuditError, match="the event 'login' cannot be recorded"):
+                AuditLog(path, key=KEY).hand_over("login", server="up")
+        ended.set()
+
+    threading.Thread(target=command, daemon=True).start()
+    assert ended.wait(30)
+    assert other.read_text() == "keep me" and "its events cannot be taken over" in caplog.text
+    assert os.path.lexists(handed) and events(path) == ["started", "stopped"]
 
 
 @pytest.mark.anyio

@@ -12,7 +12,16 @@ import pytest
 from examples.offers.server import complete, prompts, resources
 from mcp.shared.exceptions import MCPError
 from mcp_types import PromptReference
-from tests.transports.authenticated import ANN, BOB, INITIALIZE, JSON, bearer, serving_with_auth
+from tests.transports.authenticated import (
+    ANN,
+    BOB,
+    INITIALIZE,
+    JSON,
+    MODERN,
+    bearer,
+    modern,
+    serving_with_auth,
+)
 
 from mcp_toolset import Toolset, ToolsetServer
 
@@ -62,6 +71,19 @@ async def test_u82_a_subscription_has_a_line_when_it_begins(tmp_path: Path):
     (listening,) = lines(path, "request")
     assert listening["method"] == "subscriptions/listen"
     assert listening["changes"] == ["resourcesListChanged", "toolsListChanged"]
+
+
+def test_u82_a_malformed_request_has_no_line(tmp_path: Path):
+    # What is not promised; docs/audit.md and SECURITY.md say so.
+    path = tmp_path / "audit.jsonl"
+    call = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "whoami", "arguments": "x"}}
+    other = {"mcp-method": "tools/list"}
+    with serving_with_auth(audit=path) as served:
+        session = [*served.session(ANN), bearer(ANN)]
+        assert "-32602" in served.asked("POST", "/mcp", session, call).text
+        headers = [*{**MODERN, **other}.items(), bearer(ANN)]
+        assert "-32020" in served.asked("POST", "/mcp", headers, modern()).text
+    assert lines(path, "call") == lines(path, "request") == lines(path, "refused") == []
 
 
 def test_u82_a_token_in_anothers_session_and_a_foreign_name_have_lines(tmp_path: Path):

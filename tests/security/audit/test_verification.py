@@ -6,8 +6,9 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from mcp_toolset.errors import AuditError
 from mcp_toolset.security.audit.audit_log import AuditLog
-from mcp_toolset.security.audit.chain import Head, ReadHead, Seal, seal_of
+from mcp_toolset.security.audit.chain import Chain, Head, ReadHead, Seal, seal_of
 from mcp_toolset.security.audit.log_files import files_of
 from mcp_toolset.security.audit.verification import Finding, Verified, verify
 
@@ -247,6 +248,16 @@ def test_i9_without_a_key_who_can_write_every_file_can_write_another_log(tmp_pat
         assert check(path).finding is None
 
 
+def test_u76_without_a_key_who_can_write_the_log_can_add_a_line():
+    # What is not promised; docs/audit.md and SECURITY.md say so.
+    for key in (None, KEY):
+        with a_log(3, 100_000, key=key) as path:
+            last = json.loads(path.read_bytes().splitlines()[-1])
+            line = Chain(Seal(), last["seq"], last["digest"]).line("call", last["time"], {"who": "eve"})
+            path.write_bytes(path.read_bytes() + line + b"\n")
+            assert (check(path, key).finding is None) is (key is None)
+
+
 def forge(path: Path, at: int, seal: Seal) -> None:
     """Change a line, and make the chain and the head anew."""
     fields = [json.loads(line) for line in path.read_bytes().splitlines()]
@@ -375,10 +386,102 @@ def test_u76_a_file_in_the_place_of_a_removed_one_does_not_hide_that_it_is_gone(
     second.unlink()
     planted = path.with_name(f"{path.name}.{int(third.suffix[1:]) + 1:012d}")
     planted.touch()
-    while oldest.exists():
+    while third.exists():
         write_more(path, 1, keep=6)
     planted.unlink(missing_ok=True)
     assert found(path, KEY).kind == "missing"
+
+
+def decoys(path: Path, kind: str) -> list[Path]:
+    """Files with the names of full ones, made without the key."""
+    full, last = (one.read_bytes().splitlines(keepends=True) for one in asides(path)[-2:])
+    numbers = range(999_999_999_900, 999_999_999_909)
+    match kind:
+        case "empty":
+            made = dict.fromkeys(numbers, b"")
+        case "of its lines":
+            made = {json.loads(line)["seq"]: line for line in [*full[1:], *last[1:]]}
+        case "split off":
+            asides(path)[-2].write_bytes(full[0])
+            asides(path)[-1].write_bytes(last[0])
+            made = {json.loads(line)["seq"]: line for line in [*full[1:], *last[1:]]}
+        case _:
+            other = path.parent / "other" / path.name
+            other.parent.mkdir()
+            with AuditLog(other, max_bytes=700, key=KEY, fsync=None).opened() as log:
+                for number in range(60):
+                    log.record("call", tool="other", number=number)
+            made = {int(one.suffix[1:]): one.read_bytes() for one in asides(other)}
+    files = {path.with_name(f"{path.name}.{number:012d}"): data for number, data in made.items()}
+    files = {file: data for file, data in files.items() if not file.exists()}
+    for file, data in files.items():
+        file.write_bytes(data)
+    assert len(files) > 2
+    return list(files)
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["stopped", "running"])
+@pytest.mark.parametrize("kind", ["empty", "of its lines", "split off", "of another log"])
+def test_u76_files_that_somebody_puts_beside_a_log_make_it_remove_none_of_its_own(
+    tmp_path: Path, kind: str, running: bool
+):
+    path = tmp_path / "audit.jsonl"
+    write_more(path, 60, keep=4)
+    own = asides(path)
+    assert len(own) == 4 and check(path, KEY).finding is None
+    with AuditLog(path, max_bytes=900, keep=4, key=KEY, fsync=None).opened() if running else nullcontext():
+        made = decoys(path, kind)
+        assert kind == "split off" or found(path, KEY)
+    for _ in range(3):
+        write_more(path, 1, keep=4)
+    assert all(one.exists() for one in made), "what is not of the log is not its to remove"
+    assert len([one for one in asides(path) if one not in made]) == 4
+    if kind != "split off":
+        for one in made:
+            one.unlink()
+        assert check(path, KEY).finding is None
+
+
+def test_u76_an_empty_file_with_the_name_of_a_full_one_is_named(tmp_path: Path):
+    path = tmp_path / "audit.jsonl"
+    write_more(path, 20, keep=4)
+    foreign = path.with_name(f"{path.name}.999999999999")
+    foreign.touch()
+    finding = found(path, KEY)
+    assert (finding.kind, finding.file) == ("foreign", foreign)
+    assert "it does not begin with line 999999999999; move it away" in finding.text
+
+
+@pytest.mark.parametrize("name", ["000000000002", "999999999999"])
+def test_u76_a_pipe_with_the_name_of_a_full_file_holds_nothing_up(tmp_path: Path, name: str):
+    path = tmp_path / "audit.jsonl"
+    os.mkfifo(path.with_name(f"{path.name}.{name}"))
+
+    checked = list[Verified]()
+
+    def work() -> None:
+        write_more(path, 20, keep=2)
+        checked.append(check(path, KEY))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert checked and checked[0].finding is None and len(asides(path)) == 2
+
+
+@pytest.mark.parametrize("left", [None, b"", b'{"seq":'])
+def test_u76_a_log_that_was_ended_between_two_files_keeps_as_many_as_before(
+    tmp_path: Path, left: bytes | None
+):
+    path = tmp_path / "audit.jsonl"
+    write_more(path, 40, keep=3)
+    first = json.loads(path.read_bytes().splitlines()[0])["seq"]
+    path.rename(path.with_name(f"{path.name}.{first:012d}"))
+    if left is not None:
+        path.write_bytes(left)
+    for _ in range(12):
+        write_more(path, 2, keep=3)
+        assert check(path, KEY).finding is None and len(asides(path)) == 3
 
 
 @pytest.mark.parametrize("keep", [1, 2, 4])

@@ -360,8 +360,10 @@ def _shown(value: Any) -> Any:
 
 
 def _blanked(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
-    return f"*** ({len(text)} characters, sha256 {_fingerprint(text)})"
+    # As JSON: "5" is another value than 5.
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    length = len(value) if isinstance(value, str) else len(text)
+    return f"*** ({length} characters, sha256 {_fingerprint(text)})"
 
 
 def _cut(text: str, longest: int) -> str:

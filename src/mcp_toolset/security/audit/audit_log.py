@@ -188,10 +188,11 @@ class AuditLog:
         Raises:
             AuditError: it cannot be recorded.
         """
-        hand_over(self.path, self._seal, event, fields)
-        # Another process writes the log.
         with suppress(AuditError), self.opened(lambda: {"command": event}):
-            self.take_over()
+            hand_over(self.path, self._seal, event, fields)
+            return self.take_over()
+        # Another process writes the log.
+        hand_over(self.path, self._seal, event, fields)
 
     def take_over(self) -> None:
         """Record the events that other processes have handed over; blocks. The log must be open.
@@ -200,7 +201,7 @@ class AuditLog:
         """
         if self._files.path != self.path:
             return
-        for event, fields in handed_over(self.path, self._seal):
+        for event, fields in handed_over(self.path, self._seal, self._files.salt):
             self.record(event, **fields)
 
     def open(self, facts: Callable[[], Mapping[str, Any]] | None = None, *, beside: bool = False) -> None:

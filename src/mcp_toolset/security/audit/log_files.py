@@ -24,7 +24,7 @@ from typing import Any, Final
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.atomic_file import PRIVATE, locked
 from mcp_toolset.errors import AuditError
-from mcp_toolset.security.audit.chain import Chain, Head, ReadHead, Seal
+from mcp_toolset.security.audit.chain import LONGEST_LINE, Chain, Head, ReadHead, Seal
 
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -33,6 +33,11 @@ _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
 """A pipe without a reader then fails at once, instead of holding the thread; files ignore it."""
 
+_ROTATED: Final = re.compile(
+    rb'\{"seq":(\d{1,18}),"prev":"\w{64}","event":"rotated","time":"[^"]*","file":".*?\.(\d{12})"'
+)
+"""The first line of a file: its number, and that of the full file before it."""
+
 MOST_BESIDE: Final = 64
 """Processes that write logs of the same name at the same time."""
 
@@ -40,12 +45,31 @@ _log = logging.getLogger("mcp_toolset.audit")
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files of a log, oldest first: those set aside, named by their first line, then the newest."""
+    """The files with the names of a log, oldest first: full ones, named by their first line, then the newest.
+
+    Whoever can write to the folder can give a file such a name; links and pipes are left out.
+    """
     pattern = re.compile(re.escape(path.name) + r"\.\d{12}")
-    with suppress(FileNotFoundError):
-        aside = sorted(one for one in path.parent.iterdir() if pattern.fullmatch(one.name))
-        return [*aside, *([path] if path.exists() else [])]
+    with suppress(FileNotFoundError), os.scandir(path.parent) as every:
+        files = (one.name for one in every if one.is_file(follow_symlinks=False))
+        full = [path.with_name(name) for name in sorted(filter(pattern.fullmatch, files))]
+        return [*full, *([path] if path.exists() else [])]
     return []
+
+
+def open_file(path: Path, flags: int) -> int:
+    """Open a file itself: a link, or a pipe, that somebody else has put in its place is an `OSError`."""
+    file = os.open(path, flags | _NO_LINK | _NO_WAIT | getattr(os, "O_BINARY", 0), PRIVATE)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return file
+
+
+def content_of(path: Path, most: int = -1) -> bytes:
+    """The content of a file, or its first bytes."""
+    with os.fdopen(open_file(path, os.O_RDONLY), "rb") as opened:
+        return opened.read(most)
 
 
 def stamp(seconds: float) -> str:
@@ -99,6 +123,7 @@ class LogFiles:
         self._head_file: int | None = None
         self._size = 0
         self._first = 1
+        self._full: list[int] = []
         self._dirty = False
         self._doomed: list[Path] = []
 
@@ -174,36 +199,75 @@ class LogFiles:
         """Set the newest file aside and begin another, with a line that says so."""
         self.flush()
         self.sync()
-        aside = self.path.with_name(f"{self.path.name}.{self._first:012d}")
         self._close_newest()
         try:
-            os.rename(self.path, aside)
+            os.rename(self.path, self._named(self._first))
         except OSError as fault:
             # It is tried again when the file has grown by as much once more.
             self._limit += self._max
             _log.warning("%s: the audit log cannot be rotated: %s", self.path, fault)
             return
-        self._limit, self._size, self._first = self._max, 0, self.chain.seq + 1
-        every = files_of(self.path)
-        self._doomed, kept = every[: -self._keep], every[-self._keep :]
-        removed = [one.name for one in self._doomed]
-        fields = {"file": aside.name, "removed": removed, "from": int(kept[0].suffix[1:])}
+        self._limit, self._size = self._max, 0
+        self._full.append(self._first)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin a file after the full ones; of these, the oldest are removed if there are too many."""
+        self._first = self.chain.seq + 1
+        last, removed = self._named(self._full[-1]).name, self._full[: -self._keep]
+        self._full = self._full[-self._keep :]
+        self._doomed = [self._named(number) for number in removed]
+        fields = {"file": last, "removed": [one.name for one in self._doomed], "from": self._full[0]}
         self.append(self.chain.line("rotated", stamp(time.time()), fields) + b"\n")
+
+    def _named(self, number: int) -> Path:
+        """The full file whose first line has a number."""
+        return self.path.with_name(f"{self.path.name}.{number:012d}")
+
+    def _before(self, data: bytes) -> list[int]:
+        """The numbers of the full files before a file with this content, oldest first.
+
+        The first line of each file names the one before it; what else lies there is not of this log.
+        """
+        found = list[int]()
+        with suppress(OSError):
+            while (said := _ROTATED.match(data)) and self._seal.digest_of(data.partition(b"\n")[0]):
+                number = int(said[2])
+                data = content_of(self._named(number), LONGEST_LINE)
+                if not number == _number_of(data) < int(said[1]):
+                    break
+                found.insert(0, number)
+        return found
+
+    def _all_full(self) -> list[int]:
+        """The numbers of the full files, where the newest file has no line to name them."""
+        for file in reversed(files_of(self.path)):
+            data = content_of(file, LONGEST_LINE)
+            number = _number_of(data)
+            if file == self._named(number) and self._seal.digest_of(data.partition(b"\n")[0]):
+                return [*self._before(data), number]
+        return []
 
     def _resume(self) -> None:
         try:
-            files = [one for one in files_of(self.path) if one.stat().st_size or one == self.path]
+            files = [one for one in files_of(self.path) if one.stat().st_size]
             self._is_regular = not self.path.exists() or stat.S_ISREG(self.path.stat().st_mode)
             known = self._read_head()
             head = known or Head(salt=secrets.token_hex(32))
             self.salt = head.salt
             self.chain = Chain(self._seal, head.seq, head.digest)
+            self._size, self.resumed = 0, Resumed()
             if self._is_regular and files:
                 self._continue(files, known)
             self._head_file = os.open(Head.path_of(self.path), os.O_RDWR | os.O_CREAT | _NO_LINK, PRIVATE)
             with suppress(*([] if self._is_regular else [OSError])):
                 self._open_newest()
             self._write_head()
+            if not self._size and self._is_regular:
+                self._first, self._full = self.chain.seq + 1, self._all_full()
+                # The last run ended before the first line of this file was written.
+                if self._full:
+                    self._begin()
             if known is None:
                 # A log without its head is not continued, so the head is on disk before the first line.
                 os.fsync(self._head_file)
@@ -213,7 +277,7 @@ class LogFiles:
     def _read_head(self) -> Head | None:
         """The head, checked; `None` if there is none."""
         try:
-            data = _content_of(Head.path_of(self.path))
+            data = content_of(Head.path_of(self.path))
         except FileNotFoundError:
             return None
         found = ReadHead.of(data) if data.strip() else None
@@ -235,27 +299,27 @@ class LogFiles:
     def _continue(self, files: list[Path], known: Head | None) -> None:
         """Go on after the last whole line, whether or not the head has it."""
         newest = files[-1]
-        data = _content_of(newest)
-        if data and known is None:
+        data = content_of(newest)
+        if known is None:
             if not _number_of(data):
                 raise AuditError(f"{newest}: this is not an audit log; give the audit log another file")
             raise AuditError(
                 f"{self.path}: the head of this audit log is missing or unreadable, so its last lines may be "
                 f"gone; bring {Head.path_of(self.path).name} back from a copy, or move all files of the log"
             )
-        start = known.size if known is not None and newest == self.path and known.size <= len(data) else 0
+        start = known.size if newest == self.path and known.size <= len(data) else 0
         start += self._followed(data[start:])
-        torn = 0 if b"\n" in data[start:] else len(data) - start
+        torn = 0 if b"\n" in data[start:] or newest != self.path else len(data) - start
         if torn:
             os.truncate(newest, start)
-        elif not data.endswith(b"\n"):
-            self.rest = b"\n" * bool(data)
+        elif newest == self.path and not data.endswith(b"\n"):
+            self.rest = b"\n"
         whole = data[: len(data) - torn]
         last = whole[whole.rstrip(b"\n").rfind(b"\n") + 1 :]
         clean = not whole or b'"event":"stopped"' in last[:200]
         self.resumed = Resumed(not clean, torn)
-        self._size = len(whole) if newest == self.path else 0
-        self._first = _number_of(data) if newest == self.path and data else self.chain.seq + 1
+        if newest == self.path:
+            self._size, self._first, self._full = len(whole), _number_of(data), self._before(data)
 
     def _followed(self, data: bytes) -> int:
         """How many bytes continue the chain."""
@@ -299,11 +363,6 @@ class LogFiles:
             f"{self.path}: the audit log cannot be opened ({fault.strerror or fault}); "
             "give a file in a folder that this user can write to"
         )
-
-
-def _content_of(file: Path) -> bytes:
-    with os.fdopen(os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0) | _NO_LINK), "rb") as opened:
-        return opened.read()
 
 
 def _number_of(line: bytes) -> int:

@@ -16,7 +16,7 @@ from mcp_toolset.errors import AuditError
 from mcp_toolset.security.audit.chain import FIRST, Head, ReadHead, Seal
 from mcp_toolset.security.audit.log_files import files_of
 
-Kind = Literal["changed", "missing", "moved", "repeated", "cut", "torn", "head", "key"]
+Kind = Literal["changed", "missing", "moved", "repeated", "cut", "torn", "head", "key", "foreign"]
 
 _ASIDE: Final = re.compile(r"\.\d{12}$")
 _TRIES: Final = 5
@@ -30,7 +30,7 @@ class Finding:
         kind: `changed`: a line is not the one that was written; `missing`: lines are gone; `moved`: a line
             stands where another should; `repeated`: a line stands there again, or was put in; `cut`: lines at
             the end are gone; `torn`: a line has no end; `head`: the head is missing or was changed; `key`:
-            the log has a key.
+            the log has a key; `foreign`: a file has the name of a full one, and is none.
         file: The file.
         line: The line in this file, from 1; 0 if it is about the file.
         text: All of that in one sentence.
@@ -143,7 +143,7 @@ class _Check:
         # A line is found out by the next one, when it was counted already.
         if finding and self._last and (finding.file, finding.line) == (self._last.file, self._last.number):
             self._count -= 1
-        finding = finding or self._end()
+        finding = finding or self._end() or self._foreign()
         began = firsts[0].fields.get("time", "") if firsts else ""
         ended = self._last.fields.get("time", "") if self._last else ""
         return Verified(self._count, tuple(self._files), str(began), str(ended), finding, self._note)
@@ -273,6 +273,15 @@ class _Check:
             f"line {self._head.seq} is" if missing == 1 else f"lines {self._seq + 1} to {self._head.seq} are"
         )
         return Finding("cut", file, number, f"{gone} missing at the end, after line {self._seq}")
+
+    def _foreign(self) -> Finding | None:
+        """A file that somebody else has put beside the log: its name is not the number of its first line."""
+        for file in self._files:
+            number, first = _numbers_in([file.name]), _first_line(file)
+            if number and (first is None or first.seq != int(number[0][1:])):
+                begins = f"it does not begin with line {int(number[0][1:])}"
+                return Finding("foreign", file, 0, f"this is no file of the log: {begins}; move it away")
+        return None
 
 
 def _numbers_in(names: object) -> list[str]:

@@ -133,7 +133,8 @@ class CodeTools:
         if before is not None:
             program = replace(program, state=before.state, printed=before.printed)
         run = ServedRun(program, context, granted, partial(self._called, by), before)
-        return await run.result(self.sandbox, partial(self.waiting.keep, owner=bound))
+        share = context.share if isinstance(context, WireContext) else ""
+        return await run.result(self.sandbox, partial(self.waiting.keep, owner=bound, share=share))
 
     async def _before(self, context: ToolContext, owner: str) -> WaitingRun | None:
         """The run that the client comes back to, if it does."""

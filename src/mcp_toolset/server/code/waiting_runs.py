@@ -28,6 +28,12 @@ MAX_WAITING: Final = 128
 MAX_BYTES: Final = 64_000_000
 """Bytes of all of them together; also the most of one that replicas share."""
 
+OWN_WAITING: Final = 32
+"""Runs of one caller that wait at once in this process."""
+
+OWN_BYTES: Final = 16_000_000
+"""Bytes of all of them together."""
+
 _PURPOSE: Final = "code run"
 _GONE: Final = "the run that waited for this answer has ended; see what is done, then run the code again"
 
@@ -94,27 +100,32 @@ class WaitingRuns:
     ) -> None:
         self._store = store
         self._now = now
-        self._runs: OrderedDict[str, tuple[float, str, bytes]] = OrderedDict()
+        self._runs: OrderedDict[str, tuple[float, str, bytes, str]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    async def keep(self, run: WaitingRun, *, owner: str) -> str:
+    async def keep(self, run: WaitingRun, *, owner: str, share: str = "") -> str:
         """Hold a run until its client comes back; the reference to find it by.
 
         Args:
             run: The run.
             owner: What it is bound to: the caller, the tool, the code and the grants.
+            share: Whose share it takes of what this process holds; empty if the caller is unknown.
         """
         data, handle = run.saved(), secrets.token_urlsafe(18)
         if self._store is not None:
             await self._put(self._store, handle, owner, data)
             return handle
         self._forget_old()
-        held = sum(len(each) for _, _, each in self._runs.values())
-        if len(self._runs) >= MAX_WAITING or held + len(data) > MAX_BYTES:
+        every = [len(each) for _, _, each, _ in self._runs.values()]
+        own = [len(each) for _, _, each, whose in self._runs.values() if whose == share]
+        if share and (len(own) >= OWN_WAITING or sum(own) + len(data) > OWN_BYTES):
+            most = f"{OWN_WAITING} runs with {OWN_BYTES} bytes of one caller can wait for answers"
+            raise CallError(f"{most}; keep less in variables, or try again later")
+        if len(every) >= MAX_WAITING or sum(every) + len(data) > MAX_BYTES:
             raise CallError("too many runs wait for answers already; try again later")
-        self._runs[handle] = (self._now() + STATE_LIFETIME, owner, data)
+        self._runs[handle] = (self._now() + STATE_LIFETIME, owner, data, share)
         return handle
 
     async def take(self, handle: str, owner: str) -> WaitingRun:
