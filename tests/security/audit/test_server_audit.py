@@ -252,8 +252,8 @@ async def ship(context: ToolContext, number: int) -> str:
 STATE = "the state of another call"
 
 
-async def unasked(*asked: Any) -> mcp_types.ElicitResult:
-    raise AssertionError(asked)
+async def unasked(context: Any, params: Any) -> mcp_types.ElicitResult:
+    raise AssertionError(params)
 
 
 @pytest.mark.parametrize(

@@ -70,11 +70,15 @@ class ToolRules:
         )
 
     def guarded(self, binding: ToolBinding) -> list[tuple[Guard, ToolBinding]]:
-        """The guards, each with the tool; carried ones judge it by its name in their toolset."""
+        """The guards, each with the tool; carried ones judge it by its name in their toolset.
+
+        Journals come last: whatever another guard refuses is no outcome to record.
+        """
         inner = (
             (guard, replace(binding, own=one.name)) for one in self.carried for guard in one.rules.guards
         )
-        return [*((guard, binding) for guard in self.guards), *inner]
+        found = [*((guard, binding) for guard in self.guards), *inner]
+        return sorted(found, key=lambda one: isinstance(one[0], Replayer))
 
 
 _NO_RULES: Final = ToolRules()
@@ -164,7 +168,7 @@ def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Ro
 
 
 def _guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run: Run) -> Run:
-    # Innermost first, so that a guard that stands before a journal refuses before the journal records.
+    # Innermost first: a guard that stands before a journal refuses before the journal records.
     for guard, known in reversed(guarded):
         if isinstance(guard, Recorder):
             run = guard.recorded(known, run)
