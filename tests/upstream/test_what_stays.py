@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import mcp_types as types
@@ -144,3 +144,36 @@ async def test_u89_a_change_of_resources_is_told_once(tmp_path: Path) -> None:
                 await told.wait()
                 assert len((await client.list_resources()).resources) == number + 1
             assert heard == ["ResourceListChangedNotification"] * 3
+
+
+JOBS = """
+from mcp_toolset import Toolset, ToolsetServer, serve, tool
+
+@tool(task="optional")
+async def job() -> str:
+    \"\"\"Work.\"\"\"
+    return "done"
+
+serve(Toolset(job), name="jobs", instructions="Use jobs.")
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"unlisted": "pass"}])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_u89_the_first_handshake_waits_for_a_server_of_which_nothing_is_known(
+    mode: Literal["legacy", "auto"], options: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_TOOLSET_CACHE", "off")
+    (tmp_path / "jobs.py").write_text(JOBS)
+    mount = RemoteToolset([sys.executable, str(tmp_path / "jobs.py")], name="jobs", **options)
+    with anyio.fail_after(60):
+        async with ToolsetServer(mount) as hub:
+            first = await told(hub, mode)
+            await hub.settled()
+            assert first == await told(hub, mode)
+    assert "Use jobs." in (first[0] or "") and "tasks" in first[1]
+
+
+async def told(hub: ToolsetServer, mode: Literal["legacy", "auto"]) -> tuple[str | None, str]:
+    async with Client(hub.lowlevel, mode=mode) as client:
+        return client.instructions, client.server_capabilities.model_dump_json(exclude_none=True)
