@@ -14,6 +14,7 @@ from tests.support.callers import Callers, client_of, listening
 from tests.tasks.jobs import DECLARED, Jobs
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset.code import CodeMode
 from mcp_toolset.context import request_state
 from mcp_toolset.server.answers import tasks
 from mcp_toolset.server.code import waiting_runs
@@ -220,6 +221,32 @@ async def test_u80_the_runs_of_code_of_one_caller_that_wait_leave_room_for_other
             done, _ = await begun(ann, grants=grants, input_responses=answers, request_state=state)
             assert not done.is_error
             assert isinstance((await begun(ann))[0], types.InputRequiredResult)
+
+
+async def test_u80_the_runs_of_code_of_one_caller_leave_a_process_to_others() -> None:
+    held, end = anyio.Event(), anyio.Event()
+
+    @tool
+    async def hold() -> str:
+        """Wait for the end of the test."""
+        held.set()
+        await end.wait()
+        return "held"
+
+    server = ToolsetServer(Toolset(hold).deferred(code=CodeMode(workers=2)), auth=Callers())
+
+    async def run(client: Any, code: str) -> str:
+        await client.call_tool("resolve_tools", {"ids": ["hold"]})
+        return text_of(await client.call_tool("run_code", {"code": code}))
+
+    with anyio.fail_after(60):
+        async with listening(server) as url, client_of(url, "ann") as ann, client_of(url, "bob") as bob:
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(run, ann, "await hold()")
+                await held.wait()
+                assert "42" in await run(bob, "6 * 7")
+                end.set()
 
 
 async def test_u80_the_answers_of_one_caller_leave_the_questions_of_others_open(
