@@ -233,7 +233,7 @@ async def test_u80_the_runs_of_code_of_one_caller_leave_a_process_to_others() ->
         await end.wait()
         return "held"
 
-    server = ToolsetServer(Toolset(hold).deferred(code=CodeMode(workers=2)), auth=Callers())
+    server = ToolsetServer(Toolset(hold).deferred(), code=CodeMode(workers=2), auth=Callers())
 
     async def run(client: Any, code: str) -> str:
         await client.call_tool("resolve_tools", {"ids": ["hold"]})
