@@ -45,6 +45,8 @@ async def test_j6_names_are_used_once_and_all_ends_with_its_time(tmp_path: Path)
         used, kept = file.used("state"), file.kept("state")
         assert [await used.use("a", seconds=10) for _ in range(2)] == [True, False]
         assert await used.was_used("a") and not await used.was_used("b")
+        await used.free("a")
+        assert [await used.use("a", seconds=10) for _ in range(2)] == [True, False]
         await kept.put("a", b"1", seconds=10)
         now[0] = 10.0
         assert await kept.take("a") is None and not await used.was_used("a")

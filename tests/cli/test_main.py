@@ -420,3 +420,29 @@ def test_h24_inspect_starts_a_lazy_server_whose_list_is_stored(line: CommandLine
     assert list((line.folder / "cache").rglob("*.json"))
     (found,) = json.loads(line.run("inspect", "mcp.json", "--json", env=kept).stdout)["servers"]
     assert found["state"] == "ready" and found["protocol_version"]
+
+
+@pytest.mark.parametrize(
+    ("action", "own", "others"),
+    [
+        ("approvals grant", "Usage: mcp-toolset approvals grant [OPTIONS] ID…", "refuse"),
+        ("approvals refuse", "Usage: mcp-toolset approvals refuse [OPTIONS] ID…", "grant"),
+        ("journal list", "--unknown", "--done"),
+        ("journal show", "Usage: mcp-toolset journal show [OPTIONS] ID", "--never"),
+        ("journal settle", "--never", "--unknown"),
+        ("learning show", "Usage: mcp-toolset learning show [OPTIONS] CONFIG", "--as"),
+        ("learning forget", "--as NAME", "learning show"),
+    ],
+)
+def test_u125_the_help_of_an_action_is_a_page_of_that_action(
+    line: CommandLine, action: str, own: str, others: str
+):
+    page, parent = line.run(*action.split(), "--help"), line.run(action.split()[0], "--help")
+    assert page.returncode == 0 and own in page.stdout and others not in page.stdout
+    assert page.stdout != parent.stdout and action.split()[1] in parent.stdout
+
+
+def test_u125_options_may_stand_before_the_action_and_without_one(line: CommandLine):
+    for words in (["--json"], ["list", "--json"], ["--json", "list"], ["--unknown", "--json"]):
+        assert line.run("journal", *words).stdout == "[]\n"
+    assert "'lst'; did you mean list?" in line.run("journal", "lst").stderr

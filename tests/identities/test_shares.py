@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,9 +14,11 @@ from tests.support.callers import Callers, client_of, listening
 from tests.tasks.jobs import DECLARED, Jobs
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset.code import CodeMode
 from mcp_toolset.context import request_state
 from mcp_toolset.server.answers import tasks
 from mcp_toolset.server.code import waiting_runs
+from mcp_toolset.shared import SuspendedFile
 from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http.sessions import legacy_session
 from mcp_toolset.upstream import suspended
@@ -178,31 +181,72 @@ async def test_u80_the_calls_of_one_caller_that_wait_leave_room_for_others(
                     assert isinstance(await asked(bob), types.InputRequiredResult)
 
 
+@pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize(("limit", "most"), [("OWN_WAITING", 1), ("OWN_BYTES", 300_000)])
 async def test_u80_the_runs_of_code_of_one_caller_that_wait_leave_room_for_others(
-    limit: str, most: int, monkeypatch: pytest.MonkeyPatch
+    limit: str, most: int, kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(waiting_runs, limit, most)
+    store = SuspendedFile(tmp_path / "suspended") if kept else None
 
     @tool
     async def ask(context: ToolContext) -> str:
         """Ask."""
         return (await context.ask("Sure?", FORM)).action
 
-    server = ToolsetServer(Toolset(ask).deferred(code=True), auth=Callers(), capabilities=["ask"])
+    server = ToolsetServer(
+        Toolset(ask).deferred(code=True), auth=Callers(), capabilities=["ask"], suspended=store
+    )
+    code = "kept = 'x' * 150_000\nawait ask()"
 
-    async def begun(client: Any) -> Any:
+    async def begun(client: Any, **again: Any) -> Any:
         found = await client.call_tool("resolve_tools", {"ids": ["ask"]})
         grants = [one["grant"] for one in found.structured_content["tools"]]
-        arguments = {"code": "kept = 'x' * 150_000\nawait ask()", "grants": grants}
-        return await client.session.call_tool("run_code", arguments, allow_input_required=True)
+        arguments = {"code": code, "grants": again.pop("grants", grants)}
+        return await client.session.call_tool(
+            "run_code", arguments, allow_input_required=True, **again
+        ), arguments["grants"]
 
     async with listening(server) as url:
         async with client_of(url, "ann", "2026-07-28", elicitation_callback=accept) as ann:
-            assert isinstance(await begun(ann), types.InputRequiredResult)
-            assert "of one caller can wait for answers; keep less" in text_of(await begun(ann))
+            asked, grants = await begun(ann)
+            assert isinstance(asked, types.InputRequiredResult) and asked.input_requests
+            assert "of one caller can wait for answers; keep less" in text_of((await begun(ann))[0])
             async with client_of(url, "bob", "2026-07-28", elicitation_callback=accept) as bob:
-                assert isinstance(await begun(bob), types.InputRequiredResult)
+                assert isinstance((await begun(bob))[0], types.InputRequiredResult)
+            # A run that goes on leaves its place to the next one.
+            accepted = types.ElicitResult(action="accept", content={})
+            answers: types.InputResponses = dict.fromkeys(asked.input_requests, accepted)
+            state = asked.request_state
+            done, _ = await begun(ann, grants=grants, input_responses=answers, request_state=state)
+            assert not done.is_error
+            assert isinstance((await begun(ann))[0], types.InputRequiredResult)
+
+
+async def test_u80_the_runs_of_code_of_one_caller_leave_a_process_to_others() -> None:
+    held, end = anyio.Event(), anyio.Event()
+
+    @tool
+    async def hold() -> str:
+        """Wait for the end of the test."""
+        held.set()
+        await end.wait()
+        return "held"
+
+    server = ToolsetServer(Toolset(hold).deferred(), code=CodeMode(workers=2), auth=Callers())
+
+    async def run(client: Any, code: str) -> str:
+        await client.call_tool("resolve_tools", {"ids": ["hold"]})
+        return text_of(await client.call_tool("run_code", {"code": code}))
+
+    with anyio.fail_after(60):
+        async with listening(server) as url, client_of(url, "ann") as ann, client_of(url, "bob") as bob:
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(run, ann, "await hold()")
+                await held.wait()
+                assert "42" in await run(bob, "6 * 7")
+                end.set()
 
 
 async def test_u80_the_answers_of_one_caller_leave_the_questions_of_others_open(

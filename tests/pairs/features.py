@@ -96,7 +96,7 @@ class Limited(Feature):
             before, told = len(world.effects), await world.pay()
             assert len(world.effects) == before + ("receipt" in told)
         assert "limited" in told
-        # What a person has declined has run as well; on 2026-07-28 a call runs again with each answer.
+        # What a person has declined has run as well.
         if not world.tool.get("asks"):
             assert len(world.effects) == most
         else:

@@ -52,3 +52,5 @@ async def test_r4_a_name_is_used_once_by_all_replicas(url: str) -> None:
         assert not await other.used("state").use("a", seconds=60)
         assert await other.used("session").use("a", seconds=60)
         assert await other.used("state").was_used("a") and not await other.used("state").was_used("b")
+        await other.used("state").free("a")
+        assert await one.used("state").use("a", seconds=60)

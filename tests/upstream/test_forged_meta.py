@@ -33,9 +33,14 @@ async def _list(ctx: Any, params: Any) -> types.ListToolsResult:
 
 
 async def _call(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-    text = types.TextContent(type="text", text="approve ab12")
+    text = types.TextContent(type="text", text="approve ab12", _meta=THEIRS)
+    note = types.TextResourceContents(uri="note://a", text="a", _meta=THEIRS)
+    block = types.EmbeddedResource(type="resource", resource=note, _meta=THEIRS)
     return types.CallToolResult(
-        content=[text], _meta=THEIRS, is_error=bool((params.arguments or {}).get("fail"))
+        content=[text, block],
+        structured_content={"_meta": THEIRS},
+        _meta=THEIRS,
+        is_error=bool((params.arguments or {}).get("fail")),
     )
 
 
@@ -47,8 +52,12 @@ async def test_u83_a_result_cannot_forge_what_the_bridge_says(mode: Literal["leg
     with anyio.fail_after(30):
         async with server, mcp.Client(server.lowlevel, mode=mode) as client:
             result = await client.call_tool("pay", {"fail": fail})
-            meta = result.meta or {}
-            assert not FORGED.keys() & meta.keys() and meta["their.example/key"] == 1
+            text, block = result.content
+            assert isinstance(block, types.EmbeddedResource)
+            for part in (result, text, block, block.resource):
+                meta = part.meta or {}
+                assert not FORGED.keys() & meta.keys() and meta["their.example/key"] == 1
+            assert result.structured_content == {"_meta": THEIRS}, "this is data of the server"
             called = await server.call_tool("pay", {"fail": fail})
             assert isinstance(called, ToolResult) and rejection_reason(called) is None
 
@@ -56,16 +65,27 @@ async def test_u83_a_result_cannot_forge_what_the_bridge_says(mode: Literal["leg
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_u83_a_prompt_a_resource_or_a_list_cannot_either(mode: Literal["legacy", "auto"]):
     async def prompts(ctx: Any, params: Any) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=[types.Prompt(name="letter")], _meta=THEIRS)
+        return types.ListPromptsResult(prompts=[types.Prompt(name="letter", _meta=THEIRS)], _meta=THEIRS)
 
     async def prompt(ctx: Any, params: Any) -> types.GetPromptResult:
-        return types.GetPromptResult(messages=[], _meta=THEIRS)
+        return types.GetPromptResult(
+            messages=[
+                types.PromptMessage(
+                    role="user", content=types.TextContent(type="text", text="Hi", _meta=THEIRS)
+                )
+            ],
+            _meta=THEIRS,
+        )
 
     async def resources(ctx: Any, params: Any) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=[types.Resource(name="a", uri="note://a")], _meta=THEIRS)
+        return types.ListResourcesResult(
+            resources=[types.Resource(name="a", uri="note://a", _meta=THEIRS)], _meta=THEIRS
+        )
 
     async def read(ctx: Any, params: Any) -> types.ReadResourceResult:
-        return types.ReadResourceResult(contents=[], _meta=THEIRS)
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri="note://a", text="a", _meta=THEIRS)], _meta=THEIRS
+        )
 
     upstream = Server(
         "notes",
@@ -83,8 +103,23 @@ async def test_u83_a_prompt_a_resource_or_a_list_cannot_either(mode: Literal["le
                 await client.list_resources(),
                 await client.read_resource("note://a"),
             ):
-                meta = answer.meta or {}
-                assert not FORGED.keys() & meta.keys() and meta["their.example/key"] == 1
+                parts = [answer, *parts_of(answer)]
+                assert len(parts) == 2
+                for part in parts:
+                    meta = part.meta or {}
+                    assert not FORGED.keys() & meta.keys() and meta["their.example/key"] == 1
+
+
+def parts_of(answer: Any) -> list[Any]:
+    match answer:
+        case types.ListPromptsResult():
+            return answer.prompts
+        case types.GetPromptResult():
+            return [one.content for one in answer.messages]
+        case types.ListResourcesResult():
+            return answer.resources
+        case _:
+            return answer.contents
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])

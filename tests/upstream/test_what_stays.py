@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import anyio
 import mcp_types as types
@@ -11,7 +12,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 
-from mcp_toolset import RemoteToolset, ToolsetServer
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 
 pytestmark = pytest.mark.anyio
 
@@ -81,3 +82,98 @@ async def test_u89_an_unknown_tool_of_a_server_that_works_is_only_unknown() -> N
 
 async def _none(context: Any, params: Any) -> types.ListToolsResult:
     return types.ListToolsResult(tools=[])
+
+
+GROWING = """
+import anyio, mcp_types as types
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.stdio import stdio_server
+
+notes = ["note://0"]
+
+async def listed(context, params):
+    return types.ListResourcesResult(resources=[types.Resource(name=one, uri=one) for one in notes])
+
+async def templates(context, params):
+    return types.ListResourceTemplatesResult(resource_templates=[])
+
+async def tools(context, params):
+    return types.ListToolsResult(tools=[types.Tool(name="more", input_schema={"type": "object"})])
+
+async def more(context, params):
+    notes.append(f"note://{len(notes)}")
+    await context.session.send_resource_list_changed()
+    return types.CallToolResult(content=[])
+
+server = Server(
+    "notes",
+    on_list_resources=listed,
+    on_list_resource_templates=templates,
+    on_list_tools=tools,
+    on_call_tool=more,
+)
+
+async def main():
+    async with stdio_server() as (read, write):
+        options = server.create_initialization_options(NotificationOptions(resources_changed=True))
+        await server.run(read, write, options)
+
+anyio.run(main)
+"""
+
+
+async def test_u89_a_change_of_resources_is_told_once(tmp_path: Path) -> None:
+    program = tmp_path / "growing.py"
+    program.write_text(GROWING)
+    heard, news = list[str](), anyio.Event()
+
+    async def hear(message: Any) -> None:
+        nonlocal news
+        heard.append(type(getattr(message, "root", message)).__name__)
+        news.set()
+        news = anyio.Event()
+
+    mount = RemoteToolset([sys.executable, str(program)], name="notes", protocol="legacy")
+    hub = ToolsetServer(Toolset(mount))
+    with anyio.fail_after(60):
+        async with hub, Client(hub.lowlevel, mode="legacy", message_handler=hear) as client:
+            # What is told twice of one change is told before anything of the next one.
+            for number in range(1, 4):
+                told = news
+                await client.call_tool("more", {})
+                await told.wait()
+                assert len((await client.list_resources()).resources) == number + 1
+            assert heard == ["ResourceListChangedNotification"] * 3
+
+
+JOBS = """
+from mcp_toolset import Toolset, ToolsetServer, serve, tool
+
+@tool(task="optional")
+async def job() -> str:
+    \"\"\"Work.\"\"\"
+    return "done"
+
+serve(Toolset(job), name="jobs", instructions="Use jobs.")
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"unlisted": "pass"}])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_u89_the_first_handshake_waits_for_a_server_of_which_nothing_is_known(
+    mode: Literal["legacy", "auto"], options: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_TOOLSET_CACHE", "off")
+    (tmp_path / "jobs.py").write_text(JOBS)
+    mount = RemoteToolset([sys.executable, str(tmp_path / "jobs.py")], name="jobs", **options)
+    with anyio.fail_after(60):
+        async with ToolsetServer(mount) as hub:
+            first = await told(hub, mode)
+            await hub.settled()
+            assert first == await told(hub, mode)
+    assert "Use jobs." in (first[0] or "") and "tasks" in first[1]
+
+
+async def told(hub: ToolsetServer, mode: Literal["legacy", "auto"]) -> tuple[str | None, str]:
+    async with Client(hub.lowlevel, mode=mode) as client:
+        return client.instructions, client.server_capabilities.model_dump_json(exclude_none=True)

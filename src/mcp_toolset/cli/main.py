@@ -80,16 +80,6 @@ class _Commands(Commands):
         command.context_class = Context
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command with its whole first sentence."""
-        found = ((name, self.get_command(ctx, name)) for name in COMMANDS)
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _sentence(command)) for name, command in found if command])
-
-
-def _sentence(command: click.Command) -> str:
-    return " ".join((command.help or "").split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
-
 
 @click.group(
     cls=_Commands,

@@ -35,16 +35,8 @@ class InnerState:
 
     def answered(self, given: Wire, name: str) -> Replay:
         """The same with the client's answers, for the call `name` that is made again."""
-        before = self.replay
-        after = Replay(name, answers=dict(before.answers), final=before.final, parked=dict(before.parked))
-        after.server, after.edits = before.server, before.edits
-        if self.relayed is None:
-            after.passed_on = dict(before.passed_on)
-            after.answers |= _mappings(given)
-            return after
-        after.passed_on = {"inputResponses": dict(given)}
-        if (state := self.relayed.get("requestState")) is not None:
-            after.passed_on["requestState"] = state
+        after = self.replay.again(_mappings(given) if self.relayed is None else given, self.relayed)
+        after.call_id = name
         return after
 
 

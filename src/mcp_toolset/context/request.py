@@ -85,6 +85,10 @@ class WireContext(Caller):
         if edits:
             self.replay.edits = edits
 
+    def counts(self, what: str) -> bool:
+        """See `ToolContext.counts`; calls of older revisions have one run."""
+        return not self.modern or self.replay.counts(what)
+
     def resume(self, trips: RoundTrips, call: ToolCall) -> bool:
         """Take up what the client sends along when it repeats a call (2026-07-28).
 

@@ -64,6 +64,7 @@ class Replay:
         offered: Answers that came without a state, to questions that this call has not put yet.
         before: The state that came with the call; `None` at its first run.
         edits: The changes of hooks to the arguments that the call had when it asked; see `ToolCall.edits`.
+        counted: What the run before has counted, and this one has not come to yet; see `ToolContext.counts`.
     """
 
     call_id: str
@@ -76,6 +77,8 @@ class Replay:
     offered: Wire = field(default_factory=dict[str, Any])
     before: Suspended | None = None
     edits: Wire = field(default_factory=dict[str, Any])
+    counted: list[str] = field(default_factory=list[str])
+    _counting: list[str] = field(default_factory=list[str])
     _asked: Counter[str] = field(default_factory=Counter[str])
 
     def saved(self) -> dict[str, Any]:
@@ -85,14 +88,15 @@ class Replay:
             tool, asked = self.final
             final = [tool, asked.question, None if asked.schema is None else dict(asked.schema)]
         known = {"answers": self.answers, "final": final, "parked": self.parked, "edits": self.edits}
-        return {"call": self.call_id, "server": self.server, **known}
+        counted = [*self.counted, *self._counting]
+        return {"call": self.call_id, "server": self.server, "counted": counted, **known}
 
     @classmethod
     def of_saved(cls, saved: Wire) -> Replay:
         """What `saved` gave."""
         answers, parked = dict(saved["answers"]), dict(saved["parked"])
         found = cls(saved["call"], answers=answers, parked=parked, edits=saved["edits"])
-        found.server = saved["server"]
+        found.server, found.counted = saved["server"], list(saved.get("counted", ()))
         if saved["final"]:
             tool, question, schema = saved["final"]
             found.final = (tool, AskUser(question, schema))
@@ -114,6 +118,13 @@ class Replay:
         if (state := relayed.get("requestState")) is not None:
             after.passed_on["requestState"] = state
         return after
+
+    def counts(self, what: str) -> bool:
+        """See `ToolContext.counts`."""
+        self._counting.append(what)
+        if known := what in self.counted:
+            self.counted.remove(what)
+        return not known
 
     def key(self, method: str, params: Wire, name: str = "") -> str:
         """The replay key of a request: the same at each run, another for each of several equal ones.
@@ -250,12 +261,13 @@ class RoundTrips:
         """A mounted server's `input_required`, whose state is sealed in one of ours.
 
         It is passed on verbatim if there is neither a principal to bind it to, nor anything that the next run
-        would lack: answers or edits.
+        would lack: answers, edits or counts.
         """
-        is_kept = bool(replay.answers or replay.edits)
+        saved = replay.saved()
+        is_kept = bool(replay.answers or replay.edits or saved["counted"])
         if not is_kept and (principal is None or result.wire.get("requestState") is None):
             return result
-        state = {"asked": (), "relayed": result.wire.get("requestState"), **replay.saved()}
+        state = {"asked": (), "relayed": result.wire.get("requestState"), **saved}
         requests: Wire = result.wire.get("inputRequests") or _NOTHING
         return self._asking(state, requests, digest_of([name, arguments]), principal, tools)
 

@@ -83,12 +83,23 @@ _OWN: Final = "mcp-toolset/"
 """Begins the keys of a result's `_meta` in which this bridge says what it has decided, done and found."""
 
 
-def drop_own(result: dict[str, Any]) -> None:
-    """Take out of a mounted server's result what only the bridge says."""
+_PARTS: Final = frozenset(
+    {"content", "contents", "messages", "prompts", "resource", "resources", "resourceTemplates", "tools"}
+)
+"""Where the parts of a result stand that have a `_meta` of their own; `structuredContent` is data."""
+
+
+def drop_own(result: dict[str, Any], depth: int = 3) -> None:
+    """Take out of a mounted server's result, and of its parts, what only the bridge says."""
     meta = result.get("_meta")
     if isinstance(meta, dict):
         said = cast("dict[str, Any]", meta)
         result["_meta"] = {key: value for key, value in said.items() if not key.startswith(_OWN)}
+    for key in _PARTS & result.keys() if depth else ():
+        part: Any = result[key]
+        for each in cast("list[Any]", part if isinstance(part, list) else [part]):
+            if isinstance(each, dict):
+                drop_own(cast("dict[str, Any]", each), depth - 1)
 
 
 def own_meta(meta: object) -> dict[str, Any]:

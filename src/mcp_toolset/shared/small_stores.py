@@ -145,6 +145,10 @@ class UsedOnce:
         place = self._connection.key("used", self._kind, name)
         return bool(await self._connection.run("EXISTS", place, to="see whether it was used"))
 
+    async def free(self, name: str) -> None:
+        """Let a name be used again."""
+        await self._connection.run("DEL", self._connection.key("used", self._kind, name), to="free a place")
+
 
 class PutAside:
     """Data that one replica puts aside, and others read, or one of them takes."""

@@ -382,8 +382,7 @@ class UpstreamConnection:
         if fault is not None:
             raise InvalidOutputError(f"{self.link.name}: its result does not follow the protocol: {fault}")
         wire.setdefault("content", [])
-        if "_meta" in wire:
-            drop_own(wire)
+        drop_own(wire)
         if not wire.get("isError"):
             return ToolResult(wire)
         # What a server says about its own failure is where the secrets it was given come out.

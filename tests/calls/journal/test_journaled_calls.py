@@ -11,10 +11,14 @@ import anyio
 import pytest
 from tests.support.journaled import UUID_KEY, Caller, journaled, noted
 
-from mcp_toolset import ToolResult, tool
+from mcp_toolset import Rules, ToolResult, Toolset, ToolsetServer, tool
+from mcp_toolset.calls.journal.guard import JournalGuard
 from mcp_toolset.calls.journal.rules import JournalRules
 from mcp_toolset.calls.journal.sqlite_journal import SqliteJournal
+from mcp_toolset.calls.middleware.permissions import PolicyGuard
 from mcp_toolset.errors import DefinitionError, RetrySuggestedError
+from mcp_toolset.security.policy.approvals import Approvals
+from mcp_toolset.security.policy.policy import Policy
 
 pytestmark = pytest.mark.anyio
 
@@ -281,3 +285,59 @@ async def test_u115_a_call_that_has_asked_goes_on_with_an_answer_alone(tmp_path:
         assert shop.effects == [5]
         await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY, resumed=True))
     assert shop.effects == [5, 5]
+
+
+class Together:
+    """A guard whose calls wait for each other, so that all of them have been approved."""
+
+    def __init__(self, calls: int) -> None:
+        self.left, self.there = calls, anyio.Event()
+
+    def gate(self, binding: Any) -> None:
+        return None
+
+    def layers(self, binding: Any) -> list[Any]:
+        return [self.layer]
+
+    async def layer(self, call: Any, context: Any, next: Any) -> ToolResult:
+        self.left -= 1
+        if self.left <= 0:
+            self.there.set()
+        await self.there.wait()
+        return await next()
+
+
+@pytest.mark.parametrize("carried", [True, False])
+async def test_u123_a_refusal_by_a_policy_that_a_toolset_carries_is_no_result_to_repeat(
+    tmp_path: Path, carried: bool
+) -> None:
+    shop, approvals = Shop(), Approvals(tmp_path / "approvals.sqlite")
+    policy = Rules(guards=[PolicyGuard(Policy(ask=["charge"]), approvals=approvals), Together(2)])
+    tools: Toolset[Any] = Toolset(shop.charge())
+    async with SqliteJournal(tmp_path / "j") as journal:
+        rules = Rules(guards=[JournalGuard(journal)])
+        tools, rules = (tools.carrying(policy), rules) if carried else (tools, rules.merged(policy))
+        async with ToolsetServer(tools, rules=rules) as server:
+            results = list[ToolResult]()
+
+            async def pay(key: str) -> None:
+                context = Caller(key, principal="ann")
+                results.append(await server.call_tool("charge", {"amount": 5}, context=context))
+
+            def grant() -> None:
+                (waiting,) = approvals.waiting()
+                approvals.decide(waiting.id, "granted")
+
+            await pay("0" * 16)
+            grant()
+            keys = [UUID_KEY, UUID_KEY[::-1]]
+            async with anyio.create_task_group() as group:
+                for key in keys:
+                    group.start_soon(pay, key)
+            # One approval stands for one call; the other one is refused, and waits for another approval.
+            assert sorted(one.is_error for one in results) == [False, True, True] and shop.effects == [5]
+            grant()
+            for key in keys:
+                await pay(key)
+    assert shop.effects == [5, 5]
+    assert [one.is_error for one in results[-2:]] == [False, False]

@@ -7,15 +7,28 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
 import mcp
+import mcp_types
 import pytest
+from mcp.shared.exceptions import MCPError
 
-from mcp_toolset import HookSet, Reject, Rules, RunNormally, ToolCall, Toolset, ToolsetServer, tool
+from mcp_toolset import (
+    CallReport,
+    HookSet,
+    Reject,
+    Rules,
+    RunNormally,
+    ToolCall,
+    Toolset,
+    ToolsetServer,
+    tool,
+)
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import StaticToken, StaticTokens
 from mcp_toolset.errors import AuditError, UnknownToolError
@@ -228,3 +241,53 @@ async def test_i9_calls_of_clients_name_the_client_and_its_protocol(tmp_path: Pa
             await client.call_tool("pay", {"amount": 5})
     (call,) = lines(path, "call")
     assert call["client"] and call["protocol"] and "who" not in call
+
+
+@tool
+async def ship(context: ToolContext, number: int) -> str:
+    """Ship an order."""
+    return (await context.ask("To which address?")).content["answer"]
+
+
+STATE = "the state of another call"
+
+
+async def unasked(context: Any, params: Any) -> mcp_types.ElicitResult:
+    raise AssertionError(params)
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "sent", "reason"),
+    [
+        ("legacy", "pay", {"arguments": {"amount": {"$result": "r_00"}}}, "invalid arguments"),
+        ("auto", "pay", {"arguments": {"amount": {"$result": "r_00", "path": "a"}}}, "invalid arguments"),
+        ("auto", "ship", {"arguments": {"number": 2}, "requestState": STATE}, "invalid request state"),
+    ],
+)
+async def test_u82_a_call_that_refers_to_nothing_is_recorded_and_counted(
+    tmp_path: Path, mode: Any, name: str, sent: dict[str, Any], reason: str
+):
+    path, heard = tmp_path / "audit.jsonl", list[CallReport]()
+    server = ToolsetServer(
+        Toolset(pay, ship).granting("ask"),
+        audit=path,
+        large_results=True,
+        rules=Rules(observers=[heard.append]),
+    )
+    async with server, mcp.Client(server.lowlevel, mode=mode, elicitation_callback=unasked) as client:
+        if sent.get("requestState") == STATE:
+            asked = await client.session.call_tool("ship", {"number": 1}, allow_input_required=True)
+            assert isinstance(asked, mcp_types.InputRequiredResult)
+            sent = {**sent, "requestState": asked.request_state}
+            heard.clear()
+        params = mcp_types.CallToolRequestParams.model_validate({"name": name, **sent})
+        with suppress(MCPError):
+            result = await client.session.send_request(
+                mcp_types.CallToolRequest(params=params), mcp_types.CallToolResult
+            )
+            assert result.is_error
+    call = lines(path, "call")[-1]
+    assert (call["tool"], call["outcome"], call["reason"]) == (name, "refused", reason)
+    assert call["arguments"] and not call.get("ran")
+    (report,) = heard
+    assert (report.tool, report.outcome, report.reason, report.ran) == (name, "refused", reason, False)

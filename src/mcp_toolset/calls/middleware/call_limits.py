@@ -174,6 +174,8 @@ class CallBudget:
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call if the budget of its caller is not used up."""
+        if not context.counts(f"calls {call.name}"):
+            return await next()
         caller, (calls, seconds) = caller_of(context), self._budget
         span, gone = divmod(self._clock(), seconds)
         try:

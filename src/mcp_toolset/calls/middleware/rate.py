@@ -212,6 +212,8 @@ class RateLimit:
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call, or say when to retry."""
+        if not context.counts(f"rate {call.name}"):
+            return await next()
         key = self._key(call, context)
         try:
             wait = self._taken(key) if self._shared is None else await self._shared.take(json.dumps(key))

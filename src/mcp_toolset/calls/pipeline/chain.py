@@ -16,7 +16,15 @@ import anyio
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, error_result, rejection
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
-from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, Recorder, Replayer, Run, ToolMiddleware
+from mcp_toolset.calls.pipeline.middleware import (
+    CallNext,
+    Guard,
+    NamesPatterns,
+    Recorder,
+    Replayer,
+    Run,
+    ToolMiddleware,
+)
 from mcp_toolset.calls.pipeline.observation import CURRENT, note_decision
 from mcp_toolset.calls.pipeline.output_check import check_output, completed
 from mcp_toolset.calls.pipeline.reporting import extra_of
@@ -70,11 +78,20 @@ class ToolRules:
         )
 
     def guarded(self, binding: ToolBinding) -> list[tuple[Guard, ToolBinding]]:
-        """The guards, each with the tool; carried ones judge it by its name in their toolset."""
+        """The guards, each with the tool; carried ones judge it by its name in their toolset.
+
+        Policies come first: a call that a person has not allowed uses up no limit. Journals come last:
+        whatever another guard refuses is no outcome to record.
+        """
         inner = (
             (guard, replace(binding, own=one.name)) for one in self.carried for guard in one.rules.guards
         )
-        return [*((guard, binding) for guard in self.guards), *inner]
+        found = [*((guard, binding) for guard in self.guards), *inner]
+        return sorted(found, key=lambda one: _place_of(one[0]))
+
+
+def _place_of(guard: Guard) -> int:
+    return 0 if isinstance(guard, NamesPatterns) else 2 if isinstance(guard, Replayer) else 1
 
 
 _NO_RULES: Final = ToolRules()
@@ -164,7 +181,7 @@ def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Ro
 
 
 def _guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run: Run) -> Run:
-    # Innermost first, so that a guard that stands before a journal refuses before the journal records.
+    # Innermost first: a guard that stands before a journal refuses before the journal records.
     for guard, known in reversed(guarded):
         if isinstance(guard, Recorder):
             run = guard.recorded(known, run)

@@ -16,7 +16,7 @@ from mcp_toolset.calls.middleware.text_limit import cut, text_of
 from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.calls.results.kept_results import PREFIX, KeptResult, KeptResults, characters_of
 from mcp_toolset.calls.results.result_parts import part_of, shape_of, value_at
-from mcp_toolset.errors import CallError, DefinitionError
+from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import Block, ToolResult
 from mcp_toolset.tools.declare.function import Tool, tool
@@ -110,15 +110,18 @@ class LargeResults:
         """The call with its references replaced by the values of the kept results.
 
         Raises:
-            CallError: a reference has no result of this caller, its path does not exist, or the references of
-                the call insert more characters than are kept in all.
+            InvalidArgumentsError: a reference has no result of this caller, its path does not exist, or the
+                references of the call insert more characters than are kept in all.
         """
         if call.name == READ_RESULT:
             return call
         room = [self._memory]
-        arguments = {
-            key: self._filled(value, context, _DEEPEST, room) for key, value in call.arguments.items()
-        }
+        try:
+            arguments = {
+                key: self._filled(value, context, _DEEPEST, room) for key, value in call.arguments.items()
+            }
+        except CallError as fault:
+            raise InvalidArgumentsError(str(fault)) from None
         changed = any(arguments[key] is not value for key, value in call.arguments.items())
         return call.with_arguments(arguments) if changed else call
 

@@ -21,6 +21,10 @@ class Once(Protocol):
 
     async def was_used(self, name: str) -> bool: ...
 
+    async def free(self, name: str) -> None:
+        """Let a name be used again."""
+        ...
+
 
 class Kept(Protocol):
     """Data that one replica puts aside, and others read, or one of them takes."""

@@ -166,6 +166,10 @@ class _Names:
     async def was_used(self, name: str) -> bool:
         return await self._found(_GET, name) is not None
 
+    async def free(self, name: str) -> None:
+        """Let a name be used again."""
+        await self._found(_TAKE, name)
+
     async def put(self, name: str, data: bytes, *, seconds: float) -> None:
         def put(file: sqlite3.Connection, now: float) -> None:
             file.execute(_FORGET, (now,))

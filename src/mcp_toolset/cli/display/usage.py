@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import click
 
-__all__ = ["Commands", "usage_message"]
+__all__ = ["Commands", "Listing", "usage_message"]
 
 _TIE: Final = "\N{NON-BREAKING HYPHEN}"
 _TARGETS: Final = (".json", ".jsonc", ".py")
+_HELP: Final = ("-h", "--help")
 _FEW: Final = 5
 """So many commands are listed by their help alone."""
 
@@ -55,6 +56,12 @@ class Commands(click.Group):
             found.context_class = Context
         return found
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each command with its whole first sentence."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _sentence(command)) for name, command in found if command])
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -73,6 +80,23 @@ class Commands(click.Group):
                 command = self.get_command(ctx, name)
                 fault.ctx = None if command is None else click.Context(command, ctx, name)
             raise
+
+
+def _sentence(command: click.Command) -> str:
+    return " ".join((command.help or "").split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+
+
+class Listing(Commands):
+    """A group that lists if no command is named; options may stand before the command, too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the command first: the one that is named, or `list` before options."""
+        named = next((word for word in args if word in self.commands), None)
+        if named is not None:
+            args.remove(named)
+        elif not ctx.resilient_parsing and (not args or args[0][:1] == "-" and args[0] not in _HELP):
+            named = "list"
+        return super().parse_args(ctx, args if named is None else [named, *args])
 
 
 def _instead(ctx: click.Context, name: str, group: click.Group) -> str:

@@ -54,6 +54,10 @@ class Surface(Protocol):
         """Run one call through the dispatch table."""
         ...
 
+    def refused(self, call: ToolCall, context: ToolContext, fault: CallError) -> None:
+        """Report a call that is refused before it gets to the dispatch table."""
+        ...
+
     def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that a caller sees, in wire form: one object for as long as nothing changes."""
         ...
@@ -287,12 +291,11 @@ class ToolAnswers:
         """Run a call, or run it again with what the client answers; or ask the client."""
         bound = (call.name, call.arguments, context.principal)
         try:
-            if context.resume(self._trips, call):
-                tools = await self._surface.definition(call.name, context)
-                await self._trips.claim(context.replay, tools)
+            filled = await self._taken_up(call, context)
             try:
-                run = self._surface.call if self._large is None else partial(self._shortened, self._large)
-                result = await run(call, context)
+                result = await self._surface.call(filled, context)
+                if self._large is not None and call.name not in _WHOLE:
+                    result = self._large.shortened(result, filled, context)
             except (InputRequired, BaseExceptionGroup) as fault:
                 asking = joined(fault)
                 if not isinstance(asking, InputRequired) or context.is_handed_over:
@@ -314,6 +317,13 @@ class ToolAnswers:
         except CallError as fault:
             return ToolResult.of_error(str(fault))
 
-    async def _shortened(self, large: LargeResults, call: ToolCall, context: ToolContext) -> ToolResult:
-        result = await self._surface.call(large.with_references(call, context), context)
-        return result if call.name in _WHOLE else large.shortened(result, call, context)
+    async def _taken_up(self, call: ToolCall, context: WireContext) -> ToolCall:
+        """The call with what its client refers to: the state of an earlier request, and kept results."""
+        try:
+            if context.resume(self._trips, call):
+                tools = await self._surface.definition(call.name, context)
+                await self._trips.claim(context.replay, tools)
+            return call if self._large is None else self._large.with_references(call, context)
+        except CallError as fault:
+            self._surface.refused(call, context, fault)
+            raise

@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import field
 from functools import partial
 from typing import Annotated, Any, Final
+from weakref import WeakValueDictionary
 
+import anyio
 from pydantic import Field
 
 from mcp_toolset._records import dataclass, replace
@@ -81,6 +84,9 @@ class CodeTools:
     scope: Scope
     call: Call
     waiting: WaitingRuns = field(default_factory=WaitingRuns)
+    _places: WeakValueDictionary[str, anyio.Semaphore] = field(
+        default_factory=WeakValueDictionary[str, anyio.Semaphore], init=False
+    )
 
     def bindings(self) -> list[ToolBinding]:
         """The two tools; they are given the caller itself, as a call of `call_tool` is."""
@@ -134,7 +140,14 @@ class CodeTools:
             program = replace(program, state=before.state, printed=before.printed)
         run = ServedRun(program, context, granted, partial(self._called, by), before)
         share = context.share if isinstance(context, WireContext) else ""
-        return await run.result(self.sandbox, partial(self.waiting.keep, owner=bound, share=share))
+        keep = partial(self.waiting.keep, owner=bound, share=share)
+        return await run.result(self.sandbox, self._place(share), keep)
+
+    def _place(self, share: str) -> AbstractAsyncContextManager[object]:
+        """Where a run waits for a worker: all runs of one caller together leave one to others."""
+        if not share or self.mode.sandbox is not None:
+            return nullcontext()
+        return self._places.setdefault(share, anyio.Semaphore(max(1, self.mode.workers - 1)))
 
     async def _before(self, context: ToolContext, owner: str) -> WaitingRun | None:
         """The run that the client comes back to, if it does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import anyio
@@ -55,13 +56,19 @@ class ServedRun:
             self._id = before.id
             self._run = CodeRun.of_saved(before.run, program, self)
 
-    async def result(self, sandbox: Sandbox, keep: Callable[[WaitingRun], Awaitable[str]]) -> ToolResult:
+    async def result(
+        self,
+        sandbox: Sandbox,
+        place: AbstractAsyncContextManager[object],
+        keep: Callable[[WaitingRun], Awaitable[str]],
+    ) -> ToolResult:
+        """Run it in a place of the sandbox; `keep` holds it while it waits for its client."""
         mode, transcript = self._program.mode, self._run.transcript
         spent = 0 if self._before is None else self._before.spent
         with anyio.move_on_after(mode.timeout - spent) as scope:
             self._time = WorkingTime(scope)
             try:
-                async with sandbox.running(self._program) as execution:
+                async with place, sandbox.running(self._program) as execution:
                     self._execution = execution
                     outcome = await self._run.drive(execution)
                     if isinstance(outcome, Ended):

@@ -12,7 +12,8 @@ import secrets
 import time
 from base64 import b64decode, b64encode
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from typing import Any, Final
 
 from mcp_toolset._records import dataclass
@@ -23,18 +24,19 @@ from mcp_toolset.context.request_state import STATE_LIFETIME, Replay
 from mcp_toolset.errors import CallError, StoreError
 
 MAX_WAITING: Final = 128
-"""Runs that wait at once in this process."""
+"""Runs that wait at once in this process; in a store, those of all callers who are not known."""
 
 MAX_BYTES: Final = 64_000_000
-"""Bytes of all of them together; also the most of one that replicas share."""
+"""Bytes of all of them together."""
 
 OWN_WAITING: Final = 32
-"""Runs of one caller that wait at once in this process."""
+"""Runs of one caller that wait at once, in this process or in a store."""
 
 OWN_BYTES: Final = 16_000_000
 """Bytes of all of them together."""
 
 _PURPOSE: Final = "code run"
+_PLACE: Final = "place of a code run"
 _GONE: Final = "the run that waited for this answer has ended; see what is done, then run the code again"
 
 
@@ -111,20 +113,22 @@ class WaitingRuns:
         Args:
             run: The run.
             owner: What it is bound to: the caller, the tool, the code and the grants.
-            share: Whose share it takes of what this process holds; empty if the caller is unknown.
+            share: Whose share it takes of what is held; empty if the caller is unknown.
         """
         data, handle = run.saved(), secrets.token_urlsafe(18)
         if self._store is not None:
-            await self._put(self._store, handle, owner, data)
+            try:
+                await self._put(self._store, handle, owner, data, share)
+            except StoreError as fault:
+                raise CallError(str(fault)) from None
             return handle
         self._forget_old()
         every = [len(each) for _, _, each, _ in self._runs.values()]
         own = [len(each) for _, _, each, whose in self._runs.values() if whose == share]
         if share and (len(own) >= OWN_WAITING or sum(own) + len(data) > OWN_BYTES):
-            most = f"{OWN_WAITING} runs with {OWN_BYTES} bytes of one caller can wait for answers"
-            raise CallError(f"{most}; keep less in variables, or try again later")
+            raise _too_many(share)
         if len(every) >= MAX_WAITING or sum(every) + len(data) > MAX_BYTES:
-            raise CallError("too many runs wait for answers already; try again later")
+            raise _too_many("")
         self._runs[handle] = (self._now() + STATE_LIFETIME, owner, data, share)
         return handle
 
@@ -140,25 +144,42 @@ class WaitingRuns:
         """Forget the runs of this process."""
         self._runs.clear()
 
-    async def _put(self, store: SuspendedStore, handle: str, owner: str, data: bytes) -> None:
-        if len(data) > MAX_BYTES:
-            raise CallError(
-                f"its state has {len(data)} bytes, and {MAX_BYTES} can wait; keep less in variables"
-            )
-        sealed = _sealer(store).seal(data.decode(), who=owner, what=handle, seconds=store.patience)
-        try:
-            await store.kept(_PURPOSE).put(handle, sealed.encode(), seconds=store.patience)
-        except StoreError as fault:
-            raise CallError(str(fault)) from None
+    async def _put(self, store: SuspendedStore, handle: str, owner: str, data: bytes, share: str) -> None:
+        places = await self._placed(store, share, len(data))
+        text = "\n".join((" ".join(places), data.decode()))
+        sealed = _sealer(store).seal(text, who=owner, what=handle, seconds=store.patience)
+        await store.kept(_PURPOSE).put(handle, sealed.encode(), seconds=store.patience)
+
+    async def _placed(self, store: SuspendedStore, share: str, size: int) -> list[str]:
+        """The places in a caller's share of the store that a run takes, one for so many bytes."""
+        taken, most = store.used(_PLACE), OWN_WAITING if share else MAX_WAITING
+        wanted, whose = 1 + size * OWN_WAITING // OWN_BYTES, sha256(share.encode()).hexdigest()[:32]
+        places, first = list[str](), secrets.randbelow(most)
+        for number in range(most if wanted <= most else 0):
+            place = f"{whose}.{(first + number) % most}"
+            if await taken.use(place, seconds=store.patience):
+                places.append(place)
+                if len(places) == wanted:
+                    return places
+        await self._free(store, places)
+        raise _too_many(share)
+
+    async def _free(self, store: SuspendedStore, places: Iterable[str]) -> None:
+        for place in places:
+            await store.used(_PLACE).free(place)
 
     async def _got(self, store: SuspendedStore, handle: str, owner: str) -> bytes | None:
         try:
             sealed = await store.kept(_PURPOSE).take(handle)
+            if sealed is None:
+                return None
+            places, _, data = (
+                _sealer(store).open(sealed.decode(), who=owner, what=handle).data.partition("\n")
+            )
+            await self._free(store, places.split())
         except StoreError as fault:
             raise CallError(str(fault)) from None
-        if sealed is None:
-            return None
-        return _sealer(store).open(sealed.decode(), who=owner, what=handle).data.encode()
+        return data.encode()
 
     def _taken(self, handle: str, owner: str) -> bytes | None:
         self._forget_old()
@@ -168,6 +189,13 @@ class WaitingRuns:
     def _forget_old(self) -> None:
         while self._runs and next(iter(self._runs.values()))[0] < self._now():
             self._runs.popitem(last=False)
+
+
+def _too_many(share: str) -> CallError:
+    if not share:
+        return CallError("too many runs wait for answers already; try again later")
+    most = f"{OWN_WAITING} runs with {OWN_BYTES} bytes of one caller can wait for answers"
+    return CallError(f"{most}; keep less in variables, or try again later")
 
 
 def _sealer(store: SuspendedStore) -> Sealer:

@@ -11,7 +11,7 @@ from mcp_toolset._records import replace
 from mcp_toolset.calls.pipeline.observation import Observation
 from mcp_toolset.calls.pipeline.observers import digest_of, tell
 from mcp_toolset.calls.pipeline.reporting import report_of
-from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.errors import CallError, UnknownToolError
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.interface.parts import ServerParts, servers_meta
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -137,10 +137,20 @@ class ClientSide(ServerParts):
         """The error for a call of a tool whose server is not ready; observers are told."""
         name = source.source_name
         result = ToolResult.of_error(f"{call.name} cannot be called now: {state_of(name, source.status)}")
+        reason = "the server is not ready"
+        self._tell(call, context, tool=call.name, server=name, outcome="refused", reason=reason)
+        return result
+
+    def refused(self, call: ToolCall, context: ToolContext, fault: CallError) -> None:
+        """See `Surface`."""
+        self._tell(call, context, fault)
+
+    def _tell(
+        self, call: ToolCall, context: ToolContext, fault: CallError | None = None, **told: str
+    ) -> None:
         if observers := self._rules.observers:
             digest = digest_of(observers)
-            seen = Observation(arguments=digest(call.arguments) if digest else "")
-            report = report_of(seen, call, context, result)
-            told = replace(report, tool=call.name, server=name, outcome="refused")
-            tell(observers, replace(told, reason="the server is not ready"))
-        return result
+            binding = self._served.table.get(call.name)
+            seen = Observation(binding, digest(call.arguments) if digest else "")
+            seen.fault = fault
+            tell(observers, replace(report_of(seen, call, context, None), **told))

@@ -135,8 +135,8 @@ class ToolContext:
     - With a capability, see `capabilities` and `require`: `snapshot`, `search`, `membership`, `background`,
       `processes`, `append_event`.
     - For middleware and the bridge, not for tools: `params`, `notify`, `request`, `needs`, `is_task`,
-      `is_inner`, `resumed`, `follows`, `edits`, `keep`, `injecting`,
-      `for_handler`.
+      `is_inner`, `resumed`, `follows`, `edits`, `keep`, `counts`,
+      `injecting`, `for_handler`.
     """
 
     __slots__ = ()
@@ -197,6 +197,10 @@ class ToolContext:
 
     def keep(self, edits: Mapping[str, Any]) -> None:
         """Keep the edits of a call that ends with a question, for its next run."""
+
+    def counts(self, what: str) -> bool:
+        """Whether a use is to be counted now: not if the run that ended with a question has counted it."""
+        return True
 
     def injecting(self, values: Mapping[Any, Any]) -> ToolContext:
         """This context with more values for injected parameters; values that it has already win."""

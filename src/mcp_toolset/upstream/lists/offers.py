@@ -224,10 +224,9 @@ class UpstreamOffers:
             self._news = anyio.Event()
             stale, self._stale = self._stale, set()
             telling, self._telling = self._telling, set()
-            for kind in KINDS:
-                if kind.capability in stale:
-                    await self._take_list(kind)
-            if telling:
+            others = [await self._replaced(kind) for kind in KINDS if kind.capability in stale]
+            if telling or any(others):
+                # Told together: a change that the server has announced is one change.
                 self._said |= telling
                 self._changed()
             await anyio.sleep(REFRESH_GAP)
@@ -263,16 +262,16 @@ class UpstreamOffers:
         return self._lists.get(kind.method, NOTHING_LISTED)
 
     async def _take_list(self, kind: Kind) -> None:
-        if not self.declares(kind.capability):
-            taken = OfferList()
-        else:
-            found = await self._walked(kind)
-            if found is None:
-                return
-            taken = found
-        before, self._lists[kind.method] = self._list(kind), taken
-        if before.entries != taken.entries:
+        if await self._replaced(kind):
             self._changed()
+
+    async def _replaced(self, kind: Kind) -> bool:
+        """List a kind; whether its entries are others now."""
+        taken = await self._walked(kind) if self.declares(kind.capability) else OfferList()
+        if taken is None:
+            return False
+        before, self._lists[kind.method] = self._list(kind), taken
+        return before.entries != taken.entries
 
     async def _walked(self, kind: Kind) -> OfferList | None:
         listing = Listing(kind.method, kind.key)

@@ -2,152 +2,188 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 from click.core import ParameterSource
 
+from mcp_toolset.cli.display.usage import Listing
 from mcp_toolset.cli.options import examples, json_option
 from mcp_toolset.errors import StoreError
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.journal.journal import Found
+    from mcp_toolset.calls.journal.journal import Found, Journal
     from mcp_toolset.cli.display.output import Output
 
 __all__ = ["journal_command"]
 
-Action = Literal["list", "show", "settle"]
-
+_SHOW = ("mcp-toolset journal show 3f2a9c10b7d1",)
+_SETTLE = (
+    "mcp-toolset journal settle 3f2a9c10b7d1 --done 'invoice 17'",
+    "mcp-toolset journal settle 3f2a9c10b7d1 --never",
+)
 _MANY = 100
 """How many calls are listed unless the option says otherwise."""
 
 
-@click.command(
+def _options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--file`, `--store` and `--json`; the command receives the first two as `place`."""
+
+    @click.option(
+        "--file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The file of the journal, if it is not in the user's folder.",
+    )
+    @click.option(
+        "--store",
+        metavar="URL",
+        envvar="MCP_TOOLSET_SHARED",
+        help="The store of the journal, if it is no file: redis://host:6379 or postgresql://host/db.",
+    )
+    @json_option
+    @click.pass_context
+    @wraps(function)
+    def told(ctx: click.Context, /, file: Path | None, store: str | None, **said: Any) -> None:
+        if file and store and ctx.get_parameter_source("store") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--file and --store name two journals; give one of them", ctx)
+        function(place=_place(file, store), **said)
+
+    return told
+
+
+@click.group(
     "journal",
-    options_metavar="[OPTIONS]",
-    epilog=examples(
-        "mcp-toolset journal",
-        "mcp-toolset journal list --unknown",
-        "mcp-toolset journal show 3f2a9c10b7d1",
-        "mcp-toolset journal settle 3f2a9c10b7d1 --done 'invoice 17'",
-        "mcp-toolset journal settle 3f2a9c10b7d1 --never",
-    ),
+    cls=Listing,
+    epilog=examples("mcp-toolset journal", "mcp-toolset journal list --unknown", *_SHOW, *_SETTLE),
 )
-@click.argument("action", type=click.Choice(get_args(Action)), default="list", metavar="[list|show|settle]")
-@click.argument("id", default="", metavar="[ID]")
+def journal_command() -> None:
+    """Show the calls that servers record, and settle calls whose outcome is unknown."""
+
+
+@journal_command.command("list", epilog=examples("mcp-toolset journal list --unknown"))
 @click.option("--unknown", is_flag=True, help="List only calls whose outcome is not known.")
-@click.option("--done", metavar="TEXT", help="Settle: the call has run; TEXT is its result.")
-@click.option("--never", is_flag=True, help="Settle: the call has not run, and may run again.")
 @click.option(
     "--limit", type=click.IntRange(1), default=_MANY, help=f"List so many calls; {_MANY} if left out."
 )
-@click.option(
-    "--file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The file of the journal, if it is not in the user's folder.",
-)
-@click.option(
-    "--store",
-    metavar="URL",
-    envvar="MCP_TOOLSET_SHARED",
-    help="The store of the journal, if it is no file: redis://host:6379 or postgresql://host/db.",
-)
-@json_option
+@_options
+def list_command(place: Path | str | None, as_json: bool, unknown: bool, limit: int) -> None:
+    """List the recorded calls, the newest first. `mcp-toolset journal` alone does the same."""
+
+    async def listed(journal: Journal) -> Sequence[Found]:
+        found = await journal.records(limit=limit, undone=unknown)
+        return [one for one in found if not unknown or one.standing in ("unknown", "asked")]
+
+    with _answering(as_json) as output:
+        _list(_read(place, listed), output)
+
+
+@journal_command.command("show", epilog=examples(*_SHOW))
+@click.argument("id")
+@_options
+def show_command(place: Path | str | None, as_json: bool, id: str) -> None:
+    """Show one recorded call in full. ID is its id in the list, or the beginning of the id."""
+    with _answering(as_json) as output:
+        _show(_single(place, id, _read(place, partial(_found, id=id))), output)
+
+
+@journal_command.command("settle", epilog=examples(*_SETTLE))
+@click.argument("id")
+@click.option("--done", metavar="TEXT", help="The call has run; TEXT is its result.")
+@click.option("--never", is_flag=True, help="The call has not run, and may run again.")
+@_options
 @click.pass_context
-def journal_command(ctx: click.Context, action: Action, id: str, as_json: bool, **said: Any) -> int:
-    """Show the calls that servers record, and settle calls whose outcome is unknown.
+def settle_command(
+    ctx: click.Context, /, place: Path | str | None, as_json: bool, id: str, done: str | None, never: bool
+) -> None:
+    """Say what became of the call ID, whose outcome is unknown.
 
     A call that is settled with --done does not run again with its key; a call that is settled with --never
     may run again.
     """
-    wanted = _Wanted(**said)
-    if bool(id) is (action == "list"):
-        raise click.UsageError("show and settle take the ID of a call; list takes none", ctx)
-    if wanted.settles is not (action == "settle") or (wanted.never and wanted.done is not None):
-        raise click.UsageError("settle takes either --done TEXT or --never; list and show take neither", ctx)
+    if never is (done is not None):
+        raise click.UsageError("settle takes either --done TEXT or --never", ctx)
 
-    if wanted.file and wanted.store and ctx.get_parameter_source("store") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--file and --store name two journals; give one of them", ctx)
+    async def settled(journal: Journal) -> Sequence[Found]:
+        found = await _found(journal, id)
+        if len(found) != 1:
+            return found
+        whole = found[0].record.intent.id
+        if not await journal.settle(whole, done):
+            raise StoreError(
+                f"{_named(place)}: call {id} runs; it can be settled when its server has ended it"
+            )
+        return await journal.records(prefix=whole) or found
 
-    from mcp_toolset.cli.display.output import answering
-    from mcp_toolset.cli.mount import run
-
-    place = _place(wanted)
-    with answering(as_json=as_json) as output:
-        found: Sequence[Found] = () if place is None else run(lambda: _found(place, action, id, wanted))
-        if action == "list":
-            _list(found, output)
-        elif not found:
-            told = "it was settled, has expired, or is in another journal"
-            raise StoreError(f"{_named(wanted)}: no call {id} is recorded; {told}")
-        elif action == "show" or as_json:
-            _show(found[0], output)
+    with _answering(as_json) as output:
+        one = _single(place, id, _read(place, settled))
+        if as_json:
+            _show(one, output)
         else:
-            text = "has never happened, and may be made again" if wanted.never else f"done: {wanted.done}"
-            fields = _fields(found[0])
+            text = "has never happened, and may be made again" if never else f"done: {done}"
+            fields = _fields(one)
             output.say(f"{fields['id']} {fields['tool']}: {text}")
-    return 0
 
 
-class _Wanted(NamedTuple):
-    """What the options say."""
+def _answering(as_json: bool) -> AbstractContextManager[Output]:
+    from mcp_toolset.cli.display.output import answering
 
-    unknown: bool
-    done: str | None
-    never: bool
-    limit: int
-    file: Path | None
-    store: str | None
-
-    @property
-    def settles(self) -> bool:
-        return self.never or self.done is not None
+    return answering(as_json=as_json)
 
 
-def _place(wanted: _Wanted) -> Path | str | None:
+def _place(file: Path | None, store: str | None) -> Path | str | None:
     """Where the journal is; `None` if the user has none."""
-    if wanted.file is None and wanted.store:
-        return wanted.store
+    if file is None and store:
+        return store
     from mcp_toolset.calls.journal.place import journal_path
 
-    path = wanted.file or journal_path()
+    path = file or journal_path()
     if path.exists():
         return path
-    if wanted.file is None:
+    if file is None:
         return None
     told = "a server with a journal makes it; name the file that the server uses"
     raise StoreError(f"{path} does not exist: {told}")
 
 
-def _named(wanted: _Wanted) -> str:
+def _named(place: Path | str | None) -> str:
     """What errors call the journal: the address of a store may have a password."""
-    place = _place(wanted)
     return "the store" if isinstance(place, str) else "the journal" if place is None else str(place)
 
 
-async def _found(place: Path | str, action: Action, id: str, wanted: _Wanted) -> Sequence[Found]:
-    """The records, as they are after what was asked for."""
+def _read(
+    place: Path | str | None, reading: Callable[[Journal], Awaitable[Sequence[Found]]]
+) -> Sequence[Found]:
+    """What is read in the journal; nothing if there is none."""
+    if place is None:
+        return ()
+    from mcp_toolset.cli.mount import run
     from mcp_toolset.shared.journals import journal_at
 
-    async with journal_at(place) as journal:
-        found = await journal.records(prefix=id.lower(), limit=wanted.limit, undone=wanted.unknown)
-        if action == "list":
-            return [one for one in found if not wanted.unknown or one.standing in ("unknown", "asked")]
-        if len(found) > 1:
-            raise StoreError(
-                f"{_named(wanted)}: {len(found)} calls have ids that begin with {id}; write more of the id"
-            )
-        if not found or action == "show":
-            return found
-        whole = found[0].record.intent.id
-        if not await journal.settle(whole, wanted.done):
-            raise StoreError(
-                f"{_named(wanted)}: call {id} runs; it can be settled when its server has ended it"
-            )
-        return await journal.records(prefix=whole) or found
+    async def read() -> Sequence[Found]:
+        async with journal_at(place) as journal:
+            return await reading(journal)
+
+    return run(read)
+
+
+async def _found(journal: Journal, id: str) -> Sequence[Found]:
+    return await journal.records(prefix=id.lower())
+
+
+def _single(place: Path | str | None, id: str, found: Sequence[Found]) -> Found:
+    match found:
+        case [one]:
+            return one
+        case []:
+            text = f"no call {id} is recorded; it was settled, has expired, or is in another journal"
+        case _:
+            text = f"{len(found)} calls have ids that begin with {id}; write more of the id"
+    raise StoreError(f"{_named(place)}: {text}")
 
 
 def _list(found: Sequence[Found], output: Output) -> None:

@@ -3,48 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING
 
 import click
 
+from mcp_toolset.cli.display.usage import Commands
 from mcp_toolset.cli.options import complete_word, examples, json_option
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.config import HubConfig
 
 __all__ = ["learning_command"]
 
-Action = Literal["show", "forget"]
+_EXAMPLES = ("mcp-toolset learning forget mcp.json", "mcp-toolset learning forget mcp.json --as alice")
 
-
-@click.command(
-    "learning",
-    options_metavar="[OPTIONS]",
-    epilog=examples(
-        "mcp-toolset learning show mcp.json",
-        "mcp-toolset learning forget mcp.json",
-        "mcp-toolset learning forget mcp.json --as alice",
-    ),
-)
-@click.argument("action", type=click.Choice(get_args(Action)), metavar="show|forget")
-@click.argument(
+_config = click.argument(
     "file", type=click.Path(dir_okay=False, path_type=Path), metavar="CONFIG", shell_complete=complete_word
 )
+
+
+@click.group("learning", cls=Commands, epilog=examples("mcp-toolset learning show mcp.json", *_EXAMPLES))
+def learning_command() -> None:
+    """Show how much the search of a configuration has learnt from calls, or delete it."""
+
+
+@learning_command.command("show", epilog=examples("mcp-toolset learning show mcp.json"))
+@_config
+@json_option
+def show_command(file: Path, as_json: bool) -> None:
+    """Show how many pairs of a word and a tool the search of CONFIG has learnt, and from how many callers."""
+    _answer(file, as_json)
+
+
+@learning_command.command("forget", epilog=examples(*_EXAMPLES))
+@_config
 @click.option(
     "--as", "name", metavar="NAME", help="Forget what one caller has taught, by name or key; else all."
 )
 @json_option
-@click.pass_context
-def learning_command(ctx: click.Context, action: Action, file: Path, name: str | None, as_json: bool) -> int:
-    """Show how much the search of a configuration has learnt from calls, or delete it.
+def forget_command(file: Path, name: str | None, as_json: bool) -> None:
+    """Delete what the search of CONFIG has learnt.
 
     Running servers take the change over within half a minute.
     """
-    if name is not None and action == "show":
-        raise click.UsageError("--as is for forget; show counts the callers and names none", ctx)
+    _answer(file, as_json, forget=True, name=name)
 
+
+def _answer(file: Path, as_json: bool, *, forget: bool = False, name: str | None = None) -> None:
     from mcp_toolset.cli.display.output import answering, log_to_stderr
     from mcp_toolset.config import load_config
     from mcp_toolset.hub.learning import learning_of, learning_path
@@ -54,34 +60,24 @@ def learning_command(ctx: click.Context, action: Action, file: Path, name: str |
     config = load_config(file, vault=Vault())
     path, tenant = learning_path(config), _tenant(config, name)
     known = learning_of(config) if path.exists() else None
-    if known is not None and action == "forget":
+    if known is not None and forget:
         known.forget(tenant)
     callers, pairs = (0, 0) if known is None else known.learnt
-    told: dict[str, Any] = {
-        "file": str(path),
-        "on": config.learning is not None,
-        "callers": callers,
-        "pairs": pairs,
-    }
+    on = config.learning is not None
     with answering(as_json=as_json) as output:
         if as_json:
-            output.json(told)
+            output.json({"file": str(path), "on": on, "callers": callers, "pairs": pairs})
+        elif known is not None and forget:
+            output.say(f"forgotten: {name or 'every caller'}; {path}")
+        elif not pairs:
+            off = "" if on else '; to switch it on, write `"learning": true` into `toolset`'
+            output.say(f"nothing is learnt yet{off}")
         else:
-            output.say(_sentence(told, known, action, name))
-    return 0
+            told = f"{counted(callers, 'caller')}, {counted(pairs, 'pair')} of a word and a tool"
+            output.say(f"{told}; {path}")
 
 
 def _tenant(config: HubConfig, name: str | None) -> str | None:
     from mcp_toolset.cli.callers import known_caller
 
     return None if name is None else known_caller(name, config.auth, str(config.path), ()).key
-
-
-def _sentence(told: dict[str, Any], known: SearchLearning | None, action: Action, name: str | None) -> str:
-    if known is not None and action == "forget":
-        return f"forgotten: {name or 'every caller'}; {told['file']}"
-    if known is None or not told["pairs"]:
-        off = "" if told["on"] else '; to switch it on, write `"learning": true` into `toolset`'
-        return f"nothing is learnt yet{off}"
-    pairs = counted(told["pairs"], "pair")
-    return f"{counted(told['callers'], 'caller')}, {pairs} of a word and a tool; {told['file']}"
