@@ -110,5 +110,5 @@ async def test_u117_a_stream_beyond_the_limit_has_its_resources_watched_by_nobod
         await client.begin("subscriptions/listen", notifications={"toolsListChanged": True})
         await client.told("notifications/subscriptions/acknowledged")
         refused = await client.ask("subscriptions/listen", notifications={"resourceSubscriptions": [UP]})
-        assert "1 streams of this caller are open; end one of them" in refused["error"]["message"]
+        assert "1 streams of this caller are open; end one" in refused["error"]["message"]
     assert upstream.got("resources/subscribe") == []

@@ -117,9 +117,7 @@ class Subscriptions:
         if len(self._listeners) >= MAX_STREAMS:
             raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
         if share and sum(each.share == share for each in self._listeners) >= OWN_STREAMS:
-            told = (
-                f"Subscription limit reached: {OWN_STREAMS} streams of this caller are open; end one of them"
-            )
+            told = f"Subscription limit reached: {OWN_STREAMS} streams of this caller are open; end one"
             raise MCPError(INTERNAL_ERROR, told)
         meta = {SUBSCRIPTION_ID_META_KEY: request.request_id}
         listener = _Listener(granted, request.identity, share)
