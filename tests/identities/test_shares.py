@@ -287,30 +287,95 @@ async def test_u115_calls_that_wait_for_callers_of_whom_nothing_is_known_share_n
                     assert isinstance(asked, types.InputRequiredResult)
 
 
+META: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+    **DECLARED,
+}
+
+
+async def begun(http: httpx2.AsyncClient, url: str, name: str, number: int) -> dict[str, Any]:
+    """The answer to a call of a caller that takes tasks."""
+    head = {
+        "accept": "application/json, text/event-stream",
+        "authorization": f"Bearer token-of-{name}",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": "build",
+    }
+    params = {"name": "build", "arguments": {"what": str(number)}, "_meta": META}
+    message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+    answer = await http.post(f"{url}/mcp", headers=head, json=message)
+    body = answer.text.partition("data: ")[2] or answer.text
+    return httpx2.Response(200, text=body).json()
+
+
 async def test_u117_u80_running_tasks_count_for_their_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "OWN_TASKS", 2)
     jobs = Jobs()
-    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", **DECLARED}
-    meta["io.modelcontextprotocol/clientInfo"] = {"name": "c", "version": "1"}
-
     async with listening(jobs.server(auth=Callers())) as url, httpx2.AsyncClient(timeout=30) as http:
-
-        async def begun(name: str, number: int) -> dict[str, Any]:
-            params = {"name": "build", "arguments": {"what": str(number)}, "_meta": meta}
-            head = {
-                "accept": "application/json, text/event-stream",
-                "authorization": f"Bearer token-of-{name}",
-                "mcp-protocol-version": "2026-07-28",
-                "mcp-method": "tools/call",
-                "mcp-name": "build",
-            }
-            message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-            answer = await http.post(f"{url}/mcp", headers=head, json=message)
-            body = answer.text.partition("data: ")[2] or answer.text
-            return httpx2.Response(200, text=body).json()
-
         for number in (1, 2):
-            assert (await begun("ann", number))["result"]["resultType"] == "task"
-        assert "2 tasks of this caller run already" in str(await begun("ann", 3))
-        assert (await begun("bob", 4))["result"]["resultType"] == "task"
+            assert (await begun(http, url, "ann", number))["result"]["resultType"] == "task"
+        assert "2 tasks of this caller run already" in str(await begun(http, url, "ann", 3))
+        assert (await begun(http, url, "bob", 4))["result"]["resultType"] == "task"
         jobs.go.set()
+
+
+async def test_u117_u80_calls_that_come_at_once_do_not_exceed_the_tasks_of_their_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tasks, "OWN_TASKS", 2)
+    jobs, answers = Jobs(), list[dict[str, Any]]()
+    app = jobs.server(auth=Callers()).http_app()
+
+    async def call(number: int) -> None:
+        answers.append(await begun(http, "http://localhost", "ann", number))
+
+    async with (
+        app.router.lifespan_context(app),
+        # No network between them: all come within one turn of the loop.
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as http,
+    ):
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                for number in range(6):
+                    group.start_soon(call, number)
+        jobs.go.set()
+    begun_as = [answer.get("result", {}).get("resultType") for answer in answers]
+    assert begun_as.count("task") == 2 and jobs.started == 2
+    assert str(answers).count("2 tasks of this caller run already") == 4
+
+
+async def test_u80_calls_that_ask_at_once_do_not_exceed_the_questions_of_their_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(suspended, "OWN_SUSPENDED", 1)
+    there, together = 0, anyio.Event()
+
+    @tool
+    async def ask(context: ToolContext) -> str:
+        """Ask once four calls can."""
+        nonlocal there
+        there += 1
+        if there == 4:
+            together.set()
+        await together.wait()
+        return (await context.ask("Sure?", FORM)).action
+
+    answers: list[Any] = []
+    async with listening(ToolsetServer(Toolset(ask), capabilities=["ask"])) as up:
+        mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy")
+        async with (
+            listening(ToolsetServer(Toolset(mount), auth=Callers())) as url,
+            client_of(url, "ann", "2026-07-28", elicitation_callback=accept) as ann,
+            anyio.create_task_group() as group,
+        ):
+
+            async def call() -> None:
+                answers.append(await ann.session.call_tool("ask", {}, allow_input_required=True))
+
+            for _ in range(4):
+                group.start_soon(call)
+    asked = [answer for answer in answers if isinstance(answer, types.InputRequiredResult)]
+    assert len(answers) == 4 and len(asked) == 1
+    assert sum("1 calls of this caller wait" in text_of(one) for one in answers if one not in asked) == 3

@@ -112,6 +112,15 @@ async def test_the_modern_era_is_spoken_on_it_too(stage: Stage) -> None:
         assert (await wire.hear())["result"]["supportedVersions"] == ["2026-07-28"]
 
 
+async def test_u113_a_message_whose_values_would_hold_up_all_others_is_not_taken(stage: Stage) -> None:
+    async with over_http(stage) as http, listening(http) as wire:
+        await wire.greet()
+        dense = json.dumps(call(number=7)).encode()[:-1] + b',"x":[%b0]}' % (b"[]," * 500_000)
+        assert (await wire.post(dense)).status_code == 400
+        await wire.post(call(number=8))
+        assert (await wire.hear())["id"] == 8
+
+
 async def test_f27_a_client_that_leaves_cancels_its_calls_and_its_session_is_gone(stage: Stage) -> None:
     async with over_http(stage) as http:
         async with listening(http) as wire:

@@ -17,13 +17,12 @@ from contextvars import Context, copy_context
 from typing import Any, Final, cast
 
 import anyio
-from pydantic_core import from_json
 
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.concurrency.turns import Turn
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.protocol.codec import progress_token, request_key, strict_object
+from mcp_toolset.protocol.codec import json_in, progress_token, request_key, strict_object
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
     OnNotify,
@@ -222,7 +221,7 @@ class LineDispatcher(Outbox, Inbox):
             self._lost(line, f"has more than {self._limit} bytes", whole=False)
             return
         try:
-            message = from_json(line)
+            message = json_in(line)
         except ValueError:
             try:
                 message = repaired(line)

@@ -7,22 +7,29 @@ A repaired entry is marked, so that the catalog sets that entry aside.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final, cast
 
+from pydantic_core import from_json
+
 from mcp_toolset.catalog.snapshot import LOST_CHARACTER
+from mcp_toolset.protocol.codec import check_weight
 
 MAX_DEPTH: Final = 150
 """Levels of a message that are kept. Schemas may have far fewer, so that a cut one is refused as too deep."""
 
-MAX_BRACKETS: Final = 200_000
-"""Objects and arrays of a message that is looked through for parts that are nested too deep for Python."""
+MAX_REPAIRED: Final = 1_000_000
+"""What the values of a message that is repaired may weigh, each escape 1, each kilobyte 32."""
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _TOO_DEEP: Final = "it is nested too deep to be read"
 _LISTS: Final = ("tools", "prompts", "resources", "resourceTemplates")
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_BACKSLASH: Final = b"\1\1"
+_PAIR: Final = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|[c-fC-F][0-9a-fA-F]{2})"
+)
+"""One or both halves of a character, where `_BACKSLASH` stands for a backslash in a text."""
+_HALF: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 
 def repaired(line: bytes) -> Any:
@@ -30,19 +37,31 @@ def repaired(line: bytes) -> Any:
 
     What is nested too deep is cut in lists alone, whose entries are checked one by one.
     """
+    check_weight(line, MAX_REPAIRED - line.count(b"\\") - len(line) // 32)
+    line = _whole(line)
     try:
-        message: object = json.loads(line)
-    except RecursionError:
-        message = json.loads(_shallow(line))
-        if not _is_list(message):
-            raise ValueError(_TOO_DEEP) from None
-    return _kept(message, MAX_DEPTH, cut=_is_list(message))
+        return from_json(line)
+    except ValueError as fault:
+        if "recursion" not in str(fault):
+            raise
+    message = from_json(_shallow(line))
+    if not _is_list(message):
+        raise ValueError(_TOO_DEEP)
+    return message
+
+
+def _whole(line: bytes) -> bytes:
+    """The text of a message, without halves of characters."""
+    if _BACKSLASH in line:
+        raise ValueError("it has control characters")
+    marked = line.removeprefix(b"\xef\xbb\xbf").replace(rb"\\", _BACKSLASH)
+    lost = LOST_CHARACTER.encode()
+    whole = _HALF.sub(lost, _PAIR.sub(lambda found: found[0] if found[1] else lost, marked))
+    return whole.replace(_BACKSLASH, rb"\\")
 
 
 def _shallow(line: bytes) -> bytes:
     """The text of a message, with `null` in the place of each part that is nested too deep."""
-    if line.count(b"{") + line.count(b"[") > MAX_BRACKETS:
-        raise ValueError(_TOO_DEEP)
     pieces: list[bytes] = []
     depth = end = 0
     for found in _TOKEN.finditer(line):
@@ -60,18 +79,3 @@ def _shallow(line: bytes) -> bytes:
 def _is_list(message: object) -> bool:
     result: object = cast("dict[str, object]", message).get("result") if isinstance(message, dict) else None
     return isinstance(result, dict) and any(key in result for key in _LISTS)
-
-
-def _kept(value: Any, levels: int, *, cut: bool) -> Any:
-    if isinstance(value, str):
-        return _SURROGATE.sub(LOST_CHARACTER, value)
-    if not isinstance(value, dict | list):
-        return value
-    if not levels:
-        if not cut:
-            raise ValueError(_TOO_DEEP)
-        return None
-    if isinstance(value, list):
-        return [_kept(item, levels - 1, cut=cut) for item in cast("list[Any]", value)]
-    items = cast("dict[str, Any]", value).items()
-    return {_kept(key, 1, cut=cut): _kept(item, levels - 1, cut=cut) for key, item in items}

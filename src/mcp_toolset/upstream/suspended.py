@@ -99,6 +99,8 @@ class SuspendedCall(CallInFlight):
         """Have the client asked by the request that waits for this call now, or by its next one."""
         if taken := self._suspended.taken_for(self):
             raise MCPError(INVALID_REQUEST, f"{method} is refused: {taken} wait for answers already")
+        # From now on: calls that ask at once are counted before the first of their clients is told.
+        self.keep()
         key = f"{self.handle}.{self.asked}"
         question = self._questions[key] = _Question(for_modern(method, params))
         self._tell()

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
+from http import cookiejar
 from typing import Any
 
 import anyio
@@ -20,8 +21,8 @@ from tests.transports.client.raw_server import RESULT, SOON, Handler, Raw, Reque
 
 from mcp_toolset.protocol.errors import NOT_SENT, says_ended
 from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.transports.client import plain_http, socket
-from mcp_toolset.transports.client.carrier import Carrier
+from mcp_toolset.transports.client import carrier, plain_http, socket
+from mcp_toolset.transports.client.carrier import Carrier, FewCookies
 from mcp_toolset.transports.client.http_client import HttpClient, http_client
 from mcp_toolset.transports.flood import Allowance
 
@@ -381,3 +382,40 @@ async def test_a_header_that_is_there_twice_is_read_as_httpx2_reads_it() -> None
 
     async with connected(handler) as (client, _):
         assert await client.send_raw_request("ping", None) == {"ok": True}
+
+
+COOKIES = {
+    "paths": lambda number: [f"a={n}; Path=/{number}/{n}" for n in range(2000)],
+    "names": lambda number: [f"{'a' * (number + n)}=1; Path=/mcp" for n in range(300)],
+    "values": lambda number: [f"a{n}=1; Path=/" for n in range(2000)],
+    "long attributes": lambda number: [f"a=1; Expires={'1' * 90_000}"],
+}
+
+
+@pytest.mark.parametrize("auth", [None, httpx2.Auth()], ids=["plain", "httpx2"])
+@pytest.mark.parametrize("kind", COOKIES)
+async def test_u117_of_one_response_no_more_cookies_are_looked_at_than_are_kept(
+    kind: str, auth: httpx2.Auth | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def handler(request: Request) -> None:
+        body = json.dumps(request.result()).encode()
+        lines = "".join(f"set-cookie: {one}\r\n" for one in COOKIES[kind](len(raw.log)))
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{lines}content-length: {len(body)}"
+        await request.send(f"{head}\r\n\r\n".encode() + body)
+
+    looked: list[list[str]] = []
+    parse: Any = getattr(cookiejar, "parse_ns_headers")  # noqa: B009 - it is in no stub
+
+    def parsed(lines: list[str]) -> Any:
+        looked.append(lines)
+        return parse(lines)
+
+    monkeypatch.setattr(cookiejar, "parse_ns_headers", parsed)
+    jars: list[FewCookies] = []
+    monkeypatch.setattr(carrier, "FewCookies", lambda: jars.append(FewCookies()) or jars[-1])
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}, auth) as client, running(client):
+        for _ in range(8):
+            assert await client.send_raw_request("ping", None) == {"ok": True}
+    assert all(len(lines) <= 50 and max(map(len, lines)) <= 4096 for lines in looked)
+    (jar,) = jars
+    assert len(jar) <= 50

@@ -193,3 +193,46 @@ def test_u115_quiet_hours_do_not_add_up_to_a_larger_flood(monkeypatch: pytest.Mo
         allowance.spend(flood.BURST)
     with pytest.raises(flood.FloodError):
         allowance.spend(1)
+
+
+DENSE = {
+    "empty lists": b"[]," * 500_000,
+    "pairs": b'{"":0},' * 400_000,
+    "numbers": b"0," * 2_100_000,
+    "keys": b'{"":' * 150 + b'{"a":0,"a":0}' + b"}" * 150 + b"," + b'{"a":0,"a":0},' * 250_000,
+    "texts": b'"","\\"[",' * 1_050_000,
+    "half a character": b'"\\ud83d",' * 700_000,
+    "too deep": (b"[" * 300 + b"]" * 300 + b",") * 2000,
+}
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["body", "events"])
+@pytest.mark.parametrize("kind", DENSE)
+async def test_u113_a_message_of_more_values_than_are_read_at_once_is_refused(
+    kind: str, is_stream: bool
+) -> None:
+    async def handler(request: Request) -> None:
+        if request.message["method"] == "ping":
+            return await request.answer(request.result())
+        body = b'{"jsonrpc":"2.0","id":%d,"result":{"a":[%b0]}}' % (request.message["id"], DENSE[kind])
+        if not is_stream:
+            return await request.answer(body)
+        await request.begin_events()
+        await request.chunk(b"data: %b\n\n" % body)
+        await request.chunk(b"")
+
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+        with pytest.raises(MCPError, match="cannot be read"):
+            await client.send_raw_request("many", None)
+        assert await client.send_raw_request("ping", None) == {"ok": True}
+
+
+@pytest.mark.parametrize("text", ['a "[{,:" \\', '"', "\\", ',[{":\\\\"', "\n"], ids=repr)
+async def test_u113_what_stands_in_texts_are_no_values(text: str) -> None:
+    found = {"rows": text * (3_000_000 // len(text)), "others": [text] * 1000}
+
+    async def handler(request: Request) -> None:
+        await request.answer(request.result(found))
+
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+        assert await client.send_raw_request("texts", None) == found

@@ -262,11 +262,14 @@ class Tasks:
         if sum(1 for _ in running) >= OWN_TASKS:
             raise refusal(CallError(f"{OWN_TASKS} tasks of this caller run already; try again later"))
         try:
-            return self.work.start(self._work, task, call)
+            work = self.work.start(self._work, task, call)
         except CallError:
             raise refusal(
                 CallError(f"{MAX_TASKS} tasks run on this server already; try again later")
             ) from None
+        # From now on: calls that come at once are counted before the first of them runs.
+        self._running.add(task)
+        return work
 
     def _cancel(self, task: Task) -> None:
         task.way.withdrawn = True
@@ -274,7 +277,6 @@ class Tasks:
 
     async def _work(self, task: Task, call: ToolCall) -> None:
         """Run the call of a task to its end, however often it has to ask."""
-        self._running.add(task)
         try:
             with task.scope:
                 await self._run_whole(task, call)

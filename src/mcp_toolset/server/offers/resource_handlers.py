@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import field
 from functools import partial
 from typing import Any, Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.context.client import client_of
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import RequestContext
@@ -47,6 +49,24 @@ MAX_WATCHED: Final = 1000
 _WATCHED: Final = "mcp_toolset.watched"
 _log = logging.getLogger("mcp_toolset.server")
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
+
+
+@dataclass(eq=False, slots=True)
+class _Watch:
+    """A resource that one client watches.
+
+    Attributes:
+        end: Ends it; `None` while its server is still being told.
+        settled: Set once its server was told, or has refused.
+    """
+
+    end: Ending | None = None
+    settled: anyio.Event = field(default_factory=anyio.Event)
+
+    async def ended(self) -> None:
+        """End it, if it has begun."""
+        if self.end is not None:
+            await self.end()
 
 
 class Reading:
@@ -185,25 +205,41 @@ class Reading:
         uri: str = _params(request)["uri"]
         watched = self._watched_by(request.connection)
         async with _answering(request, uri=uri):
-            if uri in watched:
-                return {}
+            # The same request of the client may be on its way already: it is watched once.
+            while (known := watched.get(uri)) is not None:
+                if known.end is not None:
+                    return {}
+                await known.settled.wait()
             if len(watched) >= MAX_WATCHED:
                 raise CallError(f"one client may subscribe to {MAX_WATCHED} resources; unsubscribe from some")
             updated = partial(self._note_to, request.identity, uri, request.connection)
             context = WireContext(request)
             watch = partial(self._offering.watch, uri, updated, context)
-            watched[uri] = await found_by_caller(self._offering, context, watch)
+            own = watched[uri] = _Watch()
+            try:
+                own.end = await found_by_caller(self._offering, context, watch)
+            finally:
+                own.settled.set()
+                if own.end is None and watched.get(uri) is own:
+                    del watched[uri]
+            if watched.get(uri) is not own:
+                # The connection has ended meanwhile.
+                await own.ended()
         return {}
 
     async def _unsubscribe(self, request: RequestContext) -> dict[str, Any]:
         self._require(request, "resources", "subscribe")
-        end = self._watched_by(request.connection).pop(_params(request)["uri"], None)
-        if end is not None:
-            await end()
+        uri: str = _params(request)["uri"]
+        watched = self._watched_by(request.connection)
+        known = watched.get(uri)
+        if known is not None:
+            await known.settled.wait()
+            if watched.get(uri) is known:
+                await watched.pop(uri).ended()
         return {}
 
-    def _watched_by(self, connection: Connection) -> dict[str, Ending]:
-        watched: dict[str, Ending] | None = connection.state.get(_WATCHED)
+    def _watched_by(self, connection: Connection) -> dict[str, _Watch]:
+        watched: dict[str, _Watch] | None = connection.state.get(_WATCHED)
         if watched is None:
             watched = connection.state[_WATCHED] = {}
             connection.on_close(partial(_end_all, watched))
@@ -219,20 +255,22 @@ class Reading:
                 granted[name] = True
         uris: list[str] = []
         if self._declares(request, "resources", "subscribe"):
-            uris = (wanted.get("resourceSubscriptions") or uris)[:MAX_WATCHED]
+            uris = list(dict.fromkeys(wanted.get("resourceSubscriptions") or uris))[:MAX_WATCHED]
         if uris:
             granted["resourceSubscriptions"] = uris
-        async with self._watching(uris, WireContext(request)):
-            result = await self._subscriptions.listen(request, granted)
+        context = WireContext(request)
+        watching = self._watching(uris, context)
+        result = await self._subscriptions.listen(request, granted, watching, share=context.share)
         return {"resultType": "complete", **result, "_meta": {**result["_meta"], **self._stamp}}
 
     @asynccontextmanager
     async def _watching(self, uris: Sequence[str], context: WireContext) -> AsyncGenerator[None]:
-        watched: dict[str, Ending] = {}
+        watched: dict[str, _Watch] = {}
 
         async def watch(uri: str) -> None:
             try:
-                watched[uri] = await self._offering.watch(uri, partial(self._note, uri, None), context)
+                end = await self._offering.watch(uri, partial(self._note, uri, None), context)
+                watched[uri] = _Watch(end)
             except (LookupError, UpstreamError) as fault:
                 _log.debug("nothing tells of changes of %s: %s", in_log(uri), in_log(fault))
 
@@ -258,10 +296,10 @@ class Reading:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
 
 
-async def _end_all(watched: dict[str, Ending]) -> None:
+async def _end_all(watched: dict[str, _Watch]) -> None:
     while watched:
-        _, end = watched.popitem()
-        await end()
+        _, watch = watched.popitem()
+        await watch.ended()
 
 
 def _params(request: RequestContext) -> Wire:

@@ -8,6 +8,7 @@ kept once: that a list has changed, or a resource, is no news while the same is 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import field
 from functools import partial
 from time import monotonic
@@ -28,6 +29,9 @@ from mcp_toolset.tools.core.identity import Identity
 MAX_STREAMS: Final = 1024
 """Requests to listen that one server may have open."""
 
+OWN_STREAMS: Final = 256
+"""The same of one caller."""
+
 OVERLAP: Final = 15.0
 """Seconds for which replicas tell a change to clients that begin to listen."""
 
@@ -41,6 +45,8 @@ _LISTS: Final[Mapping[str, str]] = {
     "promptsListChanged": PROMPTS,
     "resourcesListChanged": RESOURCES,
 }
+
+_NO_WATCH: Final = nullcontext()
 
 Recipients = Callable[[Identity | None], bool]
 """Whether a caller is told of a change."""
@@ -90,31 +96,44 @@ class Subscriptions:
         for listener in self._listeners:
             listener.end()
 
-    async def listen(self, request: RequestContext, granted: Mapping[str, Any]) -> dict[str, Any]:
+    async def listen(
+        self,
+        request: RequestContext,
+        granted: Mapping[str, Any],
+        watching: AbstractAsyncContextManager[None] = _NO_WATCH,
+        *,
+        share: str = "",
+    ) -> dict[str, Any]:
         """Tell a client of changes until `end_streams`.
 
         Args:
             request: The client's request.
             granted: What it gets of what it asked for, as in `notifications` of the request.
+            watching: Watches the resources of it; entered if there is room for one more request to listen.
+            share: Whose share of these requests it takes; empty if the caller is unknown.
         """
         if request.request_id is None:
             raise MCPError(INVALID_REQUEST, "subscriptions/listen requires a request id")
         if len(self._listeners) >= MAX_STREAMS:
             raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
+        if share and sum(each.share == share for each in self._listeners) >= OWN_STREAMS:
+            told = f"Subscription limit reached: {OWN_STREAMS} streams of this caller are open; end one"
+            raise MCPError(INTERNAL_ERROR, told)
         meta = {SUBSCRIPTION_ID_META_KEY: request.request_id}
-        listener = _Listener(granted, request.identity)
+        listener = _Listener(granted, request.identity, share)
         # Before the first message goes: a change that comes meanwhile is sent after it.
         self._listeners.add(listener)
         for method, (at, to) in self._latest.items():
             if monotonic() - at < self._overlap and to(listener.identity):
                 listener.note((method, None))
         try:
-            first = {"notifications": dict(granted), "_meta": meta}
-            await request.way.notify("notifications/subscriptions/acknowledged", first)
-            while (change := await listener.next()) is not None:
-                method, uri = change
-                about = {} if uri is None else {"uri": uri}
-                await request.way.notify(method, {**about, "_meta": meta})
+            async with watching:
+                first = {"notifications": dict(granted), "_meta": meta}
+                await request.way.notify("notifications/subscriptions/acknowledged", first)
+                while (change := await listener.next()) is not None:
+                    method, uri = change
+                    about = {} if uri is None else {"uri": uri}
+                    await request.way.notify(method, {**about, "_meta": meta})
         finally:
             self._listeners.discard(listener)
         return {"_meta": meta}
@@ -123,8 +142,9 @@ class Subscriptions:
 class _Listener:
     """One stream: what its client asked for and is granted, and what it has not been sent yet."""
 
-    def __init__(self, granted: Mapping[str, Any], identity: Identity | None) -> None:
+    def __init__(self, granted: Mapping[str, Any], identity: Identity | None, share: str) -> None:
         self.identity = identity
+        self.share = share
         self.client = stream_of()
         uris = granted.get("resourceSubscriptions") or ()
         self._wanted: frozenset[Change] = frozenset(

@@ -7,9 +7,11 @@ alone, where its headers and credentials are meant for.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from email.message import Message
 from http.cookiejar import Cookie, CookieJar
 from itertools import count
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies
@@ -37,7 +39,13 @@ MAX_REFUSALS: Final = 4
 
 MAX_COOKIES: Final = 50
 MAX_COOKIES_SIZE: Final = 8 * 1024
-"""Cookies that are kept of one server, and the characters of all of them: servers read no longer heads."""
+"""Cookies that are kept of one server, and the characters of all of them: servers read no longer heads.
+
+Of one response no more are looked at.
+"""
+
+MAX_COOKIE: Final = 4096
+"""Characters of a cookie with its attributes; a longer one is not looked at."""
 
 READ_AWAY: Final = 1.0
 """Seconds that the end of a reply is waited for of which nothing more is wanted."""
@@ -139,13 +147,26 @@ class LibraryReply:
 class FewCookies(CookieJar):
     """Cookies of one mounted server, as many as browsers keep, that a request can carry."""
 
+    def make_cookies(self, response: Any, request: Any) -> Sequence[Cookie]:
+        """The cookies of a response; no more and no longer ones are looked at than are kept."""
+        short = [line for line in response.info().get_all("set-cookie", ()) if len(line) <= MAX_COOKIE]
+        headers = Message()
+        for line in short[:MAX_COOKIES]:
+            headers["set-cookie"] = line
+        return super().make_cookies(SimpleNamespace(info=lambda: headers), request)  # pyright: ignore[reportArgumentType]
+
     def set_cookie(self, cookie: Cookie) -> None:
         """Keep a cookie, unless it is too big, one too many, or cannot be sent back."""
         pair = f"{cookie.name}={cookie.value or ''}"
-        others = [f"{one.name}={one.value or ''}" for one in self if one.name != cookie.name]
-        fits = len(others) < MAX_COOKIES and sum(map(len, others)) + len(pair) <= MAX_COOKIES_SIZE
+        others = [len(one.name) + len(one.value or "") for one in self if _place(one) != _place(cookie)]
+        fits = len(others) < MAX_COOKIES and sum(others) + len(pair) <= MAX_COOKIES_SIZE
         if fits and pair.isascii() and pair.isprintable():
             super().set_cookie(cookie)
+
+
+def _place(cookie: Cookie) -> tuple[str, str, str]:
+    """What cookies of one jar differ in."""
+    return cookie.domain, cookie.path, cookie.name
 
 
 class Carrier:

@@ -11,7 +11,6 @@ from contextvars import Context, copy_context
 from typing import Any, cast
 
 import anyio
-from pydantic_core import from_json
 
 from mcp_toolset.calls.pipeline.decision import watched
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside, reason_or
@@ -20,6 +19,7 @@ from mcp_toolset.concurrency.turns import Turn
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.codec import (
+    json_in,
     notification,
     progress_token,
     request_key,
@@ -300,11 +300,12 @@ class ClientDispatcher(Sender, Inbox):
 def message_in(data: bytes) -> dict[str, Any] | None:
     """The message in a body or an event, repaired if need be; `None` if there is none."""
     try:
-        message = from_json(data)
+        message = json_in(data)
     except ValueError:
         try:
             message = repaired(data)
-        except ValueError:
+        except ValueError as fault:
+            _log.info("a message of %d bytes cannot be read: %s", len(data), in_log(fault))
             return None
     fields = strict_object(message)
     return None if fields is None else noted(fields, data)

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -14,6 +13,7 @@ from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.principal import principal_of
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import StoreError
+from mcp_toolset.protocol.codec import json_in
 from mcp_toolset.protocol.errors import NO_MESSAGE
 from mcp_toolset.protocol.inbound import Kind, id_of
 from mcp_toolset.protocol.json_rpc import (
@@ -147,7 +147,7 @@ class HttpEndpoint:
         if refused is not None:
             return await refuse(send, refused[0], INVALID_REQUEST, refused[1], headers=_of(session))
         try:
-            message = from_json(body)
+            message = json_in(body)
         except ValueError as fault:
             text = f"Parse error: {fault}"
             return await refuse(send, 400, PARSE_ERROR, text, headers=_of(session))

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import anyio
-from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers
-from mcp_toolset.protocol.codec import json_of, progress_token
+from mcp_toolset.protocol.codec import check_weight, json_in, json_of, progress_token
 from mcp_toolset.protocol.errors import MODERN_STATUSES
 from mcp_toolset.protocol.header_schemas import header_map
 from mcp_toolset.protocol.http_headers import (
@@ -157,9 +156,10 @@ async def _refused(send: Send, number: RequestId | None, error: ErrorData) -> No
 def _decoded(body: bytes) -> Any:
     """The message in a body; `ValueError` or `RecursionError` if there is none."""
     try:
-        return from_json(body)
+        return json_in(body)
     except ValueError:
         # The standard library reads what other clients may write, such as half of a surrogate pair.
+        check_weight(body)
         message: Any = json.loads(body)
     _check_sendable(message)
     return message

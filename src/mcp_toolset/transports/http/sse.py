@@ -12,7 +12,6 @@ from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
 import anyio
-from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -21,6 +20,7 @@ from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.principal import principal_of
 from mcp_toolset.context.shared import OtherReplicas, Shared
 from mcp_toolset.errors import CallError, StoreError
+from mcp_toolset.protocol.codec import json_in
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
@@ -220,7 +220,7 @@ async def _end_when_left(receive: Receive, stream: EventStream) -> None:
 def _message(body: bytes) -> dict[str, Any] | None:
     """The message in a body, if it is one."""
     try:
-        message = from_json(body)
+        message = json_in(body)
     except ValueError:
         return None
     kind = kind_of_posted(message)

@@ -71,10 +71,14 @@ class ClientWatches:
         """
         watch = _Watch(key, caller, uri, updated)
         self._pool.start(self._hold, watch)
-        with anyio.move_on_after(SUBSCRIBING) as waiting:
-            await watch.began.wait()
+        try:
+            with anyio.move_on_after(SUBSCRIBING) as waiting:
+                await watch.began.wait()
+        finally:
+            # A client that left meanwhile has nothing to end it by.
+            if not watch.began.is_set():
+                watch.scope.cancel()
         if waiting.cancelled_caught:
-            watch.scope.cancel()
             raise UpstreamTimeoutError(self._name, f"it did not subscribe within {SUBSCRIBING:g} s")
         if watch.fault is not None:
             raise watch.fault
