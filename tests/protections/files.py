@@ -341,7 +341,77 @@ TWICE: list[tuple[str, Any, str]] = [
 ]
 """Keys that are written twice: the first would be ignored."""
 
-FILES = [*MISPLACED, *MALFORMED, *TWICE]
+NO_PATTERN = "which a pattern does not have; use `*`, `?` and `[abc]`"
+EXACTLY = "is compared exactly, so a pattern or a list fits nothing"
+CALLERS = {"tokens": {"ci": {"token": LONG, "roles": ["robot"], "scopes": ["read"]}}}
+
+
+def _for(name: str, callers: dict[str, Any], says: str) -> tuple[str, Any, str]:
+    rules = {"for": [{**callers, "deny": ["a_destroy"]}]}
+    return _section(f"for: {name}", {"auth": CALLERS, "permissions": rules}, says)
+
+
+NOTATIONS: list[tuple[str, Any, str]] = [
+    *(
+        _rules(f"deny {one}", {"deny": [one]}, NO_PATTERN)
+        for one in (
+            *("!a_destroy", "![ab]_x", "[^x]*", "{a,b}_destroy", "a_{destroy,look}", "a_(destroy|look)"),
+            *("^a_destroy$", "a_destroy$", "^a_", "a_.*", ".*", "a_.+", "a_\\w+", "a_destroy|a_look", "a_%"),
+            *("a_destroy,a_look", "a_destroy a_look", "a_destroy;a_look", "-a_destroy", "~a_destroy"),
+            *("a_destroy()", '"a_destroy"', "'a_destroy'", "`a_destroy`", "<tool>", "$DENIED", "{{DENIED}}"),
+            *("destructive:!x", "a\\destroy", "a/{destroy,look}"),
+        )
+    ),
+    _rules("ask with a list in a text", {"ask": ["a_destroy,a_look"]}, NO_PATTERN),
+    *(
+        _rules(f"deny {one}", {"deny": [one]}, says)
+        for one, says in (
+            ("tool:a_destroy", "there is no hint `tool`; use one of `destructive:`"),
+            ("a:destroy", "there is no hint `a`"),
+            ("re:a_.*", "which a pattern does not have"),
+            ("dangerous:*", "there is no hint `dangerous`"),
+            ("write:*", "there is no hint `write`"),
+            ("not:readOnly:*", "there is no hint `not`"),
+            ("destructive:openWorld:*", "has two hints; write a pattern for each"),
+            ("readOnly:tag:money", "has two hints"),
+        )
+    ),
+    _limit("an excluding pattern", {"!a_destroy": {"rate": "1/min"}}, NO_PATTERN),
+    _limit("alternatives", {"{a,b}": {"rate": "1/min"}}, NO_PATTERN),
+    _limit("a regular expression", {"^a_": {"rate": "1/min"}}, NO_PATTERN),
+    _section("journal with alternatives", {"journal": {"tools": {"a|b": "once"}}}, NO_PATTERN),
+    *(
+        _for(f"{key} {one}", {key: [one]}, EXACTLY)
+        for key in ("roles", "scopes")
+        for one in ("admin*", "*", "!guest", "ad?in", "[ab]x", "{a,b}", "a|b", "admin,robot", "$ROLE")
+    ),
+    _for("an empty role", {"roles": [""]}, "is empty, and so fits nothing"),
+    _for("two scopes in a text", {"scopes": ["read write"]}, "is more than one scope"),
+    _for("an empty principal", {"principals": [""]}, "is empty, and so fits nothing"),
+    _for("an excluded principal", {"principals": ["!ci"]}, "is no pattern of names"),
+    _for("alternative principals", {"principals": ["{ci,ann}"]}, "is no pattern of names"),
+    _for("a principal as a regular expression", {"principals": ["[^a]*"]}, "is no key of a caller"),
+    _for("a key of two", {"principals": ['["ci", null]']}, "is no key of a caller; write it as"),
+    _for("a key of nobody", {"principals": [[None, None, None]]}, "is no key of a caller"),
+    _limit("a role as a pattern", {"*": {"for": [{"roles": ["ad*"], "rate": "1/min"}]}}, EXACTLY),
+    _login("a role of a token as a pattern", {"tokens": {"ci": {"token": LONG, "roles": ["*"]}}}, EXACTLY),
+    _login(
+        "a role of a token as a reference",
+        {"tokens": {"ci": {"token": LONG, "roles": ["${ROLE}"]}}},
+        "a reference, which is not replaced",
+    ),
+    _login("roles of a token in a text", {"tokens": {"ci": {"token": LONG, "roles": "a,b"}}}, EXACTLY),
+    _login("a required scope as a pattern", {**TOKENS, "required_scopes": ["tools:*"]}, EXACTLY),
+    _login("required scopes in a text", {**TOKENS, "required_scopes": "read,write"}, EXACTLY),
+    _login("a token's name with a blank", {"tokens": {" ci": LONG}}, "blanks at an end"),
+    *(
+        _login(f"a token written {one}", {"tokens": {"ci": one}}, "is the token itself, not a reference")
+        for one in ("$CI_TOKEN_OF_THE_BUILD", "%CI_TOKEN_OF_THE_BUILD%", "{{CI_TOKEN_OF_THE_BUILD}}")
+    ),
+]
+"""Notations that other programs have, and that mean nothing here."""
+
+FILES = [*MISPLACED, *MALFORMED, *TWICE, *NOTATIONS]
 
 ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     *(
@@ -355,6 +425,17 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
             ("destructive: *", "blanks at an end"),
         )
     ),
+    (
+        "permissions with alternatives",
+        {"permissions": {"deny": ["{destroy,look}"]}},
+        "use `*`, `?` and `[abc]`",
+    ),
+    ("exclude with an excluding pattern", {"exclude": ["!look"]}, "use `*`, `?` and `[abc]`"),
+    ("exclude with a regular expression", {"exclude": ["^de.*$"]}, "use `*`, `?` and `[abc]`"),
+    ("exclude with two names in a text", {"exclude": ["destroy,look"]}, "use `*`, `?` and `[abc]`"),
+    ("include with alternatives", {"include": ["{look,list}"]}, "use `*`, `?` and `[abc]`"),
+    ("a place of keys for no tool", {"idempotency": {"": "arguments.key"}}, "names no tool"),
+    ("a place of keys with a blank", {"idempotency": {"destroy ": "arguments.key"}}, "blanks at an end"),
     ("limits of a name with a blank", {"limits": {" look": {"rate": "1/min"}}}, "blanks at an end"),
     ("exclude with a blank", {"exclude": ["destroy "]}, "exclude[0]: has blanks at an end"),
     ("exclude with a reference", {"exclude": ["${DENIED}"]}, "a reference, which is not replaced"),

@@ -5,6 +5,7 @@ A server on stdio needs no tokens, so a variable that is not set there is no err
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Any, cast
@@ -14,12 +15,15 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.sections import Entry
+from mcp_toolset.config.sections import Entry, exact_names
 from mcp_toolset.config.variables import Variables
+from mcp_toolset.security.policy.patterns import fault_of_name, plain_name
 
 __all__ = ["AuthConfig", "AuthRules", "AuthSection", "JwtEntry", "JwtRule", "TokenEntry", "TokenRule"]
 
 _TEXTS = "a list of strings"
+_UNREPLACED = re.compile(r"\$\w+|%\w+%|\{\{.*\}\}|<.*>|\$\(.*\)")
+"""How references are written elsewhere, and what stands for a token in examples."""
 
 
 def _listed(value: object) -> Any:
@@ -138,18 +142,33 @@ class AuthConfig:
         issuers = tuple(
             validated(JwtEntry, entry, place.at("jwt", index)) for index, entry in enumerate(section.jwt)
         )
+        for name, one in tokens.items():
+            if fault := fault_of_name(name):
+                raise place.at("tokens", name).error(*fault)
+            if _UNREPLACED.fullmatch(one.token):
+                raise place.at("tokens", name, "token").error(
+                    "is the token itself, not a reference", "write a reference as `${NAME}`"
+                )
+            exact_names(one.roles, place.at("tokens", name, "roles"))
+            exact_names(one.scopes, place.at("tokens", name, "scopes"))
+        exact_names(section.required_scopes, place.at("required_scopes"))
         return cls(place, section, tokens, issuers, variables)
 
     def rules(self) -> AuthRules:
         """The section with its references expanded."""
         tokens = tuple(
-            TokenRule(name, self._text(one.token, "tokens", name, "token"), (*one.roles,), (*one.scopes,))
+            TokenRule(
+                name,
+                self._text(one.token, "tokens", name, "token"),
+                tuple(map(plain_name, one.roles)),
+                tuple(map(plain_name, one.scopes)),
+            )
             for name, one in self.tokens.items()
         )
         jwt = tuple(self._rule(one, index) for index, one in enumerate(self.jwt))
         section = self.section
         resource = None if section.resource is None else self._text(section.resource, "resource")
-        return AuthRules(tokens, jwt, resource, tuple(section.required_scopes))
+        return AuthRules(tokens, jwt, resource, tuple(map(plain_name, section.required_scopes)))
 
     def _rule(self, one: JwtEntry, index: int) -> JwtRule:
         def text(value: str | None, key: str) -> str | None:
