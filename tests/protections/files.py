@@ -341,6 +341,31 @@ TWICE: list[tuple[str, Any, str]] = [
 ]
 """Keys that are written twice: the first would be ignored."""
 
+OTHER_WORDS: list[tuple[str, Any, str]] = [
+    _top("denied", ["a_destroy"], "toolset.permissions.deny"),
+    _top("denyList", ["a_destroy"], "toolset.permissions.deny"),
+    _top("deniedTools", ["a_destroy"], "toolset.permissions.deny"),
+    _top("blockedTools", ["a_destroy"], "toolset.permissions.deny"),
+    _top("forbidden", ["a_destroy"], "toolset.permissions.deny"),
+    _top("allowlist", ["a_look"], "toolset.permissions.allow"),
+    _top("readOnly", True, 'toolset.permissions.allow: ["readOnly:*"]'),
+    _top("read_only", True, 'toolset.permissions.allow: ["readOnly:*"]'),
+    _top("requireApproval", ["a_destroy"], "toolset.permissions.ask"),
+    _top("policies", ["a_destroy"], "toolset.permissions"),
+    _top("acl", {"a_destroy": "deny"}, "toolset.permissions"),
+    _top("rateLimit", {"*": "1/min"}, "toolset.limits"),
+    _top("quotas", {"*": 5}, "toolset.limits"),
+    _top("quarantine", True, "toolset.pins"),
+    _top("pinned", True, "toolset.pins"),
+    _top("disabledServers", ["a"], "mcpServers.NAME.disabled"),
+    _top("rules", {"a_destroy": "deny"}, "toolset.permissions"),
+    _top("security", {"deny": "a_destroy"}, "toolset.permissions"),
+    ("exclude in defaults", {"defaults": {"exclude": ["destroy"]}}, _moved("mcpServers.NAME.exclude")),
+    _section("readOnly", {"readOnly": True}, "toolset.readOnly: unknown option"),
+    _section("rate_limit", {"rate_limit": "1/min"}, "`toolset.limits`"),
+]
+"""Words of other programs for a rule."""
+
 NO_PATTERN = "which a pattern does not have; use `*`, `?` and `[abc]`"
 EXACTLY = "is compared exactly, so a pattern or a list fits nothing"
 CALLERS = {"tokens": {"ci": {"token": LONG, "roles": ["robot"], "scopes": ["read"]}}}
@@ -411,7 +436,7 @@ NOTATIONS: list[tuple[str, Any, str]] = [
 ]
 """Notations that other programs have, and that mean nothing here."""
 
-FILES = [*MISPLACED, *MALFORMED, *TWICE, *NOTATIONS]
+FILES = [*MISPLACED, *MALFORMED, *TWICE, *NOTATIONS, *OTHER_WORDS]
 
 ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     *(

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_toolset._records import replace
-from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys, server_keys, validated
+from mcp_toolset.config.entries import (
+    WRONG_PLACE,
+    ServerEntry,
+    ToolsetSection,
+    known_keys,
+    server_keys,
+    validated,
+)
 from mcp_toolset.config.jsonc import Place, decode, read_text, without_mark
 from mcp_toolset.config.keys import (
     FILE_KEYS,
@@ -43,7 +50,6 @@ if TYPE_CHECKING:
 __all__ = ["config_text", "load_config", "parse_config"]
 
 _NAMED = 5
-_WRONG_PLACE = "is in the wrong place, where it has no effect"
 _EDITOR_FOLDERS = (".cursor", ".vscode")
 
 
@@ -384,13 +390,13 @@ def _check_file_keys(table: dict[str, object], root: Place, warn: Callable[[str]
 
 def _check_place(key: str, place: Place) -> None:
     if (right := misplaced(key)) is not None:
-        raise place.at(key).error(_WRONG_PLACE, f"move it to `{right}`")
+        raise place.at(key).error(WRONG_PLACE, f"move it to `{right}`")
 
 
 def _check_buried(key: str, value: object, place: Place) -> None:
     """Refuse a rule of ours within a value that nothing reads."""
     if (found := buried(key, value)) is not None:
-        raise place.at(*found[0]).error(_WRONG_PLACE, f"move it to `{found[1]}`")
+        raise place.at(*found[0]).error(WRONG_PLACE, f"move it to `{found[1]}`")
 
 
 def _ignored(unknown: list[str], place: Place) -> str:
