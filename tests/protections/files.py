@@ -436,7 +436,78 @@ NOTATIONS: list[tuple[str, Any, str]] = [
 ]
 """Notations that other programs have, and that mean nothing here."""
 
-FILES = [*MISPLACED, *MALFORMED, *TWICE, *NOTATIONS, *OTHER_WORDS]
+NEARLY = "is no name that a tool has here; did you mean `a/destroy`?"
+
+
+def _order(name: str, *sections: dict[str, Any], says: str = "never applies, as `for[0].allow`") -> Any:
+    return _section(f"order: {name}", {"auth": CALLERS, "permissions": {"for": [*sections]}}, says)
+
+
+NAMES: list[tuple[str, Any, str]] = [
+    *(
+        _rules(f"{kind} {one}", {kind: [one]}, says)
+        for kind in ("deny", "ask", "allow")
+        for one, says in (
+            ("a__destroy", NEARLY),
+            ("A_destroy", NEARLY),
+            ("mcp__a__destroy", NEARLY),
+            ("mcp__a_destroy", NEARLY),
+            ("destructive:mcp__a__destroy", NEARLY),
+            ("mcp__git__log", "is a client's name of a tool; write `SERVER/TOOL`"),
+            ("a", "is the name of a server; write `a/*`, or `*/a` for a tool of that name"),
+            ("a//destroy", "names no tool"),
+        )
+    ),
+    _limit("a server's name", {"a": {"rate": "1/min"}}, "is the name of a server; write `a/*`"),
+    _limit("a client's name", {"mcp__a__destroy": {"rate": "1/min"}}, NEARLY),
+    _limit("a server's name in capitals", {"A_destroy": {"rate": "1/min"}}, NEARLY),
+    _section("journal of a client's name", {"journal": {"tools": {"mcp__a__destroy": "once"}}}, NEARLY),
+    _section("journal of a server's name", {"journal": {"tools": {"a": "once"}}}, "is the name of a server"),
+    *(
+        _rules(f"{key} is empty", {key: []}, "is empty, so it protects nothing")
+        for key in ("ask", "deny", "for")
+    ),
+    _limit("for is empty", {"*": {"rate": "1/min", "for": []}}, "is empty, so it limits nothing"),
+    _login(
+        "required_scopes is empty", {**TOKENS, "required_scopes": []}, "is empty, so no scope is required"
+    ),
+    _for("a role in capitals", {"roles": ["Robot"]}, "no token has it; did you mean `robot`?"),
+    _for("a misspelt role", {"roles": ["robots"]}, "no token has it; did you mean `robot`?"),
+    _for("a scope in capitals", {"scopes": ["READ"]}, "no token has it; did you mean `read`?"),
+    _for("a principal in capitals", {"principals": ["CI"]}, "no token has it; did you mean `ci`?"),
+    _section(
+        "limits for a misspelt role",
+        {"auth": CALLERS, "limits": {"*": {"for": [{"roles": ["robt"], "rate": "1/min"}]}}},
+        "no token has it; did you mean `robot`?",
+    ),
+    _order("all allowed before", {"roles": ["robot"], "allow": ["*"]}, {"roles": ["robot"], **RULES}),
+    _order(
+        "the same allowed before", {"roles": ["robot"], "allow": RULES["deny"]}, {"roles": ["robot"], **RULES}
+    ),
+    _order(
+        "a pattern before", {"roles": ["robot"], "allow": ["a_*"]}, {"roles": ["robot"], "ask": ["a_look"]}
+    ),
+    _order("all callers before", {"principals": ["*"], "allow": ["*"]}, {"roles": ["robot"], **RULES}),
+    _order(
+        "more callers before",
+        {"roles": ["robot", "x"], "allow": ["*"]},
+        {"roles": ["robot"], "scopes": ["read"], "deny": ["destructive:*"]},
+    ),
+    *(
+        (
+            f"order: {one} after the entry's own {wide}",
+            {
+                "mcpServers": {"a": {**SERVER, "permissions": {"allow": [wide]}}},
+                "toolset": {"permissions": {"deny": [one]}},
+            },
+            "never applies, as `mcpServers.a.permissions.allow` is asked before it",
+        )
+        for one, wide in (("a/destroy", "*"), ("a_destroy", "*"), ("a/destroy", "destroy"), ("a/*", "*"))
+    ),
+]
+"""Names that no tool or caller has, and rules that another one decides before."""
+
+FILES = [*MISPLACED, *MALFORMED, *TWICE, *NOTATIONS, *OTHER_WORDS, *NAMES]
 
 ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     *(

@@ -1,4 +1,4 @@
-"""Rules for some callers are not served where nothing says who calls; a file keeps its guards beside others."""
+"""Rules for some callers need somebody who says who calls; a file keeps its guards beside others."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from mcp_toolset.config.keys import (
     nearest,
     unknown_keys,
 )
-from mcp_toolset.config.limits import check_servers, limits_in
+from mcp_toolset.config.limits import check_servers, limits_in, prefixes_of
 from mcp_toolset.config.models import AuditConfig, HubConfig, JournalConfig, ServerConfig
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.server_auth import guarded
@@ -107,8 +107,30 @@ def parse_config(
         for name, entry in entries.items()
     )
     journal = defaults.journal.get("tools") if isinstance(defaults.journal, dict) else None
-    check_servers(root.at("toolset"), entries, defaults.permissions, limits=defaults.limits, journal=journal)
+    check_servers(
+        root.at("toolset"),
+        entries,
+        defaults.permissions,
+        limits=defaults.limits,
+        journal=journal,
+        prefixes=prefixes_of(entries),
+    )
     auth = _auth(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
+    rules = _permissions(defaults.permissions, root.at("toolset", "permissions"))
+    if own := {one.name: one.permissions for one in servers if one.permissions is not None}:
+        # Imported here, because few configurations have permissions.
+        from mcp_toolset.config.permissions import check_order
+
+        check_order(rules, own, root.at("toolset", "permissions"))
+    limits = limits_in(defaults.limits, root.at("toolset"))
+    if auth is not None:
+        stated = root.at("toolset", "permissions", "for")
+        auth.check_callers([(one, stated.at(at)) for at, one in enumerate(rules.callers)], warnings.append)
+        for pattern, limit in limits.items():
+            stated = root.at("toolset", "limits", pattern, "for")
+            auth.check_callers(
+                [(one, stated.at(at)) for at, one in enumerate(limit.callers)], warnings.append
+            )
     lock = None if defaults.lock is None else path.parent / defaults.lock
     return HubConfig(
         path=path,
@@ -120,9 +142,9 @@ def parse_config(
         list_patience=defaults.list_patience,
         references=references,
         audit=_audit(defaults.audit, surroundings.variables, root.at("toolset", "audit")),
-        limits=limits_in(defaults.limits, root.at("toolset")),
+        limits=limits,
         auth=auth,
-        rules=_permissions(defaults.permissions, root.at("toolset", "permissions")),
+        rules=rules,
         large_results=_large_results(defaults.large_results, root.at("toolset", "large_results")),
         code=_code(defaults.code, root.at("toolset", "code")),
         stats=defaults.stats,

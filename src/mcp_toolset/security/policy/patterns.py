@@ -86,7 +86,7 @@ def split_hint(pattern: str) -> tuple[str, str]:
 def fault_of(pattern: str) -> tuple[str, str] | None:
     """What is wrong with a pattern that names nothing, or whose hint is misspelt; and the remedy."""
     hint, name = split_hint(pattern)
-    if not name.strip() or name.endswith("/"):
+    if not name.strip() or name.endswith("/") or re.search(r"(?<!:)//", name):
         return "names no tool", "write a name or a pattern, such as `*`"
     if fault := fault_of_name(name) or _fault_of_notation(name, is_tag=hint == TAG):
         return fault
@@ -180,6 +180,35 @@ def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] |
         return f"there is no server `{heads[0]}`", f"did you mean `{colon}{meant[0]}{rest[len(heads[0]) :]}`?"
     known = ", ".join(f"`{one}`" for one in servers) or "none"
     return f"there is no server `{heads[0]}`", f"correct its name; the servers here are {known}"
+
+
+def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str] | None:
+    """What is wrong with a pattern that is nearly a public name, or names a whole server; and the remedy.
+
+    Args:
+        pattern: The pattern.
+        prefixes: The servers by the prefixes of their tools.
+    """
+    hint, name = split_hint(pattern)
+    if hint == TAG or "/" in name:
+        return None
+    if name in prefixes.values():
+        return "is the name of a server", f"write `{name}/*`, or `*/{name}` for a tool of that name"
+    called = name if any(one.startswith("mcp") for one in prefixes) else name.removeprefix("mcp__")
+    like = [one for one in prefixes if called.lower().startswith(f"{one}_".lower())]
+    prefix = max((one for one in like if called.startswith(one)), key=len, default="")
+    rest = called[len(prefix) :]
+    # Two underscores follow a prefix with an underscore, and stand before a name that has two.
+    is_public = called == name and not ("_" not in prefix and re.fullmatch(r"__(?!_)(?:(?!__).)+", rest))
+    if like and not (prefix and is_public):
+        meant = prefix or like[0]
+        return (
+            "is no name that a tool has here",
+            f"did you mean `{prefixes[meant]}/{called[len(meant) :].lstrip('_')}`?",
+        )
+    if called != name:
+        return "is a client's name of a tool", "write `SERVER/TOOL`, or a name that `mcp-toolset list` shows"
+    return None
 
 
 def is_caller(pattern: str, name: str, key: str) -> bool:
