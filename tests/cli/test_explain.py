@@ -48,7 +48,7 @@ def test_i8_the_exit_code_says_whether_a_tool_is_denied(line: CommandLine, file:
                     "permissions": {"deny": ["up/*"], "for": [{"principals": ["ann"], "allow": ["*"]}]}
                 },
             }
-        ).replace('"ask": ["add"]', '"ask": []'),
+        ).replace('"ask": ["add"]', '"ask": ["other"]'),
     )
     denied = line.run("explain", file, "up_add")
     assert denied.returncode == 1

@@ -341,7 +341,173 @@ TWICE: list[tuple[str, Any, str]] = [
 ]
 """Keys that are written twice: the first would be ignored."""
 
-FILES = [*MISPLACED, *MALFORMED, *TWICE]
+OTHER_WORDS: list[tuple[str, Any, str]] = [
+    _top("denied", ["a_destroy"], "toolset.permissions.deny"),
+    _top("denyList", ["a_destroy"], "toolset.permissions.deny"),
+    _top("deniedTools", ["a_destroy"], "toolset.permissions.deny"),
+    _top("blockedTools", ["a_destroy"], "toolset.permissions.deny"),
+    _top("forbidden", ["a_destroy"], "toolset.permissions.deny"),
+    _top("allowlist", ["a_look"], "toolset.permissions.allow"),
+    _top("readOnly", True, 'toolset.permissions.allow: ["readOnly:*"]'),
+    _top("read_only", True, 'toolset.permissions.allow: ["readOnly:*"]'),
+    _top("requireApproval", ["a_destroy"], "toolset.permissions.ask"),
+    _top("policies", ["a_destroy"], "toolset.permissions"),
+    _top("acl", {"a_destroy": "deny"}, "toolset.permissions"),
+    _top("rateLimit", {"*": "1/min"}, "toolset.limits"),
+    _top("quotas", {"*": 5}, "toolset.limits"),
+    _top("quarantine", True, "toolset.pins"),
+    _top("pinned", True, "toolset.pins"),
+    _top("disabledServers", ["a"], "mcpServers.NAME.disabled"),
+    _top("rules", {"a_destroy": "deny"}, "toolset.permissions"),
+    _top("security", {"deny": "a_destroy"}, "toolset.permissions"),
+    ("exclude in defaults", {"defaults": {"exclude": ["destroy"]}}, _moved("mcpServers.NAME.exclude")),
+    _section("readOnly", {"readOnly": True}, "toolset.readOnly: unknown option"),
+    _section("rate_limit", {"rate_limit": "1/min"}, "`toolset.limits`"),
+]
+"""Words of other programs for a rule."""
+
+NO_PATTERN = "which a pattern does not have; use `*`, `?` and `[abc]`"
+EXACTLY = "is compared exactly, so a pattern or a list fits nothing"
+CALLERS = {"tokens": {"ci": {"token": LONG, "roles": ["robot"], "scopes": ["read"]}}}
+
+
+def _for(name: str, callers: dict[str, Any], says: str) -> tuple[str, Any, str]:
+    rules = {"for": [{**callers, "deny": ["a_destroy"]}]}
+    return _section(f"for: {name}", {"auth": CALLERS, "permissions": rules}, says)
+
+
+NOTATIONS: list[tuple[str, Any, str]] = [
+    *(
+        _rules(f"deny {one}", {"deny": [one]}, NO_PATTERN)
+        for one in (
+            *("!a_destroy", "![ab]_x", "[^x]*", "{a,b}_destroy", "a_{destroy,look}", "a_(destroy|look)"),
+            *("^a_destroy$", "a_destroy$", "^a_", "a_.*", ".*", "a_.+", "a_\\w+", "a_destroy|a_look", "a_%"),
+            *("a_destroy,a_look", "a_destroy a_look", "a_destroy;a_look", "-a_destroy", "~a_destroy"),
+            *("a_destroy()", '"a_destroy"', "'a_destroy'", "`a_destroy`", "<tool>", "$DENIED", "{{DENIED}}"),
+            *("destructive:!x", "a\\destroy", "a/{destroy,look}"),
+        )
+    ),
+    _rules("ask with a list in a text", {"ask": ["a_destroy,a_look"]}, NO_PATTERN),
+    *(
+        _rules(f"deny {one}", {"deny": [one]}, says)
+        for one, says in (
+            ("tool:a_destroy", "there is no hint `tool`; use one of `destructive:`"),
+            ("a:destroy", "there is no hint `a`"),
+            ("re:a_.*", "which a pattern does not have"),
+            ("dangerous:*", "there is no hint `dangerous`"),
+            ("write:*", "there is no hint `write`"),
+            ("not:readOnly:*", "there is no hint `not`"),
+            ("destructive:openWorld:*", "has two hints; write a pattern for each"),
+            ("readOnly:tag:money", "has two hints"),
+        )
+    ),
+    _limit("an excluding pattern", {"!a_destroy": {"rate": "1/min"}}, NO_PATTERN),
+    _limit("alternatives", {"{a,b}": {"rate": "1/min"}}, NO_PATTERN),
+    _limit("a regular expression", {"^a_": {"rate": "1/min"}}, NO_PATTERN),
+    _section("journal with alternatives", {"journal": {"tools": {"a|b": "once"}}}, NO_PATTERN),
+    *(
+        _for(f"{key} {one}", {key: [one]}, EXACTLY)
+        for key in ("roles", "scopes")
+        for one in ("admin*", "*", "!guest", "ad?in", "[ab]x", "{a,b}", "a|b", "admin,robot", "$ROLE")
+    ),
+    _for("an empty role", {"roles": [""]}, "is empty, and so fits nothing"),
+    _for("two scopes in a text", {"scopes": ["read write"]}, "is more than one scope"),
+    _for("an empty principal", {"principals": [""]}, "is empty, and so fits nothing"),
+    _for("an excluded principal", {"principals": ["!ci"]}, "is no pattern of names"),
+    _for("alternative principals", {"principals": ["{ci,ann}"]}, "is no pattern of names"),
+    _for("a principal as a regular expression", {"principals": ["[^a]*"]}, "is no key of a caller"),
+    _for("a key of two", {"principals": ['["ci", null]']}, "is no key of a caller; write it as"),
+    _for("a key of nobody", {"principals": [[None, None, None]]}, "is no key of a caller"),
+    _limit("a role as a pattern", {"*": {"for": [{"roles": ["ad*"], "rate": "1/min"}]}}, EXACTLY),
+    _login("a role of a token as a pattern", {"tokens": {"ci": {"token": LONG, "roles": ["*"]}}}, EXACTLY),
+    _login(
+        "a role of a token as a reference",
+        {"tokens": {"ci": {"token": LONG, "roles": ["${ROLE}"]}}},
+        "a reference, which is not replaced",
+    ),
+    _login("roles of a token in a text", {"tokens": {"ci": {"token": LONG, "roles": "a,b"}}}, EXACTLY),
+    _login("a required scope as a pattern", {**TOKENS, "required_scopes": ["tools:*"]}, EXACTLY),
+    _login("required scopes in a text", {**TOKENS, "required_scopes": "read,write"}, EXACTLY),
+    _login("a token's name with a blank", {"tokens": {" ci": LONG}}, "blanks at an end"),
+    *(
+        _login(f"a token written {one}", {"tokens": {"ci": one}}, "is the token itself, not a reference")
+        for one in ("$CI_TOKEN_OF_THE_BUILD", "%CI_TOKEN_OF_THE_BUILD%", "{{CI_TOKEN_OF_THE_BUILD}}")
+    ),
+]
+"""Notations that other programs have, and that mean nothing here."""
+
+NEARLY = "is no name that a tool has here; did you mean `a/destroy`?"
+
+
+def _order(name: str, *sections: dict[str, Any], says: str = "never applies, as `for[0].allow`") -> Any:
+    return _section(f"order: {name}", {"auth": CALLERS, "permissions": {"for": [*sections]}}, says)
+
+
+NAMES: list[tuple[str, Any, str]] = [
+    *(
+        _rules(f"{kind} {one}", {kind: [one]}, says)
+        for kind in ("deny", "ask", "allow")
+        for one, says in (
+            ("a__destroy", NEARLY),
+            ("A_destroy", NEARLY),
+            ("mcp__a__destroy", NEARLY),
+            ("mcp__a_destroy", NEARLY),
+            ("destructive:mcp__a__destroy", NEARLY),
+            ("mcp__git__log", "is a client's name of a tool; write `SERVER/TOOL`"),
+            ("a", "is the name of a server; write `a/*`, or `*/a` for a tool of that name"),
+            ("a//destroy", "names no tool"),
+        )
+    ),
+    _limit("a server's name", {"a": {"rate": "1/min"}}, "is the name of a server; write `a/*`"),
+    _limit("a client's name", {"mcp__a__destroy": {"rate": "1/min"}}, NEARLY),
+    _limit("a server's name in capitals", {"A_destroy": {"rate": "1/min"}}, NEARLY),
+    _section("journal of a client's name", {"journal": {"tools": {"mcp__a__destroy": "once"}}}, NEARLY),
+    _section("journal of a server's name", {"journal": {"tools": {"a": "once"}}}, "is the name of a server"),
+    *(
+        _rules(f"{key} is empty", {key: []}, "is empty, so it protects nothing")
+        for key in ("ask", "deny", "for")
+    ),
+    _limit("for is empty", {"*": {"rate": "1/min", "for": []}}, "is empty, so it limits nothing"),
+    _login(
+        "required_scopes is empty", {**TOKENS, "required_scopes": []}, "is empty, so no scope is required"
+    ),
+    _for("a role in capitals", {"roles": ["Robot"]}, "no token has it; did you mean `robot`?"),
+    _for("a misspelt role", {"roles": ["robots"]}, "no token has it; did you mean `robot`?"),
+    _for("a scope in capitals", {"scopes": ["READ"]}, "no token has it; did you mean `read`?"),
+    _for("a principal in capitals", {"principals": ["CI"]}, "no token has it; did you mean `ci`?"),
+    _section(
+        "limits for a misspelt role",
+        {"auth": CALLERS, "limits": {"*": {"for": [{"roles": ["robt"], "rate": "1/min"}]}}},
+        "no token has it; did you mean `robot`?",
+    ),
+    _order("all allowed before", {"roles": ["robot"], "allow": ["*"]}, {"roles": ["robot"], **RULES}),
+    _order(
+        "the same allowed before", {"roles": ["robot"], "allow": RULES["deny"]}, {"roles": ["robot"], **RULES}
+    ),
+    _order(
+        "a pattern before", {"roles": ["robot"], "allow": ["a_*"]}, {"roles": ["robot"], "ask": ["a_look"]}
+    ),
+    _order("all callers before", {"principals": ["*"], "allow": ["*"]}, {"roles": ["robot"], **RULES}),
+    _order(
+        "more callers before",
+        {"roles": ["robot", "x"], "allow": ["*"]},
+        {"roles": ["robot"], "scopes": ["read"], "deny": ["destructive:*"]},
+    ),
+    *(
+        (
+            f"order: {one} after the entry's own {wide}",
+            {
+                "mcpServers": {"a": {**SERVER, "permissions": {"allow": [wide]}}},
+                "toolset": {"permissions": {"deny": [one]}},
+            },
+            "never applies, as `mcpServers.a.permissions.allow` is asked before it",
+        )
+        for one, wide in (("a/destroy", "*"), ("a_destroy", "*"), ("a/destroy", "destroy"), ("a/*", "*"))
+    ),
+]
+"""Names that no tool or caller has, and rules that another one decides before."""
+
+FILES = [*MISPLACED, *MALFORMED, *TWICE, *NOTATIONS, *OTHER_WORDS, *NAMES]
 
 ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     *(
@@ -355,6 +521,17 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
             ("destructive: *", "blanks at an end"),
         )
     ),
+    (
+        "permissions with alternatives",
+        {"permissions": {"deny": ["{destroy,look}"]}},
+        "use `*`, `?` and `[abc]`",
+    ),
+    ("exclude with an excluding pattern", {"exclude": ["!look"]}, "use `*`, `?` and `[abc]`"),
+    ("exclude with a regular expression", {"exclude": ["^de.*$"]}, "use `*`, `?` and `[abc]`"),
+    ("exclude with two names in a text", {"exclude": ["destroy,look"]}, "use `*`, `?` and `[abc]`"),
+    ("include with alternatives", {"include": ["{look,list}"]}, "use `*`, `?` and `[abc]`"),
+    ("a place of keys for no tool", {"idempotency": {"": "arguments.key"}}, "names no tool"),
+    ("a place of keys with a blank", {"idempotency": {"destroy ": "arguments.key"}}, "blanks at an end"),
     ("limits of a name with a blank", {"limits": {" look": {"rate": "1/min"}}}, "blanks at an end"),
     ("exclude with a blank", {"exclude": ["destroy "]}, "exclude[0]: has blanks at an end"),
     ("exclude with a reference", {"exclude": ["${DENIED}"]}, "a reference, which is not replaced"),

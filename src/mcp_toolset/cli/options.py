@@ -98,6 +98,8 @@ def target_and_words(
     """
     command: tuple[str, ...] = ctx.meta[_COMMAND]
     own = list(words)
+    if command and own and own[0].endswith((".json", ".jsonc")) and Path(own[0]).is_file():
+        raise click.UsageError(f"{own[0]} and a command after -- are two targets; remove one of them", ctx)
     if not command and not own:
         raise click.UsageError(f"TARGET is missing; give {FORMS}", ctx)
     target = None if command else own.pop(0)

@@ -5,21 +5,31 @@ A server on stdio needs no tokens, so a variable that is not set there is no err
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Annotated, Any, cast
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.sections import Entry
+from mcp_toolset.config.sections import Entry, exact_names
 from mcp_toolset.config.variables import Variables
+from mcp_toolset.security.policy.patterns import fault_of_name, plain_name
+
+if TYPE_CHECKING:
+    from mcp_toolset.security.policy.limits import Limits
+    from mcp_toolset.security.policy.sections import Section
 
 __all__ = ["AuthConfig", "AuthRules", "AuthSection", "JwtEntry", "JwtRule", "TokenEntry", "TokenRule"]
 
 _TEXTS = "a list of strings"
+_UNREPLACED = re.compile(r"\$\w+|%\w+%|\{\{.*\}\}|<.*>|\$\(.*\)")
+"""How references are written elsewhere, and what stands for a token in examples."""
 
 
 def _listed(value: object) -> Any:
@@ -138,18 +148,60 @@ class AuthConfig:
         issuers = tuple(
             validated(JwtEntry, entry, place.at("jwt", index)) for index, entry in enumerate(section.jwt)
         )
+        for name, one in tokens.items():
+            if fault := fault_of_name(name):
+                raise place.at("tokens", name).error(*fault)
+            if _UNREPLACED.fullmatch(one.token):
+                raise place.at("tokens", name, "token").error(
+                    "is the token itself, not a reference", "write a reference as `${NAME}`"
+                )
+            exact_names(one.roles, place.at("tokens", name, "roles"))
+            exact_names(one.scopes, place.at("tokens", name, "scopes"))
+        if "required_scopes" in section.model_fields_set and not section.required_scopes:
+            raise place.at("required_scopes").error(
+                "is empty, so no scope is required", "name one, or remove it"
+            )
+        exact_names(section.required_scopes, place.at("required_scopes"))
         return cls(place, section, tokens, issuers, variables)
+
+    def check_callers(
+        self, stated: Sequence[tuple[Section | Limits, Place]], warn: Callable[[str], None]
+    ) -> None:
+        """Refuse a name that is nearly one of a token here; warn of one that no token has.
+
+        What authorization servers tell of callers is not known, so with one of them any name may be right.
+        """
+        known = {
+            "principals": {*self.tokens},
+            "roles": {plain_name(one) for token in self.tokens.values() for one in token.roles},
+            "scopes": {plain_name(one) for token in self.tokens.values() for one in token.scopes},
+        }
+        for section, place in stated if not self.jwt else ():
+            for key, names in known.items():
+                for number, one in enumerate(getattr(section, key) or ()):
+                    at, folded = place.at(key, number), {name.lower(): name for name in names}
+                    if one.startswith("[") or any(fnmatchcase(name, one) for name in names):
+                        continue
+                    if close := get_close_matches(one.lower(), folded, n=1, cutoff=0.8):
+                        raise at.error("no token has it", f"did you mean `{folded[close[0]]}`?")
+                    if getattr(section, "allow", None) is None:
+                        warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
 
     def rules(self) -> AuthRules:
         """The section with its references expanded."""
         tokens = tuple(
-            TokenRule(name, self._text(one.token, "tokens", name, "token"), (*one.roles,), (*one.scopes,))
+            TokenRule(
+                name,
+                self._text(one.token, "tokens", name, "token"),
+                tuple(map(plain_name, one.roles)),
+                tuple(map(plain_name, one.scopes)),
+            )
             for name, one in self.tokens.items()
         )
         jwt = tuple(self._rule(one, index) for index, one in enumerate(self.jwt))
         section = self.section
         resource = None if section.resource is None else self._text(section.resource, "resource")
-        return AuthRules(tokens, jwt, resource, tuple(section.required_scopes))
+        return AuthRules(tokens, jwt, resource, tuple(map(plain_name, section.required_scopes)))
 
     def _rule(self, one: JwtEntry, index: int) -> JwtRule:
         def text(value: str | None, key: str) -> str | None:

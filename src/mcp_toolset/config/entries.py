@@ -14,6 +14,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import (
     CLIENT_KEYS,
+    GUARDS,
     NEVER_NULL,
     did_you_mean,
     misplaced,
@@ -49,6 +50,7 @@ from mcp_toolset.config.tables import (
 __all__ = [
     "LIST_OF_TEXTS",
     "ServerEntry",
+    "WRONG_PLACE",
     "ToolsetSection",
     "known_keys",
     "seconds",
@@ -89,6 +91,7 @@ _HIDING = one_of(*get_args(HiddenTextPolicy))
 _RULE = one_of(*get_args(StartRule))
 _REPAIR = one_of(*get_args(ArgumentRule))
 _TEXT = "a string"
+WRONG_PLACE: Final = "is in the wrong place, where it has no effect"
 LIST_OF_TEXTS = "a list of strings"
 """The remedy for a list of another kind."""
 _SECONDS = "a positive number of seconds"
@@ -272,6 +275,11 @@ def server_keys(keys: Iterable[str], place: Place) -> list[str]:
         meant = synonym(written) or nearest(written, known_keys(ServerEntry)) or nearest(written, CLIENT_KEYS)
         if meant is not None:
             raise place.at(written).error("unknown key", f"did you mean `{meant}`?")
+        right = misplaced(written) or ""
+        if right.startswith(GUARDS):
+            own = right.startswith(("toolset.permissions", "toolset.limits")) and ".for." not in right
+            moved = "mcpServers.NAME" + right.removeprefix("toolset") if own else right
+            raise place.at(written).error(WRONG_PLACE, f"move it to `{moved}`")
     return unknown
 
 

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_toolset._records import replace
-from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys, server_keys, validated
+from mcp_toolset.config.entries import (
+    WRONG_PLACE,
+    ServerEntry,
+    ToolsetSection,
+    known_keys,
+    server_keys,
+    validated,
+)
 from mcp_toolset.config.jsonc import Place, decode, read_text, without_mark
 from mcp_toolset.config.keys import (
     FILE_KEYS,
@@ -26,7 +33,7 @@ from mcp_toolset.config.keys import (
     nearest,
     unknown_keys,
 )
-from mcp_toolset.config.limits import check_servers, limits_in
+from mcp_toolset.config.limits import check_servers, limits_in, prefixes_of
 from mcp_toolset.config.models import AuditConfig, HubConfig, JournalConfig, ServerConfig
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.server_auth import guarded
@@ -43,7 +50,6 @@ if TYPE_CHECKING:
 __all__ = ["config_text", "load_config", "parse_config"]
 
 _NAMED = 5
-_WRONG_PLACE = "is in the wrong place, where it has no effect"
 _EDITOR_FOLDERS = (".cursor", ".vscode")
 
 
@@ -101,8 +107,30 @@ def parse_config(
         for name, entry in entries.items()
     )
     journal = defaults.journal.get("tools") if isinstance(defaults.journal, dict) else None
-    check_servers(root.at("toolset"), entries, defaults.permissions, limits=defaults.limits, journal=journal)
+    check_servers(
+        root.at("toolset"),
+        entries,
+        defaults.permissions,
+        limits=defaults.limits,
+        journal=journal,
+        prefixes=prefixes_of(entries),
+    )
     auth = _auth(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
+    rules = _permissions(defaults.permissions, root.at("toolset", "permissions"))
+    if own := {one.name: one.permissions for one in servers if one.permissions is not None}:
+        # Imported here, because few configurations have permissions.
+        from mcp_toolset.config.permissions import check_order
+
+        check_order(rules, own, root.at("toolset", "permissions"))
+    limits = limits_in(defaults.limits, root.at("toolset"))
+    if auth is not None:
+        stated = root.at("toolset", "permissions", "for")
+        auth.check_callers([(one, stated.at(at)) for at, one in enumerate(rules.callers)], warnings.append)
+        for pattern, limit in limits.items():
+            stated = root.at("toolset", "limits", pattern, "for")
+            auth.check_callers(
+                [(one, stated.at(at)) for at, one in enumerate(limit.callers)], warnings.append
+            )
     lock = None if defaults.lock is None else path.parent / defaults.lock
     return HubConfig(
         path=path,
@@ -114,9 +142,9 @@ def parse_config(
         list_patience=defaults.list_patience,
         references=references,
         audit=_audit(defaults.audit, surroundings.variables, root.at("toolset", "audit")),
-        limits=limits_in(defaults.limits, root.at("toolset")),
+        limits=limits,
         auth=auth,
-        rules=_permissions(defaults.permissions, root.at("toolset", "permissions")),
+        rules=rules,
         large_results=_large_results(defaults.large_results, root.at("toolset", "large_results")),
         code=_code(defaults.code, root.at("toolset", "code")),
         stats=defaults.stats,
@@ -384,13 +412,13 @@ def _check_file_keys(table: dict[str, object], root: Place, warn: Callable[[str]
 
 def _check_place(key: str, place: Place) -> None:
     if (right := misplaced(key)) is not None:
-        raise place.at(key).error(_WRONG_PLACE, f"move it to `{right}`")
+        raise place.at(key).error(WRONG_PLACE, f"move it to `{right}`")
 
 
 def _check_buried(key: str, value: object, place: Place) -> None:
     """Refuse a rule of ours within a value that nothing reads."""
     if (found := buried(key, value)) is not None:
-        raise place.at(*found[0]).error(_WRONG_PLACE, f"move it to `{found[1]}`")
+        raise place.at(*found[0]).error(WRONG_PLACE, f"move it to `{found[1]}`")
 
 
 def _ignored(unknown: list[str], place: Place) -> str:

@@ -15,7 +15,9 @@ from unicodedata import normalize
 __all__ = [
     "CLIENT_KEYS",
     "FILE_KEYS",
+    "GUARDS",
     "NEVER_NULL",
+    "NO_VARIABLES",
     "OF_ALL_SERVERS",
     "USUAL_FILES",
     "buried",
@@ -69,11 +71,13 @@ _MEANT: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(
         "deny denied deniedtools denytools denylist block blocked blockedtools blocklist blacklist hide "
-        "hidden hiddentools ignore ignored ignoredtools ignoretools skip without".split(),
+        "hidden hiddentools ignore ignored ignoredtools ignoretools skip without forbid forbidden "
+        "forbiddentools restrict restricted filter toolfilter toolsfilter".split(),
         "exclude",
     ),
+    **dict.fromkeys("off inactive".split(), "disabled"),
 }
-"""Synonyms of `include` and `exclude`, in lower case without separators; ignored, they would be unsafe."""
+"""Synonyms of keys that protect, in lower case without separators; ignored, they would be unsafe."""
 
 PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -83,7 +87,6 @@ PLACES: Final[Mapping[str, str]] = {
         "toolset",
     ),
     **dict.fromkeys("allow ask deny for".split(), "toolset.permissions"),
-    **dict.fromkeys("approvals approval approve confirm".split(), "toolset.permissions.ask"),
     **dict.fromkeys("principals roles scopes".split(), "toolset.permissions.for"),
     **dict.fromkeys("tokens jwt resource required_scopes".split(), "toolset.auth"),
     **dict.fromkeys("issuer audience jwks_url algorithms roles_claim leeway".split(), "toolset.auth.jwt"),
@@ -99,9 +102,45 @@ PLACES: Final[Mapping[str, str]] = {
 }
 """Where each key of ours stands. At another place it would be ignored, and a protection would be off."""
 
+_OTHER_WORDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        "approvals approval approve confirm requireapproval requireapprovals requiresapproval "
+        "approvalrequired needsapproval".split(),
+        "toolset.permissions.ask",
+    ),
+    **dict.fromkeys(
+        "denied deniedtools denylist denytools block blocked blockedtools blocklist blacklist forbid "
+        "forbidden forbiddentools restricted".split(),
+        "toolset.permissions.deny",
+    ),
+    **dict.fromkeys("allowlist whitelist".split(), "toolset.permissions.allow"),
+    **dict.fromkeys(
+        "readonly readonlymode readonlyhint".split(), 'toolset.permissions.allow: ["readOnly:*"]'
+    ),
+    **dict.fromkeys("policies acl guards accesscontrol".split(), "toolset.permissions"),
+    **dict.fromkeys("ratelimit ratelimits ratelimiting throttle quota quotas".split(), "toolset.limits"),
+    "maxcalls": "toolset.limits.PATTERN.calls",
+    "maxconcurrency": "toolset.limits.PATTERN.concurrency",
+    "maxresultbytes": "toolset.limits.PATTERN.result_bytes",
+    **dict.fromkeys("quarantine pin pinned pinning".split(), "toolset.pins"),
+    **dict.fromkeys("disabledservers disabledmcpservers".split(), "mcpServers.NAME.disabled"),
+}
+"""Where that stands which other words mean, in lower case without separators."""
+
+GUARDS: Final = (
+    *("toolset.permissions", "toolset.limits", "toolset.pins", "toolset.audit"),
+    *("toolset.egress", "toolset.http"),
+)
+"""The places of rules that would be lost in the entry of a server."""
+
+NO_VARIABLES: Final = frozenset(
+    "permissions limits audit pins new_tools hidden_text exclude include deny ask approvals disabled "
+    "toolset".split()
+)
+"""The keys of ours that are no names of environment variables or headers."""
+
 _PROTECTING: Final = frozenset(
-    "permissions auth limits audit approvals pins new_tools hidden_text required_scopes tokens "
-    "exclude".split()
+    "permissions auth limits audit pins new_tools hidden_text required_scopes tokens exclude".split()
 )
 """The keys whose misspelt form is never ignored, and that tell a section `toolset` of another name."""
 
@@ -166,12 +205,13 @@ def synonym(key: str) -> str | None:
 
 def misplaced(key: str, *, holder: str | None = None) -> str | None:
     """The right place of a key of ours, or of nearly one that protects, where no key of ours is known."""
+    if (other := _OTHER_WORDS.get(_plain(key))) is not None:
+        return other
     plain = {_plain(one): one for one in PLACES}
     meant = plain.get(_plain(key)) or nearest(key, _PROTECTING)
     if meant is None or PLACES[meant] == holder:
         return None
-    place = PLACES[meant]
-    return place if place.endswith(".ask") else f"{place}.{meant}".removeprefix(".")
+    return f"{PLACES[meant]}.{meant}".removeprefix(".")
 
 
 def buried(key: str, value: object) -> tuple[tuple[str | int, ...], str] | None:
@@ -208,10 +248,15 @@ def _rule(name: str, value: object) -> str | None:
     limited = sum(isinstance(one, dict) and bool(_KINDS_OF_LIMITS & {*one}) for one in table.values())
     if {"tokens", "jwt"} & keys and (name == "auth" or keys <= _KINDS_OF_AUTH):
         return "toolset.auth"
-    if any(isinstance(table.get(one), list) for one in ("allow", "ask", "deny")) and (
+    if any(isinstance(table.get(one), list | str) for one in ("allow", "ask", "deny")) and (
         name == "permissions" or keys <= _KINDS_OF_PERMISSIONS
     ):
         return "toolset.permissions"
+    if all(isinstance(one, str) and one in _KINDS_OF_PERMISSIONS for one in table.values()):
+        return "toolset.permissions"
+    # Gemini's settings have such a section for tools of its own.
+    if name != "tools" and keys <= {"include", "exclude"} and isinstance(table.get("exclude"), list):
+        return "mcpServers.NAME.exclude"
     if limited and (name == "limits" or limited == len(keys)):
         return "toolset.limits"
     if "path" in keys and ("audit" in name or {"max_bytes", "keep"} & keys):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
@@ -14,6 +15,9 @@ from mcp_toolset.security.policy.sections import KINDS
 
 if TYPE_CHECKING:
     from mcp_toolset.security.policy.limits import Limits
+
+
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def breaker_in(data: Mapping[str, Any] | None, place: Place) -> tuple[int, float] | None:
@@ -27,9 +31,23 @@ def breaker_in(data: Mapping[str, Any] | None, place: Place) -> tuple[int, float
 
 
 def check_servers(
-    place: Place, servers: Collection[str], permissions: object, *, limits: object, journal: object
+    place: Place,
+    servers: Collection[str],
+    permissions: object,
+    *,
+    limits: object,
+    journal: object,
+    prefixes: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Refuse a rule for the tools of a server that is not there; wrong types are refused elsewhere.
+
+    Args:
+        place: What has the rules.
+        servers: The names of the servers.
+        permissions: Rules of who may use what.
+        limits: Limits by pattern.
+        journal: How calls are recorded, by pattern.
+        prefixes: The servers by the prefixes of their tools, as far as they are known.
 
     Raises:
         ConfigError: with the place of the first such pattern.
@@ -40,12 +58,22 @@ def check_servers(
             (one, at.at(one)) for one in (cast("dict[str, Any]", table) if isinstance(table, dict) else {})
         ]
     for pattern, at in rules:
-        if "/" in pattern:
-            # Imported here, because few configurations have such a rule.
-            from mcp_toolset.security.policy.patterns import fault_of_server
+        # Imported here, because few configurations have rules.
+        from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, fault_of_server
 
-            if fault := fault_of_server(pattern, servers):
-                raise at.error(*fault)
+        named = fault_of_server(pattern, servers) or fault_of_public(pattern, prefixes)
+        if fault := fault_of(pattern) or named:
+            raise at.error(*fault)
+
+
+def prefixes_of(entries: Mapping[str, object]) -> Mapping[str, str]:
+    """The servers by the prefixes of their tools; those whose name cannot be a prefix are left out."""
+    said = (
+        (name, cast("dict[str, object]", one).get("prefix") if isinstance(one, dict) else None)
+        for name, one in entries.items()
+    )
+    found = ((name if prefix is None else prefix, name) for name, prefix in said)
+    return {prefix: name for prefix, name in found if isinstance(prefix, str) and _PREFIX.fullmatch(prefix)}
 
 
 def _patterns(said: object, place: Place) -> Iterator[tuple[str, Place]]:
@@ -87,6 +115,8 @@ def _limits(table: dict[str, Any], place: Place) -> Limits:
     if all(value is None for value in table.values()):
         raise place.error("limits nothing", 'add a limit such as "rate": "60/min"')
     places = ((place.at("for", number), one) for number, one in enumerate(cast("list[object]", some)))
+    if some == [] and "for" in table:
+        raise place.at("for").error("is empty, so it limits nothing", "name callers in it, or remove it")
     callers = tuple(_for_callers(_table(one, at), at) for at, one in places)
     return Limits(**_checked(own, place), callers=callers)
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
 from pydantic import ConfigDict, Field
 
+from mcp_toolset._records import replace
 from mcp_toolset.config.entries import LIST_OF_TEXTS, validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import CallersEntry, Entry
-from mcp_toolset.security.policy.patterns import fault_of
+from mcp_toolset.security.policy.patterns import TAG, fault_of, split_hint
 from mcp_toolset.security.policy.sections import Permissions, Section
 
-__all__ = ["CallersPermissions", "GeneralPermissions", "SectionPermissions", "permissions_at", "section_at"]
+__all__ = [
+    "CallersPermissions",
+    "GeneralPermissions",
+    "SectionPermissions",
+    "check_order",
+    "permissions_at",
+    "section_at",
+]
 
 _PATTERNS = LIST_OF_TEXTS + " such as `github/*`, `*_delete` or `destructive:*`"
 
@@ -40,8 +51,68 @@ def permissions_at(data: object, place: Place) -> Permissions:
     if data is None:
         return Permissions()
     entry = validated(GeneralPermissions, data, place)
-    callers = (_callers_at(one, place.at("for", number)) for number, one in enumerate(entry.callers))
+    if "callers" in entry.model_fields_set and not entry.callers:
+        raise place.at("for").error("is empty, so it protects nothing", "name callers in it, or remove it")
+    callers = [_callers_at(one, place.at("for", number)) for number, one in enumerate(entry.callers)]
+    for number, after in enumerate(callers):
+        for at, before in enumerate(callers[:number]):
+            if _is_for_all_of(before, after):
+                _check_reached(after, before, place.at("for", number), f"`for[{at}].allow`")
     return Permissions(_section(entry, place), callers=tuple(callers))
+
+
+def check_order(rules: Permissions, servers: Mapping[str, Section], place: Place) -> None:
+    """Refuse a general rule for one server whose entry allows what the rule is about: it decides before.
+
+    Raises:
+        ConfigError: with the place of the rule.
+    """
+    for server, section in servers.items():
+        kept = replace(
+            rules.general,
+            **{
+                kind: tuple(
+                    one if split_hint(one)[1].startswith((f"{server}/", f"{server}_")) else ""
+                    for one in listed
+                )
+                for kind, listed in (("ask", rules.general.ask), ("deny", rules.general.deny))
+            },
+        )
+        _check_reached(kept, section, place, f"`{section.place}.allow`", server)
+
+
+def _is_for_all_of(before: Section, after: Section) -> bool:
+    """Whether a section is for every caller that another one is for."""
+    return all(
+        wide is None or (narrow is not None and {*narrow} <= {*wide})
+        for wide, narrow in (
+            (None if "*" in (before.principals or ()) else before.principals, after.principals),
+            (before.roles, after.roles),
+            (before.scopes, after.scopes),
+        )
+    )
+
+
+def _check_reached(after: Section, before: Section, place: Place, told: str, server: str = "") -> None:
+    """Refuse a rule that never applies, because the section that is asked before allows what it is about."""
+    for kind, listed in (("deny", after.deny), ("ask", after.ask)):
+        for number, pattern in enumerate(listed):
+            if wide := next(
+                (one for one in before.allow or () if pattern and _covers(one, pattern, server)), ""
+            ):
+                raise place.at(kind, number).error(
+                    f"never applies, as {told} is asked before it and has `{wide}`",
+                    "write it into that section, or in front of it",
+                )
+
+
+def _covers(wide: str, pattern: str, server: str) -> bool:
+    """Whether a pattern fits all that another one fits, as far as their texts tell."""
+    (hint, name), (other, inner) = split_hint(wide), split_hint(pattern)
+    names = (inner, inner.removeprefix(f"{server}/"))
+    return hint in ("", other) and (
+        name == "*" if other == TAG else any(fnmatchcase(one, name) for one in names)
+    )
 
 
 def section_at(data: object, place: Place) -> Section | None:
@@ -58,6 +129,9 @@ def _callers_at(data: object, place: Place) -> Section:
 
 
 def _section(entry: SectionPermissions, place: Place, *of_callers: tuple[str, ...] | None) -> Section:
+    for key, listed in (("ask", entry.ask), ("deny", entry.deny)):
+        if key in entry.model_fields_set and not listed:
+            raise place.at(key).error("is empty, so it protects nothing", "name tools in it, or remove it")
     for kind, patterns in (("allow", entry.allow or ()), ("ask", entry.ask), ("deny", entry.deny)):
         for number, pattern in enumerate(patterns):
             if fault := fault_of(pattern):

@@ -10,13 +10,27 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    IPvAnyNetwork,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from mcp_toolset.config.entries import LIST_OF_TEXTS
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.rules import JournalMode
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.policy.patterns import check_pattern, fault_of_name
+from mcp_toolset.security.policy.patterns import (
+    check_pattern,
+    fault_of,
+    fault_of_exact,
+    fault_of_principal,
+    plain_name,
+)
 
 __all__ = [
     "AuditEntry",
@@ -33,6 +47,7 @@ __all__ = [
     "LogEntry",
     "ReadyEntry",
     "TelemetryEntry",
+    "exact_names",
     "modes_in",
     "places_in",
 ]
@@ -79,19 +94,47 @@ class CallersEntry(Entry):
         """The names, roles and scopes."""
         if self.principals is None and self.roles is None and self.scopes is None:
             raise place.error("does not say for which callers it is", "add `principals`, `roles` or `scopes`")
-        found = _tuple(self.principals), _tuple(self.roles), _tuple(self.scopes)
-        for key, names in zip(("principals", "roles", "scopes"), found, strict=True):
-            for number, one in enumerate(names or ()):
-                if fault := fault_of_name(one):
-                    raise place.at(key, number).error(*fault)
-        return found
+        return (
+            _keyed(self.principals, place.at("principals")),
+            exact_names(self.roles, place.at("roles")),
+            exact_names(self.scopes, place.at("scopes")),
+        )
 
 
-def _tuple(names: Sequence[str | _Key] | None) -> _Names:
+def _keyed(names: Sequence[str | _Key] | None, place: Place) -> _Names:
     """The names; a key becomes its text, as `Identity.key` has it."""
-    if names is None:
+    found = list[str]()
+    for number, name in enumerate(names or ()):
+        if fault := fault_of_principal(name) if isinstance(name, str) else None:
+            raise place.at(number).error(*fault)
+        if isinstance(name, str) and not name.startswith("["):
+            found.append(name)
+            continue
+        key = name if isinstance(name, tuple) else _decoded(name)
+        if key is None or not (key[0] or key[2]):
+            raise place.at(number).error(
+                "is no key of a caller", 'write it as ["client", "issuer", "subject"]'
+            )
+        found.append(json.dumps(key))
+    return None if names is None else tuple(found)
+
+
+def _decoded(text: str) -> _Key | None:
+    """The key that a text has; `None` if it has none."""
+    try:
+        return TypeAdapter[_Key](_Key).validate_json(text)
+    except ValidationError:
         return None
-    return tuple(name if isinstance(name, str) else json.dumps(name) for name in names)
+
+
+def exact_names(names: Sequence[str] | None, place: Place) -> _Names:
+    """Roles or scopes, which are compared exactly."""
+    for number, one in enumerate(names or ()):
+        if fault := fault_of_exact(one):
+            raise place.at(number).error(*fault)
+        if " " in one and place.steps[-1] != "roles":
+            raise place.at(number).error("is more than one scope", "write each as an item")
+    return None if names is None else tuple(map(plain_name, names))
 
 
 class LargeResultsEntry(Entry):
@@ -262,6 +305,8 @@ def places_in(said: str | Mapping[str, str], place: Place) -> Mapping[str, str]:
     places = {"*": said} if isinstance(said, str) else said
     for pattern, one in places.items():
         where, _, name = one.partition(".")
+        if fault := fault_of(pattern):
+            raise place.at(pattern).error(*fault)
         if where not in ("_meta", "arguments") or not name:
             at = place if isinstance(said, str) else place.at(pattern)
             raise at.error("cannot be used", 'write "_meta.NAME" or "arguments.NAME"')

@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.config.entries import ServerEntry, ToolsetSection
+from mcp_toolset.config.entries import WRONG_PLACE, ServerEntry, ToolsetSection
 from mcp_toolset.config.jsonc import Place, read_text
-from mcp_toolset.config.keys import did_you_mean
+from mcp_toolset.config.keys import NO_VARIABLES, did_you_mean
 from mcp_toolset.config.limits import breaker_in, check_servers, limits_in
 from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.config.rules import JournalMode, Transport
@@ -71,6 +71,8 @@ class _Reader:
     def table(self, values: Mapping[str, str | None], key: Literal["env", "headers"]) -> dict[str, str]:
         read = {name: self.text(value, key, name) for name, value in values.items() if value is not None}
         for name, value in read.items():
+            if name in NO_VARIABLES:
+                raise self.place.at(key, name).error(WRONG_PLACE, f"move it out of `{key}`")
             if _FORBIDDEN[key].search(name + value):
                 raise self.place.at(key, name).error("holds a line break or a null", "remove it")
         return read

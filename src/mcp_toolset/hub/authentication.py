@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from mcp_toolset.config.jsonc import Place
 from mcp_toolset.errors import ConfigError, DefinitionError
 
 if TYPE_CHECKING:
+    from mcp_toolset.config import HubConfig
     from mcp_toolset.config.auth import AuthConfig, AuthRules
     from mcp_toolset.security.authentication.authenticator import Authenticator
 
@@ -44,6 +46,27 @@ class ConfiguredAuthentication:
             _log.warning("the section `auth` was removed; it stays in force until the server is restarted")
         self._of = config
         return self._made
+
+
+def check_callers(config: HubConfig) -> None:
+    """Refuse rules for some callers where nobody says who calls.
+
+    Raises:
+        ConfigError: `config` has such rules, and no `auth`.
+    """
+    if config.auth is not None:
+        return
+    stated = [(("toolset",), config.limits)]
+    stated += [(("mcpServers", server.name), server.limits) for server in config.servers]
+    steps = [("toolset", "permissions", "for")] if config.rules.callers else []
+    for holder, limits in stated:
+        steps += [(*holder, "limits", pattern, "for") for pattern, one in limits.items() if one.callers]
+    if steps:
+        place = Place(str(config.path), steps[0])
+        raise place.error(
+            "is for some callers, and nothing says who calls",
+            "add `toolset.auth`, or serve over HTTP with --issuer or --auth-token-env",
+        )
 
 
 def authenticator_of(rules: AuthRules, config: AuthConfig) -> Authenticator:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_toolset.config import HubConfig, ServerConfig, chain, load_config
-from mcp_toolset.hub.authentication import ConfiguredAuthentication, authenticator_of
+from mcp_toolset.hub.authentication import ConfiguredAuthentication, authenticator_of, check_callers
 from mcp_toolset.hub.mounts import Mount, enabled, judged, lock_of, lock_path, mounted, shaped
 from mcp_toolset.security.policy.sections import Permissions
 from mcp_toolset.security.secrets.vault import Vault
@@ -46,6 +46,7 @@ class ConfiguredToolset(Toolset):
         lock = lock_of(config)
         self._warned = frozenset[str]()
         self._authentication = ConfiguredAuthentication()
+        self._knows_callers = True
         self.shared: Shared | None = None
         self.read = lambda: self._judged(read())
         remotes: dict[str, RemoteToolset] = {}
@@ -78,9 +79,17 @@ class ConfiguredToolset(Toolset):
     def wanted(self, config: HubConfig | None) -> HubConfig:
         """A configuration to replace this one, the given one or the file read again, with its faults."""
         wanted = self.read() if config is None else self._judged(config)
+        if not self._knows_callers:
+            check_callers(wanted)
         if wanted.auth is not None and self._authentication.is_used:
             authenticator_of(wanted.auth.rules(), wanted.auth)
         return wanted
+
+    def rely_on_callers(self, known: bool) -> None:
+        """Refuse rules for some callers, now and at each reload, if nothing but `auth` says who calls."""
+        self._knows_callers = known
+        if not known:
+            check_callers(self.config)
 
     def share(self, shared: Shared) -> None:
         """Take what the replicas of the server share, for the mounts of today and of later."""

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
@@ -99,6 +100,17 @@ class Reloadable(Protocol):
         """Who may call, as the configuration says; `None` if it does not say."""
         ...
 
+    def rely_on_callers(self, known: bool) -> None:
+        """Refuse rules for some callers, now and at each reload, if nothing but `auth` says who calls.
+
+        Args:
+            known: Whether somebody else says who calls.
+
+        Raises:
+            ConfigError: the configuration has such rules, and no `auth`.
+        """
+        ...
+
     def audit(self) -> AuditLog | None:
         """The audit log, as the configuration says; `None` if it does not say."""
         ...
@@ -136,8 +148,20 @@ class Reloadable(Protocol):
 
 
 def reloadable_in(toolset: Toolset) -> Reloadable | None:
-    """What can be reloaded in a toolset, or is it; the first, if there are several."""
-    return next((each for each in toolsets_in(toolset) if isinstance(each, Reloadable)), None)
+    """What can be reloaded in a toolset, or is it; the first, if there are several.
+
+    Raises:
+        DefinitionError: another one says what the first one would say for the whole server.
+    """
+    found = [each for each in toolsets_in(toolset) if isinstance(each, Reloadable)]
+    for other in found[1:]:
+        for key in ("auth", "audit", "journal"):
+            if found[0] is not other and getattr(other.config, key) is not None:
+                raise DefinitionError(
+                    f"{other.config.path}: toolset.{key} would have no effect beside {found[0].config.path}, "
+                    "whose settings are for the whole server; move it there, or serve the files apart"
+                )
+    return found[0] if found else None
 
 
 def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:

@@ -213,6 +213,7 @@ def run_server(
     Returns:
         Whether a signal ended it.
     """
+    server.rely_on_callers(how.auth)
     if how.transport == "stdio":
         server.serves_one_user()
 

@@ -37,6 +37,12 @@ HINTS: Final[Mapping[str, Callable[[Hints], bool]]] = {
 TAG: Final = "tag"
 """Before a pattern of tags: `tag:money`."""
 
+_NO_PART: Final = re.compile(r"""^[!~+-]|\[\^|[{}|\\^$()<>"'`,;%]|(?:^|(?<=[_/-]))\.[*+]""")
+"""What other notations of patterns have, and what names of tools do not have."""
+
+_WILD: Final = re.compile(r"^[!$]|\[(?![*?]\])|(?<!\[)[*?]|[*?](?!\])|[{}|]")
+"""What a pattern has, where names are compared exactly."""
+
 _LEAST_LIKE: Final = 0.75
 """How much a misspelt hint has in common with the hint that is meant, from 0 to 1."""
 
@@ -79,19 +85,40 @@ def split_hint(pattern: str) -> tuple[str, str]:
 
 def fault_of(pattern: str) -> tuple[str, str] | None:
     """What is wrong with a pattern that names nothing, or whose hint is misspelt; and the remedy."""
-    hint, colon, rest = pattern.partition(":")
-    name = split_hint(pattern)[1]
-    if not name.strip() or name.endswith("/"):
+    hint, name = split_hint(pattern)
+    if not name.strip() or name.endswith("/") or re.search(r"(?<!:)//", name):
         return "names no tool", "write a name or a pattern, such as `*`"
-    if fault := fault_of_name(name):
+    if fault := fault_of_name(name) or _fault_of_notation(name, is_tag=hint == TAG):
         return fault
     if pattern in HINTS:
         return "is a hint without names", f"write `{pattern}:*`"
-    if not colon or hint in HINTS or hint == TAG:
+    before, colon, rest = name.partition(":")
+    # The name of a server may have a colon.
+    if not colon or hint == TAG or "/" in rest:
         return None
+    if before in (*HINTS, TAG):
+        return "has two hints", "write a pattern for each"
     known = {one.lower(): one for one in (*HINTS, TAG)}
-    meant = get_close_matches(hint.lower().replace("_", ""), known, n=1, cutoff=_LEAST_LIKE)
-    return (f"there is no hint `{hint}`", f"did you mean `{known[meant[0]]}:{rest}`?") if meant else None
+    meant = get_close_matches(before.lower().replace("_", ""), known, n=1, cutoff=_LEAST_LIKE)
+    every = ", ".join(f"`{one}:`" for one in known.values())
+    mend = (
+        f"did you mean `{known[meant[0]]}:{rest}`?"
+        if meant
+        else f"use one of {every}; for a colon in a name write `?`"
+    )
+    return f"there is no hint `{before}`", mend
+
+
+def _fault_of_notation(name: str, *, is_tag: bool) -> tuple[str, str] | None:
+    """What is wrong with a pattern in another notation; the name of a server may have any characters."""
+    own = name.rpartition("/")[2]
+    found = _NO_PART.search(own) or (None if is_tag else re.search(r"\s", own))
+    if found is None:
+        return None
+    return (
+        f"has `{found[0]}`, which a pattern does not have",
+        "use `*`, `?` and `[abc]`, and a pattern for each alternative; where a name has this, write `?`",
+    )
 
 
 def fault_of_name(name: str) -> tuple[str, str] | None:
@@ -101,6 +128,34 @@ def fault_of_name(name: str) -> tuple[str, str] | None:
     if "${" in name:
         return "has a reference, which is not replaced here", "write the name itself"
     return None
+
+
+def fault_of_exact(name: str) -> tuple[str, str] | None:
+    """What is wrong with a role or a scope, which are compared exactly; and the remedy."""
+    if not name:
+        return "is empty, and so fits nothing", "write a name"
+    if fault := fault_of_name(name):
+        return fault
+    if _WILD.search(name) or ("," in name and "=" not in name):
+        return (
+            "is compared exactly, so a pattern or a list fits nothing",
+            "write each name as an item; where a name has a `*`, write `[*]`",
+        )
+    return None
+
+
+def fault_of_principal(name: str) -> tuple[str, str] | None:
+    """What is wrong with the name, the pattern of names or the key of a caller; and the remedy."""
+    if not name:
+        return "is empty, and so fits nothing", "write a name"
+    if not name.startswith("[") and re.search(r"^!|\[\^|\{.*,.*\}", name):
+        return "is no pattern of names", "use `*`, `?` and `[abc]`, and an item for each alternative"
+    return fault_of_name(name)
+
+
+def plain_name(name: str) -> str:
+    """A role or a scope as a token has it: `[*]` and `[?]` stand for the character itself."""
+    return name.replace("[*]", "*").replace("[?]", "?")
 
 
 def check_pattern(pattern: str, place: str) -> None:
@@ -125,6 +180,35 @@ def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] |
         return f"there is no server `{heads[0]}`", f"did you mean `{colon}{meant[0]}{rest[len(heads[0]) :]}`?"
     known = ", ".join(f"`{one}`" for one in servers) or "none"
     return f"there is no server `{heads[0]}`", f"correct its name; the servers here are {known}"
+
+
+def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str] | None:
+    """What is wrong with a pattern that is nearly a public name, or names a whole server; and the remedy.
+
+    Args:
+        pattern: The pattern.
+        prefixes: The servers by the prefixes of their tools.
+    """
+    hint, name = split_hint(pattern)
+    if hint == TAG or "/" in name:
+        return None
+    if name in prefixes.values():
+        return "is the name of a server", f"write `{name}/*`, or `*/{name}` for a tool of that name"
+    called = name if any(one.startswith("mcp") for one in prefixes) else name.removeprefix("mcp__")
+    like = [one for one in prefixes if called.lower().startswith(f"{one}_".lower())]
+    prefix = max((one for one in like if called.startswith(one)), key=len, default="")
+    rest = called[len(prefix) :]
+    # Two underscores follow a prefix with an underscore, and stand before a name that has two.
+    is_public = called == name and not ("_" not in prefix and re.fullmatch(r"__(?!_)(?:(?!__).)+", rest))
+    if like and not (prefix and is_public):
+        meant = prefix or like[0]
+        return (
+            "is no name that a tool has here",
+            f"did you mean `{prefixes[meant]}/{called[len(meant) :].lstrip('_')}`?",
+        )
+    if called != name:
+        return "is a client's name of a tool", "write `SERVER/TOOL`, or a name that `mcp-toolset list` shows"
+    return None
 
 
 def is_caller(pattern: str, name: str, key: str) -> bool:

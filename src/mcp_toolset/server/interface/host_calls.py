@@ -51,6 +51,15 @@ class HostCalls(ClientSide):
         configured = self.configured if self._auth is None else None
         return self._auth if configured is None else configured.authenticator()
 
+    def rely_on_callers(self, auth: Auth | None = None) -> None:
+        """Refuse rules of a configuration for some callers, if neither it nor `auth` says who calls.
+
+        Raises:
+            ConfigError: there are such rules.
+        """
+        if self.configured is not None:
+            self.configured.rely_on_callers(bool(auth or self._auth))
+
     def tools(self) -> list[dict[str, Any]]:
         """The entries of `tools/list` for a client without grants, in wire form."""
         return list(self._served.wire)
@@ -192,6 +201,7 @@ class HostCalls(ClientSide):
         stated = {} if self.configured is None else dict(self.configured.config.http or {})
         proxies: Sequence[str] = stated.pop("trusted_proxies", ())
         own = authenticator(auth)
+        self.rely_on_callers(own)
         return http_app(
             self.answers,
             self.monitor,

@@ -181,6 +181,12 @@ def serve_command(
             server = _mounted(place, options, child)
             if code and not server.toolset.defers:
                 raise click.UsageError("--code is for tools behind search, and none is: add --deferred")
+            if auth and server.configured is not None and server.configured.config.auth is not None:
+                raise click.UsageError(
+                    f"{target} has `auth`, which the options that say who may call would replace; "
+                    "leave them out, or remove the section",
+                    ctx,
+                )
             single = bool(command) or "://" in (target or "")
             _serve(server, single, how, log, None if child is None else child.following())
 

@@ -1,0 +1,105 @@
+"""Rules for some callers need somebody who says who calls; a file keeps its guards beside others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.cli.commandline import CommandLine, line
+from tests.protections.files import JWT, LONG, SERVER
+
+from mcp_toolset import Toolset, ToolsetServer, serve
+from mcp_toolset.auth import StaticTokens
+from mcp_toolset.errors import ConfigError, DefinitionError
+from mcp_toolset.hub.toolset import toolset_from_config
+
+__all__ = ["line"]
+
+RULES: dict[str, dict[str, Any]] = {
+    "permissions": {"permissions": {"for": [{"roles": ["intern"], "deny": ["a/*"]}]}},
+    "limits": {"limits": {"*": {"for": [{"principals": ["ci"], "rate": "1/min"}]}}},
+}
+SAYS = "is for some callers, and nothing says who calls; add `toolset.auth`"
+
+
+def written(folder: Path, name: str = "mcp.json", **toolset: Any) -> Path:
+    path = folder / name
+    path.write_text(
+        json.dumps({"mcpServers": {"b" if name == "b.json" else "a": SERVER}, "toolset": toolset})
+    )
+    return path
+
+
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("over", [(), ("--transport", "http", "--port", "0")], ids=["stdio", "http"])
+def test_u73_rules_for_some_callers_need_auth(line: CommandLine, rules: str, over: tuple[str, ...]) -> None:
+    written(line.folder, **RULES[rules])
+    checked = line.run("check", "mcp.json")
+    assert checked.returncode == 1 and SAYS in checked.stderr
+    served = line.here("serve", "mcp.json", *over)
+    assert served.returncode == 1 and SAYS in served.stderr
+
+
+def test_u73_limits_of_an_entry_for_some_callers_need_auth(line: CommandLine) -> None:
+    line.write("mcp.json", json.dumps({"mcpServers": {"a": {**SERVER, **RULES["limits"]}}}))
+    served = line.here("serve", "mcp.json")
+    assert served.returncode == 1 and SAYS in served.stderr
+    assert "mcpServers.a.limits" in served.stderr
+
+
+def test_u73_serve_in_python_refuses_them_too(tmp_path: Path) -> None:
+    path = written(tmp_path, **RULES["permissions"])
+    with pytest.raises(ConfigError, match="nothing says who calls"):
+        serve(str(path))
+    with pytest.raises(ConfigError, match="nothing says who calls"):
+        ToolsetServer(toolset_from_config(path)).http_app()
+    known = ToolsetServer(toolset_from_config(path), auth=StaticTokens({"ci": LONG}))
+    assert known.http_app()
+
+
+def test_u73_a_reload_that_gains_them_changes_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path)
+
+    async def reloaded() -> None:
+        server = ToolsetServer(toolset_from_config(path))
+        server.http_app()
+        with anyio.fail_after(30):
+            async with server:
+                written(tmp_path, **RULES["permissions"])
+                with pytest.raises(ConfigError, match="nothing says who calls"):
+                    await server.reload()
+                assert server.policy is None
+                auth = {"tokens": {"ci": {"token": LONG, "roles": ["intern"]}}}
+                written(tmp_path, auth=auth, **RULES["permissions"])
+                await server.reload()
+                assert server.policy is not None and server.auth is not None
+
+    anyio.run(reloaded)
+
+
+def test_u73_options_do_not_replace_the_auth_of_a_file(line: CommandLine) -> None:
+    written(line.folder, auth={"jwt": JWT, "required_scopes": ["mcp"]})
+    http = ("--transport", "http", "--port", "0", "--auth-token-env", "CI_TOKEN")
+    served = line.run("serve", "mcp.json", *http, env={"CI_TOKEN": LONG})
+    assert served.returncode == 2 and "mcp.json has `auth`, which the options" in served.stderr
+
+
+@pytest.mark.parametrize("words", [("search",), ("pin", "--accept"), ("explain",), ("call",)])
+def test_u73_a_file_beside_a_command_is_not_left_out(line: CommandLine, words: tuple[str, ...]) -> None:
+    written(line.folder)
+    done = line.here(*words, "mcp.json", "--", "some-program")
+    assert done.returncode == 2
+    assert "mcp.json and a command after -- are two targets" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "key, value", [("auth", {"jwt": JWT}), ("audit", "audit.jsonl"), ("journal", {"path": "calls.sqlite3"})]
+)
+def test_u73_the_guards_of_a_second_file_are_not_left_out(tmp_path: Path, key: str, value: Any) -> None:
+    first, second = written(tmp_path, "a.json"), written(tmp_path, "b.json", **{key: value})
+    ToolsetServer(Toolset(toolset_from_config(second), toolset_from_config(first)))
+    with pytest.raises(DefinitionError, match=rf"b\.json: toolset\.{key} would have no effect beside"):
+        ToolsetServer(Toolset(toolset_from_config(first), toolset_from_config(second)))
