@@ -306,3 +306,122 @@ POLICIES: list[tuple[str, str, str]] = [
     ("hooks that are a list", "Rules(hooks=[])", "takes a HookSet"),
 ]
 """Policies, limits and logins of programs."""
+
+
+_DECIDING = """
+async def no(call):
+    return Reject('no')
+async def layer(call, context, next):
+    return ToolResult.of_error('no')
+def deciding():
+    made = HookSet()
+    made.execution('destroy')(no)
+    return made
+def deny(call):
+    return 'deny'
+class Guarding:
+    async def destroy_hook(self, call):
+        return Reject('no')
+"""
+
+
+def _attribute(name: str, value: str, says: str) -> tuple[str, str, str]:
+    program = f"{_DECIDING}\nclass App(Toolset):\n    destroy = destroy\n    {name} = {value}\n"
+    return f"the class attribute {name} = {value}", program, says
+
+
+def _method(name: str, parameters: str) -> tuple[str, str, str]:
+    program = f"class App(Toolset):\n    destroy = destroy\n    async def {name}({parameters}): ..."
+    return f"the method {name}", program, f"App.{name} is never asked"
+
+
+def _verb(said: str) -> tuple[str, str, str]:
+    verb = said.partition("(")[0]
+    return (
+        f"toolset.{said} as a statement",
+        f"{_DECIDING}\ntools = Toolset(destroy)\ntools.{said}\nserver = ToolsetServer(tools)",
+        f"{verb}(…) changes nothing in place: it returns a new toolset, which line ",
+    )
+
+
+_NOWHERE = "applies to no tool as an attribute of a class"
+NOWHERE: list[tuple[str, str, str]] = [
+    _attribute("hooks", "deciding()", f"App.hooks is a HookSet, which {_NOWHERE}"),
+    _attribute("checks", "(deciding(),)", f"App.checks is a HookSet, which {_NOWHERE}"),
+    _attribute("guard", "Guarding()", f"App.guard is a Guarding, which {_NOWHERE}"),
+    _attribute("policy", "Policy(deny=['destroy'])", f"App.policy is a Policy, which {_NOWHERE}"),
+    _attribute("policy", "{'deny': ['destroy']}", f"App.policy is a dict, which {_NOWHERE}"),
+    _attribute("rules", "Rules(hooks=deciding())", f"App.rules is a Rules, which {_NOWHERE}"),
+    _attribute("middleware", "[layer]", f"App.middleware is a list, which {_NOWHERE}"),
+    _attribute("check", "PermissionChecker(deny)", f"App.check is a PermissionChecker, which {_NOWHERE}"),
+    _attribute("guards", "[PolicyGuard(Policy())]", f"App.guards is a PolicyGuard, which {_NOWHERE}"),
+    _attribute("limits", "{'*': Limits(rate='1/min')}", f"App.limits is a Limits, which {_NOWHERE}"),
+    _attribute("quota", "{'a': [Limits(rate='1/min')]}", f"App.quota is a Limits, which {_NOWHERE}"),
+    _attribute("auth", "StaticTokens({'a': 'x' * 20})", f"App.auth is a StaticTokens, which {_NOWHERE}"),
+    _attribute("exclude", "['destroy']", f"App.exclude is a list, which {_NOWHERE}"),
+    _attribute("deny", "('destroy',)", f"App.deny is a tuple, which {_NOWHERE}"),
+    _attribute(
+        "off", "['destroy']", "would take the place of Toolset.off, and has no effect: use App().off("
+    ),
+    _attribute("deferred", "True", "would take the place of Toolset.deferred, and has no effect"),
+    _attribute("filtered", "{'exclude': ['destroy']}", "would take the place of Toolset.filtered"),
+    _attribute("carrying", "[layer]", "would take the place of Toolset.carrying"),
+    _method("destroy_hook", "self, call"),
+    _method("destroy_result_hook", "self, call, result"),
+    _method("around", "self, call, context, next"),
+    *(
+        (
+            f"a {kind} set on a toolset",
+            f"{_DECIDING}\nToolset(destroy).{name} = {value}",
+            "to no tool: give it to",
+        )
+        for kind, name, value in [
+            ("hook set", "hooks", "deciding()"),
+            ("policy", "policy", "Policy(deny=['destroy'])"),
+            ("list of guards", "guards", "[PolicyGuard(Policy(deny=['destroy']))]"),
+            ("policy object", "guard", "Guarding()"),
+        ]
+    ),
+    *(
+        (
+            f"{name} set on a server",
+            f"{_DECIDING}\nToolsetServer(Toolset(destroy)).{name} = {value}",
+            f"server.{name} = … applies to no call: write ToolsetServer(…, {name}=…)",
+        )
+        for name, value in [
+            ("hooks", "deciding()"),
+            ("middleware", "[layer]"),
+            ("rules", "[no]"),
+            ("limits", "{'*': Limits(rate='1/min')}"),
+            ("guard", "PolicyGuard(Policy(deny=['destroy']))"),
+        ]
+    ),
+    (
+        "a policy set on a server",
+        "ToolsetServer(Toolset(destroy)).policy = Policy(deny=['*'])",
+        "server.policy = … applies to no call",
+    ),
+    ("a rule set on a policy", "Policy().deny = ['destroy']", "no attribute 'deny'"),
+    *map(
+        _verb,
+        [
+            "off('destroy')",
+            "off()",
+            "deferred()",
+            "filtered(exclude='destroy')",
+            "filtered(lambda one: False)",
+            "carrying(deciding())",
+            "carrying(PolicyGuard(Policy(deny=['destroy'])))",
+            "prefixed('a')",
+            "renamed({'destroy': 'wipe'})",
+            "tagged('money')",
+            "prepared(lambda binding: None)",
+            "with_arguments({})",
+        ],
+    ),
+    ("merged hooks thrown away", f"{_DECIDING}\nhooks.merged(deciding())", "it returns a new HookSet"),
+    ("prefixed hooks thrown away", f"{_DECIDING}\ndeciding().prefixed('a')", "it returns a new HookSet"),
+    ("nested hooks thrown away", f"{_DECIDING}\nhooks.nested('a', deciding())", "it returns a new HookSet"),
+    ("merged rules thrown away", f"{_DECIDING}\nRules().merged(deciding())", "it returns a new Rules"),
+]
+"""Rules where nothing would apply them, and results that nothing uses."""

@@ -13,6 +13,7 @@ import anyio
 from pydantic_core import to_json
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset._rule import Rule
 from mcp_toolset.calls.middleware.builtin import Timeout
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.middleware.rate import CountStore, LimitsOf, RateLimit
@@ -45,7 +46,7 @@ _TOOLS: Final = 4096
 """Tools, of one group of callers each, whose layers are remembered."""
 
 
-class CallLimits:
+class CallLimits(Rule):
     """Applies limits to the calls of a server or a loop: `Rules(guards=[CallLimits({"*": Limits(…)})])`."""
 
     def __init__(

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset._rule import Rule, take
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import (
     Guard,
@@ -29,7 +30,7 @@ from mcp_toolset.tools.view.view import ToolView
 
 
 @dataclass(frozen=True)
-class RuleSet:
+class RuleSet(Rule):
     """The rules for the tools of a server, a loop or one call; see `Rules`."""
 
     hooks: HookSet = field(default_factory=HookSet)
@@ -54,9 +55,19 @@ class RuleSet:
             put(self, "descriptions", Descriptions(self.descriptions))
         put(self, "report", NameReport(self.strict))
         put(self, "observers", check_observers(self.observers))
+        if not isinstance(cast("object", self.guards), Iterable):
+            raise DefinitionError(f"guards is a list such as [PolicyGuard(policy)], not {self.guards!r}")
         put(self, "guards", tuple(self.guards))
-        if unfit := [one for one in self.guards if not isinstance(cast("object", one), Guard)]:
+        guards = cast("Sequence[object]", self.guards)
+        if unfit := [one for one in guards if not isinstance(one, Guard) or isinstance(one, type)]:
             raise DefinitionError(f"guards is a list such as [PolicyGuard(policy)], and has {unfit[0]!r}")
+        take(self.hooks, *self.middleware, *self.guards, *(one for _, own in self._own for one in own))
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether something that applies them has taken these rules, or they are none."""
+        parts = (self.has_middleware, self.guards, self.observers, self.descriptions)
+        return super().is_taken or not (any(parts) or not self.hooks.is_empty)
 
     @property
     def has_middleware(self) -> bool:
@@ -84,6 +95,7 @@ class RuleSet:
             UnknownNameError: one of them matches no tool.
             DefinitionError: a hook's input is of another tool's model.
         """
+        self.taken()
         # Unless strict, the toolset has reported its verbs' names when the view was made.
         verbs = view.known_tools.verbs() if self.strict else ()
         self.report.look(self.uses(), view.names, view.known_tools, verbs)
