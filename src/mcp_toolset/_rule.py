@@ -7,8 +7,10 @@ taken, and the places where rules are written by mistake refuse them.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from opcode import opmap
 from typing import Any, Final, Self, cast
 
@@ -16,6 +18,12 @@ from mcp_toolset.errors import DefinitionError
 
 _CACHE: Final = opmap.get("CACHE", 0)
 _POP_TOP: Final = opmap["POP_TOP"]
+_REGEX: Final = re.compile(r"^\^|\$$|\\|\||\.\+|\(.*\)")
+_LETTERS: Final = re.compile(r"[A-Za-z]")
+_LONG: Final = 5
+"""Letters of a pattern of which one may be mistyped and the rest still tell what is meant."""
+
+_FEW: Final = 3
 
 
 class Rule:
@@ -68,6 +76,41 @@ def idle_rules(space: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     for name, value in space.items():
         if not name.startswith("_") and isinstance(value, Rule) and not value.is_taken:
             yield name, type(value).__name__
+
+
+def fault_of_syntax(pattern: str) -> tuple[str, str] | None:
+    """What is wrong with a pattern of tools in another notation, which would fit nothing; and the remedy."""
+    if pattern.startswith("!") or pattern.startswith("not "):
+        return "excludes nothing here", "write the names that it is for; of characters, `[!x]` is all but x"
+    if "[^" in pattern:
+        return "has `[^`, which stands for itself here", f"write `{pattern.replace('[^', '[!')}`"
+    if _REGEX.search(pattern):
+        return (
+            "is a regular expression",
+            "write `*` for any characters, `?` for one and `[abc]` for one of these",
+        )
+    if "," in pattern or "{" in pattern:
+        return "is several names in one", "write each by itself"
+    return None
+
+
+def slip_in(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that a pattern would fit but for a slip: another case, blanks, letters swapped or doubled.
+
+    `.*` may be written for `*`, and `%` too.
+    """
+    plain = pattern.strip()
+    ways = [plain.lower(), re.sub(r"\.\*|%", "*", plain).lower()]
+    if len(_LETTERS.findall(plain)) >= _LONG:
+        low = plain.lower()
+        spots = [at for at in range(1, len(low)) if low[at - 1].isalpha() and low[at].isalpha()]
+        ways += [low[: at - 1] + low[at] + low[at - 1] + low[at + 1 :] for at in spots]
+        ways += [low[:at] + low[at + 1 :] for at in spots]
+        ways += [f"{low[:at]}?{low[at:]}" for at in spots]
+    ways = [way for way in ways if way.strip("*?")]
+    return [name for name in dict.fromkeys(names) if any(fnmatchcase(name.lower(), way) for way in ways)][
+        :_FEW
+    ]
 
 
 def require_kept(new: str, *modules: str) -> None:

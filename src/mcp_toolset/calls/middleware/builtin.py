@@ -40,8 +40,9 @@ class PermissionChecker(Rule):
         Any other answer denies the call, and so does a user who does not answer within `ask_deadline`
         seconds.
         """
-        if not callable(policy):
+        if not callable(policy) or isinstance(cast("object", policy), type):
             raise DefinitionError(f"PermissionChecker takes a function of a call, not {policy!r}")
+        _check_permission(policy)
         self._policy = policy
         self._ask_deadline = ask_deadline
 
@@ -66,6 +67,19 @@ class PermissionChecker(Rule):
                 "the policy of %s answered %s, not allow, deny or ask: denied", in_log(call.name), told
             )
         return rejection(Reject(f"{call.name} is not permitted by the policy of this server", "policy"))
+
+
+def _check_permission(policy: Policy) -> None:
+    found = inspect.signature(policy)
+    said = found.return_annotation
+    try:
+        found.bind(None)
+    except TypeError:
+        raise DefinitionError(f"PermissionChecker takes a function of (call), not of {found}") from None
+    if said in (bool, "bool", None, "None"):
+        raise DefinitionError(
+            f'PermissionChecker takes a function that returns "allow", "deny" or "ask", not {said!r}'
+        )
 
 
 async def _obstacle(call: ToolCall, context: ToolContext) -> str | None:

@@ -87,9 +87,9 @@ class CallLimits(Rule):
         """What the patterns look at of a tool."""
         return _facts(binding)
 
-    def unused(self, tools: Iterable[ToolFacts]) -> Iterator[tuple[str, str]]:
+    def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
         """The patterns that fit none of the tools, each with its place."""
-        return self._table.unused(tools)
+        return self._table.unused(map(_facts, bindings))
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """The middleware that limits the calls of one tool; tools of one pattern share it."""

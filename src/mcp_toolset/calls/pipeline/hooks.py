@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
@@ -75,6 +75,8 @@ class HookSet(Rule):
 
     def __init__(self, *, deadline: float = HOOK_DEADLINE) -> None:
         """Start empty. `deadline` is the seconds that one hook may take."""
+        if not isinstance(cast("object", deadline), int | float) or not deadline > 0:
+            raise DefinitionError(f"HookSet(deadline=…) takes a positive number of seconds, not {deadline!r}")
         self.deadline = deadline
         self.report = NameReport()
         self._execution: list[tuple[NameUse, BoundHook]] = []
