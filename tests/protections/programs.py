@@ -306,3 +306,405 @@ POLICIES: list[tuple[str, str, str]] = [
     ("hooks that are a list", "Rules(hooks=[])", "takes a HookSet"),
 ]
 """Policies, limits and logins of programs."""
+
+
+_DECIDING = """
+async def no(call):
+    return Reject('no')
+async def layer(call, context, next):
+    return ToolResult.of_error('no')
+def deciding():
+    made = HookSet()
+    made.execution('destroy')(no)
+    return made
+def deny(call):
+    return 'deny'
+class Guarding:
+    async def destroy_hook(self, call):
+        return Reject('no')
+"""
+
+
+def _attribute(name: str, value: str, says: str) -> tuple[str, str, str]:
+    program = f"{_DECIDING}\nclass App(Toolset):\n    destroy = destroy\n    {name} = {value}\n"
+    return f"the class attribute {name} = {value}", program, says
+
+
+def _method(name: str, parameters: str) -> tuple[str, str, str]:
+    program = f"class App(Toolset):\n    destroy = destroy\n    async def {name}({parameters}): ..."
+    return f"the method {name}", program, f"App.{name} is never asked"
+
+
+def _verb(said: str) -> tuple[str, str, str]:
+    verb = said.partition("(")[0]
+    return (
+        f"toolset.{said} as a statement",
+        f"{_DECIDING}\ntools = Toolset(destroy)\ntools.{said}\nserver = ToolsetServer(tools)",
+        f"{verb}(…) changes nothing in place: it returns a new toolset, which line ",
+    )
+
+
+_NOWHERE = "applies to no tool as an attribute of a class"
+NOWHERE: list[tuple[str, str, str]] = [
+    _attribute("hooks", "deciding()", f"App.hooks is a HookSet, which {_NOWHERE}"),
+    _attribute("checks", "(deciding(),)", f"App.checks is a HookSet, which {_NOWHERE}"),
+    _attribute("guard", "Guarding()", f"App.guard is a Guarding, which {_NOWHERE}"),
+    _attribute("policy", "Policy(deny=['destroy'])", f"App.policy is a Policy, which {_NOWHERE}"),
+    _attribute("policy", "{'deny': ['destroy']}", f"App.policy is a dict, which {_NOWHERE}"),
+    _attribute("rules", "Rules(hooks=deciding())", f"App.rules is a Rules, which {_NOWHERE}"),
+    _attribute("middleware", "[layer]", f"App.middleware is a list, which {_NOWHERE}"),
+    _attribute("check", "PermissionChecker(deny)", f"App.check is a PermissionChecker, which {_NOWHERE}"),
+    _attribute("guards", "[PolicyGuard(Policy())]", f"App.guards is a PolicyGuard, which {_NOWHERE}"),
+    _attribute("limits", "{'*': Limits(rate='1/min')}", f"App.limits is a Limits, which {_NOWHERE}"),
+    _attribute("quota", "{'a': [Limits(rate='1/min')]}", f"App.quota is a Limits, which {_NOWHERE}"),
+    _attribute("auth", "StaticTokens({'a': 'x' * 20})", f"App.auth is a StaticTokens, which {_NOWHERE}"),
+    _attribute("exclude", "['destroy']", f"App.exclude is a list, which {_NOWHERE}"),
+    _attribute("deny", "('destroy',)", f"App.deny is a tuple, which {_NOWHERE}"),
+    _attribute(
+        "off", "['destroy']", "would take the place of Toolset.off, and has no effect: use App().off("
+    ),
+    _attribute("deferred", "True", "would take the place of Toolset.deferred, and has no effect"),
+    _attribute("filtered", "{'exclude': ['destroy']}", "would take the place of Toolset.filtered"),
+    _attribute("carrying", "[layer]", "would take the place of Toolset.carrying"),
+    _method("destroy_hook", "self, call"),
+    _method("destroy_result_hook", "self, call, result"),
+    _method("around", "self, call, context, next"),
+    *(
+        (
+            f"a {kind} set on a toolset",
+            f"{_DECIDING}\nToolset(destroy).{name} = {value}",
+            "to no tool: give it to",
+        )
+        for kind, name, value in [
+            ("hook set", "hooks", "deciding()"),
+            ("policy", "policy", "Policy(deny=['destroy'])"),
+            ("list of guards", "guards", "[PolicyGuard(Policy(deny=['destroy']))]"),
+            ("policy object", "guard", "Guarding()"),
+        ]
+    ),
+    *(
+        (
+            f"{name} set on a server",
+            f"{_DECIDING}\nToolsetServer(Toolset(destroy)).{name} = {value}",
+            f"server.{name} = … applies to no call: write ToolsetServer(…, {name}=…)",
+        )
+        for name, value in [
+            ("hooks", "deciding()"),
+            ("middleware", "[layer]"),
+            ("rules", "[no]"),
+            ("limits", "{'*': Limits(rate='1/min')}"),
+            ("guard", "PolicyGuard(Policy(deny=['destroy']))"),
+        ]
+    ),
+    (
+        "a policy set on a server",
+        "ToolsetServer(Toolset(destroy)).policy = Policy(deny=['*'])",
+        "server.policy = … applies to no call",
+    ),
+    ("a rule set on a policy", "Policy().deny = ['destroy']", "no attribute 'deny'"),
+    *map(
+        _verb,
+        [
+            "off('destroy')",
+            "off()",
+            "deferred()",
+            "filtered(exclude='destroy')",
+            "filtered(lambda one: False)",
+            "carrying(deciding())",
+            "carrying(PolicyGuard(Policy(deny=['destroy'])))",
+            "prefixed('a')",
+            "renamed({'destroy': 'wipe'})",
+            "tagged('money')",
+            "prepared(lambda binding: None)",
+            "with_arguments({})",
+        ],
+    ),
+    ("merged hooks thrown away", f"{_DECIDING}\nhooks.merged(deciding())", "it returns a new HookSet"),
+    ("prefixed hooks thrown away", f"{_DECIDING}\ndeciding().prefixed('a')", "it returns a new HookSet"),
+    ("nested hooks thrown away", f"{_DECIDING}\nhooks.nested('a', deciding())", "it returns a new HookSet"),
+    ("merged rules thrown away", f"{_DECIDING}\nRules().merged(deciding())", "it returns a new Rules"),
+]
+"""Rules where nothing would apply them, and results that nothing uses."""
+
+
+def _ruled(said: str) -> str:
+    return f"{_DECIDING}\nserver = ToolsetServer(Toolset(destroy), {said})"
+
+
+def _guarded(guard: str) -> str:
+    return _ruled(f"rules=Rules(guards=[{guard}])")
+
+
+def _hooked(selector: str, tools: str = "Toolset(destroy)") -> str:
+    return f"{_DECIDING}\nhooks.execution({selector!r})(no)\nserver = ToolsetServer({tools}, hooks=hooks)"
+
+
+_NO_TOOL = "has no effect: there is no such tool"
+_NEAR = "did you mean destroy?"
+NAMES: list[tuple[str, str, str]] = [
+    ("a guard for a misspelt tool", _guarded("PolicyGuard(Policy(deny=['destory']))"), _NEAR),
+    ("a guard for a tool in the wrong case", _guarded("PolicyGuard(Policy(ask=['Destroy']))"), _NEAR),
+    ("a guard with a prefix", _guarded("PolicyGuard(Policy(deny=['a_destroy']))"), _NO_TOOL),
+    ("a guard at a server", _guarded("PolicyGuard(Policy(deny=['git/destroy']))"), _NO_TOOL),
+    ("a guard with a hint and a slip", _guarded("PolicyGuard(Policy(deny=['destructive:Destroy']))"), _NEAR),
+    ("a guard with a pattern and a slip", _guarded("PolicyGuard(Policy(deny=['destory*']))"), _NEAR),
+    ("a guard for an unknown tag", _guarded("PolicyGuard(Policy(deny=['tag:money']))"), _NO_TOOL),
+    ("a guard of limits for a misspelt tool", _guarded("CallLimits({'destory': Limits(rate='1/s')})"), _NEAR),
+    ("a guard of limits with a slip", _guarded("CallLimits({'Dest*': Limits(rate='1/s')})"), _NEAR),
+    ("a guard as a rule, misspelt", _ruled("rules=PolicyGuard(Policy(deny=['destory']))"), _NEAR),
+    (
+        "a carried guard, misspelt",
+        "Toolset(destroy).carrying(PolicyGuard(Policy(deny=['destory'])))",
+        _NEAR,
+    ),
+    (
+        "a carried guard by the later name",
+        "Toolset(destroy).carrying(PolicyGuard(Policy(deny=['wipe']))).renamed({'destroy': 'wipe'})",
+        _NO_TOOL,
+    ),
+    (
+        "a carried guard of limits, misspelt",
+        "Toolset(destroy).carrying(CallLimits({'destory': Limits(rate='1/s')}))",
+        _NEAR,
+    ),
+    ("limits for a misspelt tool", _ruled("limits={'destory': Limits(rate='1/s')}"), _NO_TOOL),
+    ("limits with a pattern in the wrong case", _ruled("limits={'DES*': Limits(rate='1/s')}"), _NEAR),
+    *(
+        (f"a policy with the pattern {pattern}", _policy(f"deny=[{pattern!r}]"), says)
+        for pattern, says in [
+            ("destory*", _NEAR),
+            ("Des*", _NEAR),
+            ("*TROY", _NEAR),
+            ("destroyy*", _NEAR),
+            ("destoy*", _NEAR),
+            ("des.*", _NEAR),
+            ("destructive:Des*", _NEAR),
+            ("!look", "excludes nothing here"),
+            ("not look", "excludes nothing here"),
+            ("destructive:!look", "excludes nothing here"),
+            ("[^l]*", "write `[!l]*`"),
+            ("^destroy$", "is a regular expression"),
+            ("^des.*", "is a regular expression"),
+            ("destroy$", "is a regular expression"),
+            ("destroy|look", "is a regular expression"),
+            ("(destroy)", "is a regular expression"),
+            ("des\\w+", "is a regular expression"),
+            ("destroy,look", "is several names in one"),
+            ("{destroy,look}", "is several names in one"),
+        ]
+    ),
+    *(
+        (f"a hook for {selector!r}", _hooked(selector), says)
+        for selector, says in [
+            ("destory*", _NEAR),
+            ("DEST*", _NEAR),
+            ("des.*", _NEAR),
+            ("!look", "excludes nothing here"),
+            ("[^x]*", "write `[!x]*`"),
+            ("^destroy$", "is a regular expression"),
+            ("destroy|look", "is a regular expression"),
+            ("destroy, look", "is several names in one"),
+            ("destructive:*", "hints are for policies and limits"),
+            ("tag:money", 'write tagged("money")'),
+            (" destroy", "has blanks at an end"),
+            (" *", "has blanks at an end"),
+            ("destroy\u200b", "hidden characters"),
+            ("a/destroy", _NEAR),
+            ("a_destroy", _NEAR),
+            ("Data.destroy", _NEAR),
+        ]
+    ),
+    (
+        "a hook with a pattern for the former names",
+        _hooked("dest*", "Toolset(destroy).prefixed('a')"),
+        "the names are a_destroy now",
+    ),
+    (
+        "a hook by a name that two mounts had",
+        _hooked("destroy", "Toolset(Toolset(destroy).prefixed('a'), Toolset(destroy).prefixed('b'))"),
+        "use a_destroy or b_destroy",
+    ),
+    (
+        "a hook for the tool of another toolset",
+        f"{_DECIDING}\n@tool\ndef other() -> str:\n    'Other.'\n    return ''\n"
+        "hooks.execution(other)(no)\nserver = ToolsetServer(Toolset(destroy), hooks=hooks)",
+        "hooks.execution('other') has no effect",
+    ),
+    (
+        "a timeout for a misspelt tool",
+        _ruled("middleware=[Timeout(5, per_tool={'destory': 1})]"),
+        _NEAR,
+    ),
+    (
+        "a round with a misspelt guard",
+        "import anyio\nround = ToolRound.from_calls([], Toolset(destroy).view())\n"
+        "anyio.run(round.apply, PolicyGuard(Policy(deny=['destory'])))",
+        _NEAR,
+    ),
+    (
+        "a call with a misspelt guard",
+        "import anyio\nfrom functools import partial\n"
+        "guard = PolicyGuard(Policy(ask=['destory']))\n"
+        "anyio.run(partial(Toolset(destroy).execute, 'destroy', {}, rules=guard))",
+        _NEAR,
+    ),
+    *(
+        (f"{verb} with {given}", f"Toolset(destroy).{verb}({given})", says)
+        for verb, given, says in [
+            ("off", "'destory'", _NEAR),
+            ("off", "'Destroy'", _NEAR),
+            ("off", "'!look'", "excludes nothing here"),
+            ("off", "'destroy|look'", "is a regular expression"),
+            ("filtered", "exclude='destory'", _NEAR),
+            ("filtered", "exclude=['[^l]*']", "write `[!l]*`"),
+            ("filtered", "exclude='destructive:*'", "hints are for policies and limits"),
+            ("renamed", "{'destory': 'wipe'}", _NEAR),
+            ("described", "{'Destroy': 'x'}", _NEAR),
+        ]
+    ),
+    *(
+        (f"a policy with {said}", f"Policy({said})", says)
+        for said, says in [
+            ("roles={'adm*': Policy(deny=['*'])}", "is a pattern, which is for principals alone"),
+            ("scopes={'pay?': Policy(deny=['*'])}", "is a pattern, which is for principals alone"),
+            ("roles={'': Policy(deny=['*'])}", "names nobody"),
+            ("roles={'admin ': Policy(deny=['*'])}", "has blanks at an end"),
+            ("principals={'': Policy(deny=['*'])}", "names nobody"),
+            ("principals={' ann': Policy(deny=['*'])}", "has blanks at an end"),
+            ("principals={'a\\u200bnn': Policy(deny=['*'])}", "hidden characters"),
+        ]
+    ),
+    (
+        "limits for a pattern of roles",
+        "CallLimits({'*': Limits(rate='1/s', roles=['adm*'])})",
+        "is a pattern, which is for principals alone",
+    ),
+]
+"""Names and patterns that fit no tool or no caller."""
+
+FORMS: list[tuple[str, str, str]] = [
+    *(
+        (
+            f"an execution hook {said}",
+            f"@hooks.execution('destroy')\nasync def f({parameters}){answer}: ...",
+            says,
+        )
+        for said, parameters, answer, says in [
+            ("by name alone", "*, call", "", "gets no arguments by name, such as call"),
+            ("of keywords", "**call", "", "gets no arguments by name, such as call"),
+            ("with a result", "call, result", "", "must take (call), (call, input) or"),
+            ("of no parameters", "", "", "must take (call)"),
+            ("of four", "a, b, c, d", "", "must take (call)"),
+            ("of self", "self, call", "", "in this order"),
+            ("that answers nothing", "call", " -> None", "must return RunNormally or Complete or Reject"),
+            ("that answers yes", "call", " -> bool", "must return RunNormally or Complete or Reject"),
+            ("that answers a result", "call", " -> ToolResult", "not ToolResult"),
+        ]
+    ),
+    *(
+        (f"a result hook {said}", f"@hooks.result('destroy')\nasync def f({parameters}){answer}: ...", says)
+        for said, parameters, answer, says in [
+            ("with an input", "call, input", "", "must take (call, result)"),
+            ("of the call alone", "call", "", "must take (call, result)"),
+            ("that rejects", "call, result", " -> Reject", "must return ToolResult or None, not Reject"),
+            ("that answers a text", "call, result", " -> str", "must return ToolResult or None, not str"),
+        ]
+    ),
+    (
+        "a description hook of a call",
+        "@hooks.description('destroy')\nasync def f(call): ...",
+        "must take (definition)",
+    ),
+    (
+        "a description hook of an annotated call",
+        "@hooks.description('destroy')\nasync def f(one: ToolCall): ...",
+        "must take (definition)",
+    ),
+    *(
+        (
+            f"a deadline of hooks that is {value}",
+            f"HookSet(deadline={value})",
+            "takes a positive number of seconds",
+        )
+        for value in ("0", "-1", "None", "'5'")
+    ),
+    *(
+        (f"a permission function {said}", f"{program}\nPermissionChecker(f)", says)
+        for said, program, says in [
+            ("of two parameters", "def f(call, context): ...", "takes a function of (call)"),
+            ("of none", "def f(): ...", "takes a function of (call)"),
+            ("by name alone", "def f(*, call): ...", "takes a function of (call)"),
+            ("that says yes", "def f(call) -> bool: ...", 'returns "allow", "deny" or "ask"'),
+            ("that says nothing", "def f(call) -> None: ...", 'returns "allow", "deny" or "ask"'),
+            ("that is a class", "class f: ...", "takes a function of a call"),
+            ("that is a policy", "f = Policy(deny=['*'])", "takes a function of a call"),
+            ("that was called", f"{_DECIDING}\nf = deny(None)", "takes a function of a call"),
+        ]
+    ),
+    *(
+        (f"{name}={value}", _ruled(f"{name}={value}"), says)
+        for name, value, says in [
+            ("hooks", "no", "takes a HookSet"),
+            ("hooks", "[no]", "takes a HookSet"),
+            ("hooks", "HookSet", "takes a HookSet"),
+            ("hooks", "Guarding()", "takes a HookSet"),
+            ("hooks", "Rules()", "takes a HookSet"),
+            ("hooks", "False", "takes a HookSet"),
+            ("middleware", "layer", "is a list of middleware"),
+            ("middleware", "[no]", "no takes (call)"),
+            ("middleware", "[deciding()]", "not <mcp_toolset.calls.pipeline.hooks.HookSet"),
+            ("middleware", "[Guarding()]", "middleware is an `async def` of (call, context, next)"),
+            ("middleware", "[PolicyGuard(Policy())]", "middleware is an `async def`"),
+            ("middleware", "[Policy(deny=['*'])]", "middleware is an `async def`"),
+            ("middleware", "[CallLimits({})]", "middleware is an `async def`"),
+            ("middleware", "[PermissionChecker]", "not the class PermissionChecker"),
+            ("middleware", "{'destroy': layer}", "not 'destroy'"),
+            ("middleware", "False", "is a list of middleware"),
+            ("tool_middleware", "[layer]", "takes lists by tool"),
+            ("tool_middleware", "{'destroy': layer}", "is a list of middleware"),
+            ("policy", "[Policy(deny=['*'])]", "policy takes Policy("),
+            ("policy", "{'deny': ['*']}", "policy takes Policy("),
+            ("policy", "PolicyGuard(Policy())", "policy takes Policy("),
+            ("policy", "Policy", "policy takes Policy("),
+            ("policy", "False", "policy takes Policy("),
+            ("rules", "Policy(deny=['*'])", "middleware is an `async def`"),
+            ("rules", "[Policy(deny=['*'])]", "middleware is an `async def`"),
+            ("rules", "{'destroy': no}", "middleware is an `async def`"),
+            ("rules", "{no}", "middleware is an `async def`"),
+            ("rules", "False", "middleware is an `async def`"),
+            ("rules", "'deny'", "not 'deny'"),
+            ("rules", "Limits(rate='1/s')", "middleware is an `async def`"),
+            ("rules", "HookSet", "not the class HookSet"),
+            ("rules", "Guarding", "not the class Guarding"),
+            ("rules", "deciding", "is not a rule"),
+            ("rules", "deny", "is not a rule"),
+            ("limits", "[Limits(rate='1/s')]", "limits takes limits by pattern"),
+            ("limits", "Limits(rate='1/s')", "limits takes limits by pattern"),
+            ("limits", "{'*': '1/s'}", "takes Limits("),
+        ]
+    ),
+    *(
+        (f"guards={value}", f"Rules(guards={value})", "guards is a list such as [PolicyGuard(policy)]")
+        for value in ("PolicyGuard(Policy())", "'deny'", "[PolicyGuard]", "[HookSet()]", "[Policy()]")
+    ),
+    *(
+        (f"PolicyGuard({value})", f"PolicyGuard({value})", says)
+        for value, says in [
+            ("{'deny': ['*']}", "PolicyGuard takes Policy("),
+            ("['destroy']", "PolicyGuard takes Policy("),
+            ("Policy", "PolicyGuard takes Policy("),
+            ("Policy(), approvals='a.sqlite'", "PolicyGuard takes approvals=Approvals(PATH)"),
+        ]
+    ),
+    (
+        "a policy object with a hook set",
+        f"{_DECIDING}\nclass P(Guarding):\n    more = deciding()\nhooks.register(P())",
+        "more is not a hook",
+    ),
+    (
+        "a policy object with a list of hooks",
+        f"{_DECIDING}\nclass P(Guarding):\n    destroy_hooks = [no]\nhooks.register(P())",
+        "destroy_hooks is not a hook",
+    ),
+]
+"""Rules of another kind, another type or another signature than a place takes."""

@@ -169,7 +169,7 @@ def test_p2_a_manual_tool_can_only_be_described():
         """Pay."""
         return ""
 
-    Toolset(pay).with_arguments({pay: {"amount": describe("In cents.")}})
+    assert Toolset(pay).with_arguments({pay: {"amount": describe("In cents.")}}).names() == ["pay"]
     with pytest.raises(DefinitionError, match="manual: the application gets its arguments as the model"):
         Toolset(pay).with_arguments({pay: {"amount": rename("cents")}})
 

@@ -19,11 +19,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
 
+from mcp_toolset._rule import idle_rules
 from mcp_toolset.cli.target import Module, Program
 from mcp_toolset.errors import TargetError, ToolsetError
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.serve import capturing
 from mcp_toolset.tools.declare.function import Tool
+from mcp_toolset.tools.toolsets.toolset import Toolset
 
 __all__ = ["is_of_project", "load"]
 
@@ -43,6 +45,12 @@ def load(target: Module | Program, is_mountable: Callable[[object], bool]) -> An
         module = _import_main(target) if as_main else _import(target)
     if as_main and not held:
         raise _serves_nothing(str(target), "serves nothing when it is run without arguments")
+    for name, kind in idle_rules(vars(module)):
+        raise TargetError(
+            f"{target}: {name} is a {kind} that nothing applies, so it protects nothing: give it to "
+            f"serve(…), ToolsetServer(…) or toolset.carrying(…), or remove it; call it _{name} if it has "
+            "another use"
+        )
     if target.attribute is not None:
         return _attribute(module, target.attribute, str(target))
     if len(held) > 1:
@@ -190,11 +198,33 @@ def _attribute(module: ModuleType, dotted: str, place: str) -> Any:
     return value
 
 
+def _guarded_ones(module: ModuleType, chosen: object) -> list[str]:
+    """The servers, and the toolsets with more rules than the chosen value."""
+    before = _protection(chosen)
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, ToolsetServer) or _protection(value) - before
+    ]
+
+
+def _protection(value: object) -> set[object]:
+    """What keeps tools of a toolset from being called, or decides about their calls."""
+    bindings = cast("Toolset", value).bindings() if isinstance(value, Toolset) else []
+    carried = {id(one.rules) for binding in bindings for one in binding.carried}
+    held = [one for one in bindings if not one.on or one.deferred]
+    return {*carried, *(one.name for one in held)}
+
+
 def _offered(module: ModuleType, place: str, is_mountable: Callable[[object], bool]) -> Any:
-    for name in _USUAL:
-        value = getattr(module, name, None)
-        if value is not None and is_mountable(value):
-            return value
+    usual = [value for name in _USUAL if is_mountable(value := getattr(module, name, None))]
+    chosen = next((value for value in usual if isinstance(value, ToolsetServer)), usual[0] if usual else None)
+    # A server, or a toolset with rules, is not passed over for the tools in it.
+    if not isinstance(chosen, ToolsetServer) and (better := _guarded_ones(module, chosen)):
+        names = " or ".join(f"{place}:{name}" for name in better)
+        raise TargetError(f"{place}: has rules for its tools, which would not apply; name one as {names}")
+    if chosen is not None:
+        return chosen
     found = (cast("Tool[..., Any]", value) for value in vars(module).values() if isinstance(value, Tool))
     tools = {id(tool): tool for tool in found}
     if not tools:

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_toolset._records import replace
+from mcp_toolset._rule import rules_among, take
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.hooks import HookSet
@@ -224,6 +225,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
                 deferred catalog's.
         """
         _check_kinds(toolset, policy, limits)
+        take(policy)
         self.configured = reloadable_in(toolset)
         if shared is not None:
             grants = grants or GrantLedger(shared.grants())
@@ -237,7 +239,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             name=name,
             version=version,
             instructions=instructions,
-            rules=rules_from(rules, hooks, middleware, tool_middleware),
+            rules=rules_from(rules, hooks, middleware, tool_middleware).taken(),
             resources=resources,
             prompts=prompts,
             completions=completions,
@@ -367,6 +369,16 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self._news = News(self._served, self._offering, self.answers)
         self._attachments = Attachments(self.registry, self._news.changed.set)
 
+    if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Refuse a rule that is set later, which nothing would apply."""
+            if name in _RULES or (not name.startswith("_") and any(rules_among(value))):
+                raise DefinitionError(
+                    f"server.{name} = … applies to no call: write ToolsetServer(…, {name}=…)"
+                )
+            object.__setattr__(self, name, value)
+
     @cached_property
     def lowlevel(self) -> LowlevelServer:
         """An SDK `Server` in front of this one, made on first use."""
@@ -471,6 +483,12 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             for name, source in self.registry.sources().items()
             if fits(source, OfferingSource)
         }
+
+
+_RULES = frozenset(
+    {"rules", "hooks", "middleware", "tool_middleware", "limits", "approvals", "access", "journal"}
+)
+"""Arguments of a server that decide about calls, and that it has no attributes for."""
 
 
 def _processes(said: Processes | str | PathLike[str] | bool) -> Processes | None:

@@ -209,7 +209,7 @@ class ServedTools:
         known = self.registry.known_tools()
         every = [*members, *self._held(())]
         unused = unused_patterns(policy, known, every) if policy is not None else []
-        unused += self.visibility.unused_limits(known, every)
+        unused += [*self.visibility.unused_limits(known, every), *self._rules.unused(known, every)]
         self.report.look(self._rules.uses(), names, known, [*self.registry.unbound(), *unused])
         self._rules.hooks.require_fitting(members, names)
         for binding in members:

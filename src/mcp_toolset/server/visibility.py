@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mcp_toolset._records import replace
+from mcp_toolset._rule import slip_in
 from mcp_toolset.calls.pipeline.middleware import Guard
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.grants.access import Visible
@@ -150,10 +151,13 @@ class Visibility(Visible):
         """The patterns of limits that fit none of some tools."""
         for one in self._guards.of_limits():
             facts = [one.facts(tool) for tool in tools]
-            public = {fact.own: fact.name for fact in facts if fact.server}
-            for place, pattern in one.unused(facts):
+            public = {fact.own if fact.server else fact.name: fact.name for fact in facts}
+            for place, pattern in one.unused(tools):
+                use = NameUse(pattern, place)
                 near = (public[pattern],) if pattern in public else ()
-                yield known.missing(NameUse(pattern, place), near)
+                yield known.missing(
+                    use, near or (slip_in(pattern, public.values()) if use.is_pattern else ())
+                )
 
     def group(self, identity: Identity | None) -> object:
         """The policy and the group of a caller; `None` without a policy."""
@@ -187,9 +191,12 @@ def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBindi
     servers = [source.source_name for source in known.sources]
     found: list[UnboundName] = []
     for place, pattern in policy.unused(facts):
-        near = get_close_matches(pattern.rpartition(":")[2].lower(), names, MAX_NEAR)
-        told = tuple(names[one] for one in near)
+        plain = pattern.rpartition(":")[2]
         kind = "pattern" if NameUse(pattern, place).is_pattern else "unknown"
+        if kind == "pattern":
+            told = tuple(slip_in(plain.rpartition("/")[2], names.values()))
+        else:
+            told = tuple(names[one] for one in get_close_matches(plain.lower(), names, MAX_NEAR))
         if place.startswith("policy") and fault_of_server(pattern, servers) is not None:
             found.append(UnboundName(pattern, place, (), kind="server"))
         else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
 from contextvars import ContextVar
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import anyio
 
 from mcp_toolset._records import dataclass
+from mcp_toolset._rule import idle_rules
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.rules import AnyRule
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 
 TransportName = Literal["stdio", "http", "sse"]
 Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
+
+_log = logging.getLogger("mcp_toolset.names")
 
 _LAST_WORD: Final = 1.0
 """Seconds for servers to connect or fail once the client has closed its input."""
@@ -164,7 +169,11 @@ def serve(
     names = tuple(allowed_hosts), tuple(allowed_origins)
     how = Serving(transport, host, port, *names, watch, insecure, drain=drain)
     choice = LogChoice(log if isinstance(log, bool) else Path(log))
+    frame = inspect.currentframe()
+    program = {} if frame is None or frame.f_back is None else frame.f_back.f_globals
     with logged(choice, server.name) as kept:
+        for rule, kind in idle_rules(program):
+            _log.warning("%s is a %s that nothing applies: give it to serve(…), or remove it", rule, kind)
         kept.follow(server, one_client=transport == "stdio")
         ended = run_server(server, how, log=kept)
     if ended:

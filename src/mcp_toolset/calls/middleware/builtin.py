@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast
 import anyio
 
 from mcp_toolset._records import replace
+from mcp_toolset._rule import Rule
 from mcp_toolset.calls.middleware.text_limit import cut
 from mcp_toolset.calls.pipeline.decision import Reject, rejection
 from mcp_toolset.calls.pipeline.middleware import CallNext
@@ -30,7 +31,7 @@ _log = logging.getLogger("mcp_toolset.policy")
 _NO_FIELDS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
 
-class PermissionChecker:
+class PermissionChecker(Rule):
     """Asks a policy about every call: allow, deny, or ask the user."""
 
     def __init__(self, policy: Policy, *, ask_deadline: float = ASK_DEADLINE) -> None:
@@ -39,8 +40,9 @@ class PermissionChecker:
         Any other answer denies the call, and so does a user who does not answer within `ask_deadline`
         seconds.
         """
-        if not callable(policy):
+        if not callable(policy) or isinstance(cast("object", policy), type):
             raise DefinitionError(f"PermissionChecker takes a function of a call, not {policy!r}")
+        _check_permission(policy)
         self._policy = policy
         self._ask_deadline = ask_deadline
 
@@ -67,6 +69,19 @@ class PermissionChecker:
         return rejection(Reject(f"{call.name} is not permitted by the policy of this server", "policy"))
 
 
+def _check_permission(policy: Policy) -> None:
+    found = inspect.signature(policy)
+    said = found.return_annotation
+    try:
+        found.bind(None)
+    except TypeError:
+        raise DefinitionError(f"PermissionChecker takes a function of (call), not of {found}") from None
+    if said in (bool, "bool", None, "None"):
+        raise DefinitionError(
+            f'PermissionChecker takes a function that returns "allow", "deny" or "ask", not {said!r}'
+        )
+
+
 async def _obstacle(call: ToolCall, context: ToolContext) -> str | None:
     """Why a call may not run: `None` if it may, empty if the user refused, else the reason."""
     question = f"Allow the call of {call.name} with {call.arguments!r}?"
@@ -85,7 +100,7 @@ def _unasked(name: str, obstacle: str) -> str:
     )
 
 
-class OutputFormatter:
+class OutputFormatter(Rule):
     """Limits the number of characters in a result, so that it does not fill a model's context.
 
     Text is cut between characters as a reader counts them, never inside one. Structured content is
@@ -134,7 +149,7 @@ def _json_length(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-class HiddenTextFilter:
+class HiddenTextFilter(Rule):
     """Removes invisible, bidirectional and control characters from results.
 
     It is optional, since a result may be data that must stay unchanged: a file to be written back, a log to
@@ -161,7 +176,7 @@ def _clean(block: Block) -> Block:
     return {**block, "text": cleaned(text)} if isinstance(text, str) else block
 
 
-class Timeout:
+class Timeout(Rule):
     """Sets a deadline for each call: for all middleware inside this one, the hooks and the tool.
 
     An async tool and a call of a mounted server are cancelled. A sync tool cannot be cancelled, so its late

@@ -13,6 +13,7 @@ import anyio
 from pydantic_core import to_json
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset._rule import Rule
 from mcp_toolset.calls.middleware.builtin import Timeout
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.middleware.rate import CountStore, LimitsOf, RateLimit
@@ -45,7 +46,7 @@ _TOOLS: Final = 4096
 """Tools, of one group of callers each, whose layers are remembered."""
 
 
-class CallLimits:
+class CallLimits(Rule):
     """Applies limits to the calls of a server or a loop: `Rules(guards=[CallLimits({"*": Limits(…)})])`."""
 
     def __init__(
@@ -86,9 +87,9 @@ class CallLimits:
         """What the patterns look at of a tool."""
         return _facts(binding)
 
-    def unused(self, tools: Iterable[ToolFacts]) -> Iterator[tuple[str, str]]:
+    def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
         """The patterns that fit none of the tools, each with its place."""
-        return self._table.unused(tools)
+        return self._table.unused(map(_facts, bindings))
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """The middleware that limits the calls of one tool; tools of one pattern share it."""

@@ -19,11 +19,12 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset._rule import Rule
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import Reject, record, rejection, rejection_reason
 from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.pipeline.observation import note_rule
-from mcp_toolset.errors import CallError, CannotAskError, StoreError, UnknownToolError
+from mcp_toolset.errors import CallError, CannotAskError, DefinitionError, StoreError, UnknownToolError
 from mcp_toolset.security.policy.approvals import Approval, Approvals, CallToApprove
 from mcp_toolset.security.policy.policy import Policy, Verdict
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
@@ -97,7 +98,7 @@ _Look: TypeAlias = Callable[[Approvals, CallToApprove], Approval]
 _claims: Final[ContextVar[tuple[_Claim, ...]]] = ContextVar("mcp_toolset_approved", default=())
 
 
-class PolicyGuard:
+class PolicyGuard(Rule):
     """Applies a policy to the calls of a server or a loop: `Rules(guards=[PolicyGuard(policy)])`.
 
     A tool that the policy denies is unknown to the caller. If the policy says `ask` and the client supports
@@ -123,7 +124,11 @@ class PolicyGuard:
             record: Notes decisions, for an audit log.
             now: Seconds, from a monotonic clock.
         """
-        self.policy = policy
+        if not isinstance(cast("object", policy), Policy):
+            raise DefinitionError(f"PolicyGuard takes Policy(allow=[…], ask=[…], deny=[…]), not {policy!r}")
+        if approvals is not None and not isinstance(cast("object", approvals), Approvals):
+            raise DefinitionError(f"PolicyGuard takes approvals=Approvals(PATH), not {approvals!r}")
+        self.policy = policy.taken()
         self._approvals = approvals
         self._served = served
         self._record = record

@@ -69,15 +69,25 @@ class ToolDispatch:
             before: An older table; chains of the same bindings under the same rules are reused.
         """
         rules = rules or RuleSet(hooks or HookSet(), middleware, tool_middleware or {})
-        bindings = list(bindings)
-        names = names or ToolNames(bindings)
+        self._bindings, self._rules = list(bindings), rules
+        self._names = names or ToolNames(self._bindings)
         self._listeners = Listeners.of(rules.observers)
         self._digest = None if self._listeners is None else self._listeners.digest
         self._times = self._listeners is not None and self._listeners.times
-        known: Mapping[str, Route] = {} if before is None else before._routes
-        carried = {key: ToolNames(tools) for key, (_, tools) in carriers(bindings).items()}
-        found = ((one, rules_for(one, rules, names, carried)) for one in bindings)
-        self._routes = {one.name: route_of(one, own, known.get(one.name)) for one, own in found}
+        self._routes: Mapping[str, Route] = {} if before is None else before._routes
+        for each in self._compose():
+            each.hooks.applied_by(self)
+
+    def _compose(self) -> list[RuleSet]:
+        carrying = carriers(self._bindings)
+        carried = {key: ToolNames(tools) for key, (_, tools) in carrying.items()}
+        found = ((one, rules_for(one, self._rules, self._names, carried)) for one in self._bindings)
+        self._routes = {one.name: route_of(one, own, self._routes.get(one.name)) for one, own in found}
+        return [self._rules, *(rules for rules, _ in carrying.values())]
+
+    def renew(self) -> None:
+        """Compose the chains anew, as a hook was registered; calls that run go on as they began."""
+        self._compose()
 
     def admit(
         self, call: ToolCall, context: ToolContext, seen: Observation | None = None

@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
-from types import CodeType
+from types import CodeType, NoneType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -165,6 +165,7 @@ def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
     shown = require_async(hook)
     hints = resolved_hints(hook, f"hook {shown}")
     parameters = _parameters(hook, "input", hints)
+    _check_answer(shown, hints, (RunNormally, Complete, Reject))
     if len(parameters) == 1:
         return BoundHook(_of_call_alone(hook), None, False, deadline if awaits(hook) else None)
     # A server whose hooks take no typed input starts without importing pydantic's models.
@@ -195,6 +196,7 @@ def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
     except DefinitionError:
         hints = dict[str, Any]()
     takes_context = len(_parameters(hook, "result", hints)) == 3
+    _check_answer(shown, hints, (ToolResult, NoneType))
     return BoundResultHook(hook, takes_context, deadline if awaits(hook) else None)
 
 
@@ -205,11 +207,15 @@ def check_description_hook(hook: Callable[..., Any]) -> None:
         DefinitionError: it is not async, or takes other parameters than a definition.
     """
     shown = require_async(hook)
+    found = inspect.signature(hook)
     try:
-        inspect.signature(hook).bind(None)
+        found.bind(None)
     except TypeError:
-        found = inspect.signature(hook)
         raise DefinitionError(f"description hook {shown} must take (definition), not {found}") from None
+    first = next(iter(found.parameters.values()))
+    meant = getattr(first.annotation, "__name__", str(first.annotation))
+    if first.name in ("call", "result") or meant in ("ToolCall", "ToolResult"):
+        raise DefinitionError(f"description hook {shown} must take (definition), not {found}")
 
 
 def is_bare(selector: object, kind: HookKind) -> bool:
@@ -245,6 +251,8 @@ def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any])
         for name, one in inspect.signature(hook).parameters.items()
         if one.default is one.empty or _place_of(name, hints.get(name), second) is not None
     ]
+    if fixed := [name for name, one in inspect.signature(hook).parameters.items() if one.kind in _NAMED]:
+        raise DefinitionError(f"hook {_shown(hook)} gets no arguments by name, such as {fixed[0]}")
     alone = "(call), " if second == "input" else ""
     expected = f"hook {_shown(hook)} must take {alone}(call, {second}) or (call, {second}, context)"
     if len(parameters) not in ((1, 2, 3) if second == "input" else (2, 3)):
@@ -263,7 +271,16 @@ def _place_of(name: str, hint: object, second: str) -> int | None:
         return found[0]
     if hint is not None and name != "call":
         return None
-    return {"call": 0, second: 1, "context": 2}.get(name)
+    # The second parameter of the other kind of hook is at no place of this one.
+    return {"call": 0, "input": -1, "result": -1, second: 1, "context": 2}.get(name)
+
+
+def _check_answer(shown: str, hints: Mapping[str, Any], kinds: tuple[type, ...]) -> None:
+    """Refuse a hook whose annotation says that it answers something else, which would refuse every call."""
+    said = NoneType if (said := hints.get("return", Any)) is None else said
+    if isinstance(said, type) and said not in (Any, object) and not issubclass(said, kinds):
+        told = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
+        raise DefinitionError(f"hook {shown} must return {told}, not {said.__name__}")
 
 
 def _shown(hook: Callable[..., Any]) -> str:
@@ -285,6 +302,8 @@ def _object(value: object) -> dict[str, Any]:
         )
     return cast("dict[str, Any]", value)
 
+
+_NAMED: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 
 _SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE", "YIELD_FROM", "GET_AWAITABLE"})
 

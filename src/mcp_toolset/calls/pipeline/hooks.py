@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
 
 from mcp_toolset._records import replace
+from mcp_toolset._rule import Rule, require_kept
 from mcp_toolset.calls.pipeline.hook_adapters import (
     BoundHook,
     BoundResultHook,
@@ -55,7 +57,15 @@ _ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")
 """The characters that are replaced by an underscore in the name of a prefixed tool."""
 
 
-class HookSet:
+class Applying(Protocol):
+    """What has composed calls with hooks."""
+
+    def renew(self) -> None:
+        """Compose them anew."""
+        ...
+
+
+class HookSet(Rule):
     """Hooks by tool, in the order of registration.
 
     A hook is an `async def`, a bound method or a callable object. It is registered for a tool, a toolset (all
@@ -65,12 +75,17 @@ class HookSet:
 
     def __init__(self, *, deadline: float = HOOK_DEADLINE) -> None:
         """Start empty. `deadline` is the seconds that one hook may take."""
+        if not isinstance(cast("object", deadline), int | float) or not deadline > 0:
+            raise DefinitionError(f"HookSet(deadline=…) takes a positive number of seconds, not {deadline!r}")
         self.deadline = deadline
         self.report = NameReport()
         self._execution: list[tuple[NameUse, BoundHook]] = []
         self._descriptions: list[tuple[NameUse, DescriptionHook]] = []
         self._results: list[tuple[NameUse, BoundResultHook]] = []
         self._unfinished: list[NameUse] = []
+        self._sources: list[HookSet] = []
+        self._followers: WeakKeyDictionary[HookSet, str] = WeakKeyDictionary()
+        self._appliers: WeakSet[Applying] = WeakSet()
 
     def execution(self, selector: HookSelector) -> Callable[[_Exec], _Exec]:
         """Register `async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`.
@@ -93,7 +108,7 @@ class HookSet:
             made = bound(hook, self.deadline)
             if isinstance(tool := declared_tool(selector) or selector, Tool):
                 made.require_fitting(tool.definition)
-            self._execution.append((self._ended(use), made))
+            self._add("execution", self._ended(use), made)
             return hook
 
         return register
@@ -107,7 +122,7 @@ class HookSet:
 
         def register(hook: _Desc) -> _Desc:
             check_description_hook(hook)
-            self._take_descriptions([(self._ended(use), hook)])
+            self._add("description", self._ended(use), hook)
             return hook
 
         return register
@@ -128,7 +143,7 @@ class HookSet:
 
         def register(hook: _Result) -> _Result:
             made = bound_result(hook, self.deadline)
-            self._results.append((self._ended(use), made))
+            self._add("result", self._ended(use), made)
             return hook
 
         return register
@@ -148,7 +163,19 @@ class HookSet:
         for hook in (hook for policy in policies for hook in policy_hooks(policy)):
             slot = {"execution": found.execution, "description": found.description, "result": found.result}
             slot[hook.kind](hook.tool)(hook.function)
-        self._take(found)
+        for use, hook in found._execution:
+            self._add("execution", use, hook)
+        for use, hook in found._results:
+            self._add("result", use, hook)
+        for use, hook in found._descriptions:
+            self._add("description", use, hook)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether something that applies it has taken it, or it has no hooks."""
+        return super().is_taken or not (
+            self._execution or self._descriptions or self._results or self._unfinished
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -189,6 +216,10 @@ class HookSet:
                 if name in table:
                     hook.require_fitting(table[name].definition)
 
+    def applied_by(self, applying: Applying) -> None:
+        """Have what applies the hooks told when one is registered later."""
+        self._appliers.add(applying)
+
     def of(self, toolset: Toolset) -> NestedHooks:
         """Register for the tools of a nested toolset, by their names in it.
 
@@ -199,10 +230,11 @@ class HookSet:
         return NestedHooks(self, toolset)
 
     def merged(self, *others: HookSet) -> HookSet:
-        """A new set with these hooks and then those of `others`."""
+        """A new set with these hooks and then those of `others`; hooks registered later join it, too."""
         both = HookSet(deadline=self.deadline)
         for hooks in (self, *others):
             both._take(hooks)
+        require_kept("HookSet", __name__)
         return both
 
     def prefixed(self, prefix: str) -> HookSet:
@@ -215,7 +247,9 @@ class HookSet:
         """
         check_prefix(prefix)
         self._check_finished()
+        require_kept("HookSet", __name__)
         moved = HookSet(deadline=self.deadline)
+        self._followed_by(moved, prefix)
         moved._execution = [(_moved(use, prefix), hook) for use, hook in self._execution]
         moved._descriptions = [(_moved(use, prefix), hook) for use, hook in self._descriptions]
         moved._results = [(_moved(use, prefix), hook) for use, hook in self._results]
@@ -318,8 +352,27 @@ class HookSet:
                 f'write @{use.where}("{use.name}") above the hook, with parentheses'
             )
 
+    def _followed_by(self, copy: HookSet, prefix: str = "") -> None:
+        """Have a copy get the hooks that are registered later, too."""
+        self.taken()
+        self._followers[copy] = prefix
+        copy._sources.append(self)
+
+    def _add(self, kind: HookKind, use: NameUse, hook: Any) -> None:
+        if kind == "execution":
+            self._execution.append((use, hook))
+        elif kind == "result":
+            self._results.append((use, hook))
+        else:
+            self._take_descriptions([(use, hook)])
+        for copy, prefix in self._followers.items():
+            copy._add(kind, _moved(use, prefix) if prefix else use, hook)
+        for one in list(self._appliers):
+            one.renew()
+
     def _take(self, other: HookSet) -> None:
         other._check_finished()
+        other._followed_by(self)
         self._execution.extend(other._execution)
         self._take_descriptions(other._descriptions)
         self._results.extend(other._results)

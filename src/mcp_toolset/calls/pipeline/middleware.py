@@ -115,10 +115,15 @@ class NamesTools(Protocol):
 
 
 @runtime_checkable
-class NamesPatterns(Protocol):
-    """A guard that takes names and patterns of tools: a policy."""
+class Denying(Protocol):
+    """A guard that may deny a tool to every caller: a policy."""
 
     def denies(self, binding: ToolBinding) -> bool: ...
+
+
+@runtime_checkable
+class NamesPatterns(Protocol):
+    """A guard that takes names and patterns of tools: a policy, limits."""
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
         """The names and patterns that fit none of these tools, each behind its place."""

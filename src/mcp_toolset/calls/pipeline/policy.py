@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any, Final, Literal
 
 from mcp_toolset._records import dataclass
+from mcp_toolset._rule import rules_among
 from mcp_toolset.errors import DefinitionError
 
 HookKind = Literal["execution", "description", "result"]
@@ -49,7 +50,11 @@ def _candidates(policy: object) -> Iterator[str]:
             continue
         member = inspect.getattr_static(policy, name)
         is_method = isinstance(member, FunctionType | staticmethod | classmethod)
-        if name.endswith("_hook") or (is_method and not inspect.ismodule(policy)):
+        if (
+            name.endswith(("_hook", "_hooks"))
+            or any(rules_among(member))
+            or (is_method and not inspect.ismodule(policy))
+        ):
             yield name
 
 

@@ -11,8 +11,10 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset._rule import Rule, take
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import (
+    Denying,
     Guard,
     NamesPatterns,
     NamesTools,
@@ -24,12 +26,12 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.toolsets.descriptions import Descriptions
 from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, use_of
-from mcp_toolset.tools.view.unbound import NameReport, UnboundName
+from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
 from mcp_toolset.tools.view.view import ToolView
 
 
 @dataclass(frozen=True)
-class RuleSet:
+class RuleSet(Rule):
     """The rules for the tools of a server, a loop or one call; see `Rules`."""
 
     hooks: HookSet = field(default_factory=HookSet)
@@ -54,9 +56,19 @@ class RuleSet:
             put(self, "descriptions", Descriptions(self.descriptions))
         put(self, "report", NameReport(self.strict))
         put(self, "observers", check_observers(self.observers))
+        if not isinstance(cast("object", self.guards), Iterable):
+            raise DefinitionError(f"guards is a list such as [PolicyGuard(policy)], not {self.guards!r}")
         put(self, "guards", tuple(self.guards))
-        if unfit := [one for one in self.guards if not isinstance(cast("object", one), Guard)]:
+        guards = cast("Sequence[object]", self.guards)
+        if unfit := [one for one in guards if not isinstance(one, Guard) or isinstance(one, type)]:
             raise DefinitionError(f"guards is a list such as [PolicyGuard(policy)], and has {unfit[0]!r}")
+        take(self.hooks, *self.middleware, *self.guards, *(one for _, own in self._own for one in own))
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether something that applies them has taken these rules, or they are none."""
+        parts = (self.has_middleware, self.guards, self.observers, self.descriptions)
+        return super().is_taken or not (any(parts) or not self.hooks.is_empty)
 
     @property
     def has_middleware(self) -> bool:
@@ -84,9 +96,11 @@ class RuleSet:
             UnknownNameError: one of them matches no tool.
             DefinitionError: a hook's input is of another tool's model.
         """
+        self.taken()
         # Unless strict, the toolset has reported its verbs' names when the view was made.
         verbs = view.known_tools.verbs() if self.strict else ()
-        self.report.look(self.uses(), view.names, view.known_tools, verbs)
+        unused = self.unused(view.known_tools, view.values())
+        self.report.look(self.uses(), view.names, view.known_tools, [*verbs, *unused])
         self.hooks.require_fitting(view.values(), view.names)
 
     def check_carried(self, view: ToolView) -> None:
@@ -99,21 +113,21 @@ class RuleSet:
         if self.observers:
             raise DefinitionError("observers see every call of a server or a loop; give them to its rules")
         self.check(view)
-        if not view.known_tools.sources:
-            self.report.take(self._unused(view), is_closed=True)
 
     def denies(self, binding: ToolBinding) -> bool:
         """Whether a policy among the guards denies a tool to every caller."""
-        return any(guard.denies(binding) for guard in self.guards if isinstance(guard, NamesPatterns))
+        return any(guard.denies(binding) for guard in self.guards if isinstance(guard, Denying))
 
-    def _unused(self, view: ToolView) -> list[UnboundName]:
-        """The names that guards take for tools and that no tool of a view has."""
-        taking = (guard for guard in self.guards if isinstance(guard, NamesPatterns))
-        unused = (found for guard in taking for found in guard.unused(view.values()))
-        return [
-            UnboundName(name, place, kind="pattern" if NameUse(name, place).is_pattern else "unknown")
-            for place, name in unused
-        ]
+    def unused(self, known: KnownTools, tools: Iterable[ToolBinding]) -> list[UnboundName]:
+        """The names and patterns of guards that fit none of some tools, nor any tool that is known."""
+        taking = [guard for guard in self.guards if isinstance(guard, NamesPatterns)]
+        tools = list(tools) if taking else []
+        if not any(True for guard in taking for _ in guard.unused(tools)):
+            return []
+        every = [*tools, *known.everything()]
+        names = ToolNames(every)
+        found = (NameUse(name, place) for guard in taking for place, name in guard.unused(every))
+        return [known.missing(use, names.near(replace(use, name=_plain(use.name)))) for use in found]
 
     async def describe(self, view: ToolView) -> list[ToolBinding]:
         """The tools of a view with the texts of these rules; see `ToolView.with_texts`."""
@@ -155,6 +169,11 @@ async def _with_carried(bindings: list[ToolBinding]) -> list[ToolBinding]:
     return [now[binding.name] for binding in bindings if binding.name in now]
 
 
+def _plain(pattern: str) -> str:
+    """A pattern without the hint and the server before the name."""
+    return pattern.rpartition(":")[2].rpartition("/")[2]
+
+
 def _public(known: ToolBinding) -> str:
     """The public name of a tool that stands under the names by which carried rules know it."""
     return known.carried[0].name
@@ -169,6 +188,8 @@ def _layers(layers: Iterable[ToolMiddleware], where: str) -> tuple[ToolMiddlewar
 def _owned(
     by: Mapping[Any, Sequence[ToolMiddleware]],
 ) -> Iterable[tuple[NameUse, tuple[ToolMiddleware, ...]]]:
+    if not isinstance(cast("object", by), Mapping):
+        raise DefinitionError(f'tool_middleware takes lists by tool, {{"pay": [layer]}}, not {by!r}')
     for selector, layers in by.items():
         use = use_of(selector, "tool_middleware")
         if use is None:

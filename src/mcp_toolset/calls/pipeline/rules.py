@@ -16,6 +16,7 @@ from inspect import signature
 from typing import Any, cast
 
 from mcp_toolset._records import dataclass
+from mcp_toolset._rule import require_kept, take
 from mcp_toolset.calls.pipeline.hook_adapters import ExecutionHook
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import Guard, ToolMiddleware
@@ -67,7 +68,9 @@ class Rules(RuleSet):
 
     def merged(self, *others: AnyRule) -> Rules:
         """These rules, then the rules of `others`, whose middleware is inside and whose hooks run later."""
+        require_kept("Rules", __name__)
         every = [self, *map(Rules.of, others)]
+        take(*every)
         told = [one.strict for one in every if one.strict is not None]
         return Rules(
             hooks=HookSet(deadline=self.hooks.deadline).merged(*(one.hooks for one in every)),

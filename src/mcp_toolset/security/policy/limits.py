@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, Final, NamedTuple, cast
 
 from mcp_toolset._records import dataclass
+from mcp_toolset._rule import Rule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.patterns import (
     Caller,
@@ -43,7 +44,7 @@ class Per(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Rule):
     """The limits of one pattern. Each caller has a counter, which counts all tools of the pattern together.
 
     Attributes:
@@ -188,6 +189,7 @@ class LimitTable:
                 at = f"{place}[{pattern!r}]"
                 if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise DefinitionError(f'{at} takes Limits(calls="20/day", …), not {limits!r}')
+                limits.taken()
                 own = ((f"{at}.for[{number}]", one) for number, one in enumerate(limits.callers))
                 entries += (_entry(where, server, pattern, one) for where, one in (*own, (at, limits)))
         self._entries = sorted(entries, key=lambda entry: entry.precision, reverse=True)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final, Self, cast
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset._rule import Rule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.patterns import SectionRules, ToolFacts, hints_of, is_for, split_hint
 from mcp_toolset.security.policy.sections import KINDS, Kind, Permissions, Section
@@ -60,7 +61,7 @@ class Look:
     pattern: str = ""
 
 
-class Policy:
+class Policy(Rule):
     """Which tools callers may see and call. A policy is immutable; a server can get another policy.
 
     The sections for the caller are checked first, in order, then the section of the tool's server, then the
@@ -134,6 +135,11 @@ class Policy:
     def __bool__(self) -> bool:
         """Whether it says anything."""
         return any(self.permissions)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether something that applies it has taken it, or it says nothing."""
+        return super().is_taken or not self
 
     def group(self, identity: Identity | None) -> Group:
         """The group of a caller: all callers of a group get the same verdicts."""
@@ -251,7 +257,7 @@ def _hints_of(definition: ToolDefinition) -> frozenset[str]:
 def _plain(policy: Policy, place: str) -> Section:
     if not isinstance(policy, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DefinitionError(f"policy.{place} takes a Policy(allow=…, ask=…, deny=…), not {policy!r}")
-    [stated] = policy.permissions
+    [stated] = policy.taken().permissions
     if stated.callers or stated.servers:
         raise DefinitionError(
             f"policy.{place}: rules for some callers have no such rules themselves; give allow, ask and deny"

@@ -12,6 +12,7 @@ from functools import partial
 from types import FunctionType, UnionType
 from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin
 
+from mcp_toolset._rule import rules_among
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.names import declared_tool
@@ -86,6 +87,8 @@ class ClassMembers(Generic[T]):
                 )
             if isinstance(value, type) and not name.startswith("_") and not _is_inside(value, kind):
                 self._check_class(where, name, value)
+            if not name.startswith("_") and self._member(name, value) is None:
+                self._check_no_rule(kind, name, value)
         for where, found in self._own_tools(kind):
             if "self" in found.definition.input_schema.get("properties", {}):
                 raise DefinitionError(
@@ -104,6 +107,26 @@ class ClassMembers(Generic[T]):
                 f"{name} = InputTool.of({value.__name__}), or _{name} if it is not a tool"
             )
 
+    def _check_no_rule(self, kind: type[T], name: str, value: object) -> None:
+        """Refuse what looks as if it protected the tools, and applies to nothing here."""
+        where, made = f"{kind.__qualname__}.{name}", f"{kind.__name__}()"
+        is_plain = not callable(value) and not hasattr(type(value), "__get__")
+        if is_plain and callable(getattr(self._base, name, None)):
+            raise DefinitionError(
+                f"{where} would take the place of Toolset.{name}, and has no effect: use {made}.{name}(…)"
+            )
+        found = next(rules_among(value), "") or (type(value).__name__ if is_plain and name in _SAID else "")
+        if found:
+            raise DefinitionError(
+                f"{where} is a {found}, which applies to no tool as an attribute of a class: give it to "
+                f"serve(…) or ToolsetServer(…), or use {made}.carrying(…); name it _{name} if you do so"
+            )
+        if isinstance(value, FunctionType) and (name.endswith("_hook") or "next" in _parameters(value)):
+            raise DefinitionError(
+                f"{where} is never asked, as methods of a toolset are no rules: put it into a class of its "
+                f"own, say Guarding, and use {made}.carrying(Guarding())"
+            )
+
     def _own_tools(self, kind: type[T]) -> Iterator[tuple[str, Tool[..., Any]]]:
         for name, value in vars(kind).items():
             if isinstance(member := self._member(name, value), Tool):
@@ -118,6 +141,13 @@ class ClassMembers(Generic[T]):
         return cast("Tool[..., Any] | T", member)
 
 
+_SAID = frozenset(
+    ("hooks", "middleware", "tool_middleware", "guards", "policy", "permissions", "limits", "auth")
+    + ("allow", "ask", "deny", "include", "exclude")
+)
+"""Attributes by which a class would say what protects its tools."""
+
+
 def _is_inside(inner: type, outer: type) -> bool:
     return inner.__qualname__.startswith(f"{outer.__qualname__}.")
 
@@ -126,9 +156,13 @@ def _is_plain_method(function: object, name: str, kind: type) -> bool:
     """Whether a function in a class body is a method of the class: its first parameter is the instance."""
     if not isinstance(function, FunctionType):
         return False
-    first = function.__code__.co_varnames[: function.__code__.co_argcount][:1]
+    first = _parameters(function)[:1]
     is_own = function.__qualname__ == f"{kind.__qualname__}.{name}"
     return is_method(function) or (is_own and bool(first) and first[0] not in function.__annotations__)
+
+
+def _parameters(function: FunctionType) -> tuple[str, ...]:
+    return function.__code__.co_varnames[: function.__code__.co_argcount]
 
 
 def _made(function: Any, where: str) -> Tool[..., Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast, overload
 
+from mcp_toolset._rule import require_kept, rules_among
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.names import declared_tool
@@ -143,6 +144,15 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Refuse a rule as an attribute, where nothing would apply it."""
+            if not name.startswith("_") and (found := next(rules_among(value), "")):
+                raise DefinitionError(
+                    f"toolset.{name} = … applies the {found} to no tool: give it to serve(…) or "
+                    f"ToolsetServer(…), or use toolset.carrying(…); name it _{name} if you do so"
+                )
+            object.__setattr__(self, name, value)
+
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
         """The direct members, in order."""
         return iter(self._members)
@@ -198,7 +208,9 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
 
     def through(self, step: Step, *, defers: bool = False, code: bool = False) -> Toolset[C]:
         """The toolset with every binding passed through a step; every verb uses this."""
-        return Transformed[C](self, step, defers=defers, code=code)
+        made = Transformed[C](self, step, defers=defers, code=code)
+        require_kept("toolset", _VERBS, __name__)
+        return made
 
     def __repr__(self) -> str:
         """The names of the tools, for people."""
@@ -259,6 +271,8 @@ _OF_INSTANCE = frozenset(
     {"name", "_members", "_bindings_of_tools", "_missing_names", "_source_name", "_prepared"}
 )
 """Attributes that toolsets get in `__init__`."""
+
+_VERBS = ToolsetVerbs.__module__
 
 _DECLARED = ClassMembers(Toolset, frozenset({"name"}))
 

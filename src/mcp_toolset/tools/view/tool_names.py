@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from mcp_toolset._records import dataclass
+from mcp_toolset._rule import fault_of_syntax, slip_in
+from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.selector import ToolGroup, identity, names_of, near_names, own_name
 from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, qualified
 
@@ -52,11 +54,24 @@ class NameUse:
 def use_of(selector: object, where: str) -> NameUse | None:
     """The use that a selector expresses; `None` if it is not a selector."""
     if isinstance(selector, str):
+        if fault := fault_of_syntax(selector) or _fault_of(selector):
+            raise DefinitionError(f"{where}({selector!r}) {fault[0]}; {fault[1]}")
         return NameUse(selector, where) if selector else None
     name = own_name(selector)
     if isinstance(selector, ToolGroup) and not isinstance(selector, type):
         return NameUse(name or repr(selector), where, selector)
     return NameUse(name, where, selector) if name else None
+
+
+def _fault_of(selector: str) -> tuple[str, str] | None:
+    hint, colon, rest = selector.partition(":")
+    if selector != selector.strip() or not selector.isprintable():
+        return "has blanks at an end or hidden characters, and so fits nothing", "remove them"
+    if colon and hint == "tag":
+        return "is no name of a tool", f'write tagged("{rest}"), without quotation marks around it'
+    if colon and hint in ("destructive", "readOnly", "idempotent", "openWorld"):
+        return "is no name of a tool", "hints are for policies and limits; name the tools, or give Policy(…)"
+    return None
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -131,6 +146,8 @@ class ToolNames:
 
     def near(self, use: NameUse) -> list[str]:
         """The public names that a name may have been meant for."""
+        if use.is_pattern:
+            return slip_in(use.name, self)
         return near_names(use.name, {one.name: one for one in self._bindings})
 
     def _of_tool(self, tool: object) -> frozenset[str]:

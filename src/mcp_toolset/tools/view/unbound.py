@@ -179,7 +179,8 @@ class NameReport:
     def _is_error(self, one: UnboundName, is_closed: bool) -> bool:
         if self.strict is False or one.waiting or (one.where, one.name) in self._bound:
             return False
-        return self.strict is True or one.kind == "server" or (is_closed and one.kind != "pattern")
+        is_slip = one.kind != "pattern" or bool(one.near)
+        return self.strict is True or one.kind == "server" or (is_closed and is_slip)
 
 
 def _key(one: UnboundName) -> tuple[str, str, str]:

@@ -1,0 +1,140 @@
+"""`Rule`: what decides about calls, such as a `HookSet` or a `Policy`; it acts only where something takes it.
+
+A rule that nothing takes protects nothing, and no other program text tells. So a rule notes that it was
+taken, and the places where rules are written by mistake refuse them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from opcode import opmap
+from typing import Any, Final, Self, cast
+
+from mcp_toolset.errors import DefinitionError
+
+_CACHE: Final = opmap.get("CACHE", 0)
+_POP_TOP: Final = opmap["POP_TOP"]
+_REGEX: Final = re.compile(r"^\^|\$$|\\|\||\.\+|\(.*\)")
+_LETTERS: Final = re.compile(r"[A-Za-z]")
+_LONG: Final = 5
+"""Letters of a pattern of which one may be mistyped and the rest still tell what is meant."""
+
+_FEW: Final = 3
+
+
+class Rule:
+    """Something that decides about calls, once it is given to a server, a loop or a toolset."""
+
+    __slots__ = ("_is_taken",)
+
+    def taken(self) -> Self:
+        """The rule, noted as given to something that applies it."""
+        object.__setattr__(self, "_is_taken", True)
+        return self
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether something that applies it has taken it, or it says nothing that could apply."""
+        return getattr(self, "_is_taken", False)
+
+
+def take(*values: object) -> None:
+    """Note those of some values that are rules as taken."""
+    for value in values:
+        if isinstance(value, Rule):
+            value.taken()
+
+
+def rules_among(value: object) -> Iterator[str]:
+    """The kinds of the rules that a value is or holds: rules themselves, and objects with hooks."""
+    if isinstance(value, Rule) or _is_policy_object(value):
+        yield type(value).__name__
+    elif isinstance(value, Mapping):
+        yield from (kind for one in cast("Mapping[Any, object]", value).values() for kind in rules_among(one))
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from (kind for one in cast("list[object]", value) for kind in rules_among(one))
+
+
+def _is_policy_object(value: object) -> bool:
+    """Whether an object has methods named as hooks are, such as `weather_hook`."""
+    kind = type(value)
+    return kind.__module__ != "builtins" and any(
+        name.endswith("_hook") and not name.startswith("_") and inspect.iscoroutinefunction(one)
+        for name, one in vars(kind).items()
+    )
+
+
+def idle_rules(space: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """The name and the kind of each rule among some variables that nothing has taken.
+
+    A name that begins with an underscore says that the rule is for something else.
+    """
+    for name, value in space.items():
+        if not name.startswith("_") and isinstance(value, Rule) and not value.is_taken:
+            yield name, type(value).__name__
+
+
+def fault_of_syntax(pattern: str) -> tuple[str, str] | None:
+    """What is wrong with a pattern of tools in another notation, which would fit nothing; and the remedy."""
+    if pattern.startswith("!") or pattern.startswith("not "):
+        return "excludes nothing here", "write the names that it is for; of characters, `[!x]` is all but x"
+    if "[^" in pattern:
+        return "has `[^`, which stands for itself here", f"write `{pattern.replace('[^', '[!')}`"
+    if _REGEX.search(pattern):
+        return (
+            "is a regular expression",
+            "write `*` for any characters, `?` for one and `[abc]` for one of these",
+        )
+    if "," in pattern or "{" in pattern:
+        return "is several names in one", "write each by itself"
+    return None
+
+
+def slip_in(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that a pattern would fit but for a slip: another case, blanks, letters swapped or doubled.
+
+    `.*` may be written for `*`, and `%` too.
+    """
+    plain = pattern.strip()
+    ways = [plain.lower(), re.sub(r"\.\*|%", "*", plain).lower()]
+    if len(_LETTERS.findall(plain)) >= _LONG:
+        low = plain.lower()
+        spots = [at for at in range(1, len(low)) if low[at - 1].isalpha() and low[at].isalpha()]
+        ways += [low[: at - 1] + low[at] + low[at - 1] + low[at + 1 :] for at in spots]
+        ways += [low[:at] + low[at + 1 :] for at in spots]
+        ways += [f"{low[:at]}?{low[at:]}" for at in spots]
+    ways = [way for way in ways if way.strip("*?")]
+    return [name for name in dict.fromkeys(names) if any(fnmatchcase(name.lower(), way) for way in ways)][
+        :_FEW
+    ]
+
+
+def require_kept(new: str, *modules: str) -> None:
+    """Refuse a statement that makes something new and throws it away: `toolset.off("pay")` alone.
+
+    Args:
+        new: What is made, such as `toolset`.
+        modules: The modules that the maker consists of; the first frame outside of them is the statement.
+
+    Raises:
+        DefinitionError: the call is a statement by itself.
+    """
+    frame, made = inspect.currentframe(), ""
+    frame = frame and frame.f_back
+    while frame is not None and frame.f_globals.get("__name__") in modules:
+        frame, made = frame.f_back, frame.f_code.co_name
+    # Other interpreters, and compiled code, may have other instructions.
+    if frame is None or frame.f_lasti < 0 or sys.implementation.name != "cpython":
+        return
+    code, at = frame.f_code.co_code, frame.f_lasti + 2
+    while at < len(code) and code[at] == _CACHE:
+        at += 2
+    if at < len(code) and code[at] == _POP_TOP:
+        raise DefinitionError(
+            f"{made}(…) changes nothing in place: it returns a new {new}, which line {frame.f_lineno} of "
+            f"{frame.f_code.co_filename} throws away; write {new} = {new}.{made}(…), and use that one"
+        )

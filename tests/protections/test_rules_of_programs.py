@@ -1,0 +1,175 @@
+"""A rule of a program applies, or the program does not start: mistakes of places, names, forms and types."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from tests.cli.commandline import CommandLine, line
+from tests.protections.programs import DECLARATIONS, DECORATORS, FORMS, NAMES, NOWHERE, POLICIES
+from tests.protections.test_silently_off import Row, named, raises
+
+from mcp_toolset import HookSet, Reject, Rules, ToolCall, Toolset, ToolsetServer, tool
+
+__all__ = ["line"]
+
+
+@tool
+def destroy() -> str:
+    """Destroy everything."""
+    return "destroyed"
+
+
+def test_u75_every_mistake_of_programs_has_a_name_of_its_own() -> None:
+    every = [*DECORATORS, *DECLARATIONS, *POLICIES, *NOWHERE, *NAMES, *FORMS]
+    names = [row[0] for row in every]
+    assert len(names) == len({*names}) >= 250
+
+
+@named(NOWHERE)
+def test_u75_a_rule_at_a_place_where_nothing_applies_it_raises(row: Row) -> None:
+    raises(row)
+
+
+@named(NAMES)
+def test_u73_a_name_or_a_pattern_of_a_program_that_fits_nothing_raises(row: Row) -> None:
+    raises(row)
+
+
+@named(FORMS)
+def test_u75_a_rule_of_another_form_than_its_place_takes_raises(row: Row) -> None:
+    raises(row)
+
+
+TOOLS = """
+from mcp_toolset import *
+from mcp_toolset.policy import *
+
+@tool
+def destroy() -> str:
+    "Destroy everything."
+    return "destroyed"
+
+async def no(call):
+    return Reject("no")
+
+_all = Toolset(destroy)
+def deciding():
+    made = HookSet()
+    made.execution("destroy")(no)
+    return made
+"""
+
+IDLE = {
+    "hooks": "HookSet",
+    "rules": "Rules",
+    "policy": "Policy",
+    "guard": "PolicyGuard",
+    "limits": "CallLimits",
+    "inner": "Policy",
+}
+VALUES = {
+    "hooks": "deciding()",
+    "rules": "Rules(hooks=deciding())",
+    "policy": "Policy(deny=['destroy'])",
+    "guard": "PolicyGuard(Policy(deny=['destroy']))",
+    "limits": "CallLimits({'*': Limits(rate='1/min')})",
+    "inner": "Policy(ask=['destroy'])",
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("served", ["app.py", "app.py:tools"])
+def test_u75_a_program_with_a_rule_that_nothing_applies_is_not_served(
+    name: str, served: str, line: CommandLine
+) -> None:
+    line.write("app.py", f"{TOOLS}\n{name} = {VALUES[name]}\ntools = _all\n")
+    for command in ("serve", "inspect"):
+        ran = line.run(command, served)
+        assert ran.returncode != 0
+        assert f"app.py: {name} is a {IDLE[name]} that nothing applies" in ran.stderr.replace(":tools", "")
+
+
+TAKEN = {
+    "given to a server": "hooks = deciding()\nserver = ToolsetServer(_all, hooks=hooks)",
+    "merged": "hooks = deciding()\nserver = ToolsetServer(_all, rules=[hooks])",
+    "in rules": "hooks = deciding()\nrules = Rules(hooks=hooks)\nserver = ToolsetServer(_all, rules=rules)",
+    "carried": "hooks = deciding()\ntools = _all.carrying(hooks)",
+    "in a guard": "policy = Policy(ask=['*'])\nguard = PolicyGuard(policy)\ntools = _all.carrying(guard)",
+    "in a policy": "a = Policy(deny=['destroy'])\nb = Policy(roles={'x': a}, ask=['destroy'])\n"
+    "server = ToolsetServer(_all, policy=b)",
+    "a later hook of a copy": "hooks = HookSet()\nserver = ToolsetServer(_all, rules=[hooks])\n"
+    "hooks.execution('destroy')(no)",
+    "a server under a name of its own": "tools = _all\nbridge = ToolsetServer(tools, hooks=deciding())\n"
+    "server = bridge",
+    "a server beside its toolset": "tools = _all\nserver = ToolsetServer(tools, hooks=deciding())",
+    "for another use": "_hooks = deciding()\ntools = _all.carrying(no)",
+    "an empty one": "hooks = HookSet()\npolicy = Policy()\ntools = _all.carrying(no)",
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_u75_the_rules_of_a_program_apply_where_the_command_line_serves_it(
+    name: str, line: CommandLine
+) -> None:
+    line.write("app.py", f"{TOOLS}\n{TAKEN[name]}\n")
+    ran = line.run("call", "app.py", "destroy")
+    told = ran.stdout + ran.stderr
+    assert "destroyed" not in told and ("Rejected: no" in told or "needs an approval" in told), told
+
+
+PASSED_OVER = {
+    "a server under a name of its own": "tools = _all\nbridge = ToolsetServer(tools, hooks=deciding())",
+    "a server beside tools": "bridge = ToolsetServer(_all, hooks=deciding())",
+    "a toolset with rules": "tools = _all\nbridge = tools.carrying(deciding())",
+    "a toolset with rules beside tools": "bridge = _all.carrying(deciding())",
+    "a toolset that is off": "tools = _all\nbridge = tools.off('destroy')",
+    "a toolset behind search": "tools = _all\nbridge = tools.deferred()",
+}
+
+
+@pytest.mark.parametrize("name", PASSED_OVER)
+def test_u75_a_copy_with_rules_is_not_passed_over(name: str, line: CommandLine) -> None:
+    line.write("app.py", f"{TOOLS}\n{PASSED_OVER[name]}\n")
+    ran = line.run("call", "app.py", "destroy")
+    assert ran.returncode != 0 and "name one as app.py:bridge" in ran.stderr
+
+
+def test_u75_a_program_that_serves_itself_logs_a_rule_that_nothing_applies(line: CommandLine) -> None:
+    line.write("app.py", f"{TOOLS}\nhooks = deciding()\nserve(Toolset(destroy))\n")
+    program = [sys.executable, "app.py"]
+    ran = subprocess.run(
+        program, cwd=line.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    )
+    assert "hooks is a HookSet that nothing applies" in ran.stderr
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("copied", ["merged", "prefixed", "nested", "rules", "list", "carried", "twice"])
+async def test_u75_a_hook_that_is_registered_late_applies_to_every_copy(copied: str) -> None:
+    hooks, tools = HookSet(), Toolset(destroy)
+    made: Any = {
+        "merged": lambda: HookSet().merged(hooks),
+        "prefixed": lambda: hooks.prefixed("a"),
+        "nested": lambda: HookSet().nested("a", hooks),
+        "rules": lambda: Rules(hooks=hooks).merged(Rules()),
+        "list": lambda: [hooks],
+        "carried": HookSet,
+        "twice": lambda: HookSet().merged(HookSet().merged(hooks)),
+    }[copied]()
+    if copied == "carried":
+        tools = tools.carrying(hooks)
+    if copied in ("prefixed", "nested"):
+        tools = tools.prefixed("a")
+    server = ToolsetServer(tools, rules=made)
+    name = tools.names()[0]
+    async with server:
+        assert (await server.call_tool(name)).text == "destroyed"
+
+        @hooks.execution("destroy")
+        async def no(call: ToolCall) -> Reject:
+            return Reject("no")
+
+        assert (await server.call_tool(name)).text == "Rejected: no"
