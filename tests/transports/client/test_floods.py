@@ -201,6 +201,7 @@ DENSE = {
     "pairs": b'{"":0},' * 400_000,
     "numbers": b"0," * 2_100_000,
     "keys": b'{"":' * 150 + b'{"a":0,"a":0}' + b"}" * 150 + b"," + b'{"a":0,"a":0},' * 250_000,
+    "long numbers": (b"9" * 4300 + b",") * 2000,
     "texts": b'"","\\"[",' * 1_050_000,
     "half a character": b'"\\ud83d",' * 700_000,
     "too deep": (b"[" * 300 + b"]" * 300 + b",") * 2000,
@@ -276,3 +277,30 @@ async def test_u113_requests_of_a_server_are_answered_over_few_connections(way: 
     async with raw_server(handler) as raw, connect("up", raw.url, {}) as client, running(client):
         assert await client.send_raw_request("ask", None) == {"ok": True}
         assert most == dispatcher.MAX_ANSWERS and raw.connections < 2 * dispatcher.MAX_ANSWERS
+
+
+async def test_u113_a_flood_before_the_address_of_a_server_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def handler(request: Request) -> None:
+        await request.send(FLOODS["pings"])
+
+    monkeypatch.setattr(flood, "BURST", MB)
+    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    async with raw_server(handler) as raw:
+        async with counted(monkeypatch) as others:
+            with pytest.raises(UpstreamUnavailableError, match="floods the connection"):
+                async with sse_client("up", raw.url, {}):
+                    pass
+        assert others.count > 1
+
+
+async def test_u113_the_message_of_an_error_is_cut() -> None:
+    async def handler(request: Request) -> None:
+        error = {"code": -1, "message": "x" * MB}
+        await request.answer({"jsonrpc": "2.0", "id": request.message["id"], "error": error})
+
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+        with pytest.raises(MCPError) as refused:
+            await client.send_raw_request("ping", None)
+    assert len(refused.value.message) < 100_000
