@@ -18,8 +18,10 @@ PER_SECOND: Final = 4 * 1024 * 1024
 
 PER_LINE: Final = 64
 PER_PIECE: Final = 256
+PER_REQUEST: Final = 4 * 1024
 PER_INTERIM: Final = 64 * 1024
-"""Bytes that a line, a message or a small piece of a body, and an interim response (1xx) count at least."""
+"""Bytes that these count at least: a line, a message or a small piece of a body; a request of the server,
+which a POST answers; an interim response (1xx)."""
 
 
 class FloodError(Exception):

@@ -161,3 +161,14 @@ async def test_u117_gzip_of_several_members_is_one_body(coding: str, size: int) 
 async def test_u117_what_follows_a_member_and_is_none_is_refused(data: bytes, coding: str, size: int) -> None:
     with pytest.raises(httpcore2.RemoteProtocolError):
         await read(data, coding, size)
+
+
+@pytest.mark.parametrize("coding", ["identity", "IDENTITY", "Identity"])
+async def test_u117_a_body_that_is_not_compressed_may_say_so_in_any_case(
+    coding: str, auth: httpx2.Auth | None
+) -> None:
+    async def handler(request: Request) -> None:
+        await request.answer(request.result(), content_encoding=coding)
+
+    async with connected(handler, auth) as (client, _):
+        assert await client.send_raw_request("ping", None) == {"ok": True}

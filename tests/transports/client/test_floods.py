@@ -10,12 +10,13 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx2
 import pytest
-from tests.transports.client.raw_server import EVENTS, JSON, SOON, Request, raw_server, running
+from tests.transports.client.raw_server import EVENTS, JSON, RESULT, SOON, Request, raw_server, running
 
 from mcp_toolset.concurrency import turns
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.transports import flood
+from mcp_toolset.transports.client import dispatcher
 from mcp_toolset.transports.client.http_client import http_client
 from mcp_toolset.transports.client.sse_client import sse_client
 
@@ -200,6 +201,7 @@ DENSE = {
     "pairs": b'{"":0},' * 400_000,
     "numbers": b"0," * 2_100_000,
     "keys": b'{"":' * 150 + b'{"a":0,"a":0}' + b"}" * 150 + b"," + b'{"a":0,"a":0},' * 250_000,
+    "long numbers": (b"9" * 4300 + b",") * 2000,
     "texts": b'"","\\"[",' * 1_050_000,
     "half a character": b'"\\ud83d",' * 700_000,
     "too deep": (b"[" * 300 + b"]" * 300 + b",") * 2000,
@@ -236,3 +238,69 @@ async def test_u113_what_stands_in_texts_are_no_values(text: str) -> None:
 
     async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
         assert await client.send_raw_request("texts", None) == found
+
+
+@pytest.mark.parametrize("way", ["http", "sse"])
+async def test_u113_requests_of_a_server_are_answered_over_few_connections(way: str) -> None:
+    held, most, answered = set[object](), 0, 0
+    go = anyio.Event()
+
+    async def handler(request: Request) -> None:
+        nonlocal most, answered
+        if request.verb == "GET":
+            await request.begin_events()
+            await request.chunk(b"event: endpoint\ndata: /mcp\n\n")
+            stream.append(request)
+            await request.gone()
+        elif request.message.get("method") != "ask":
+            held.add(request.connection)
+            most = max(most, len(held))
+            if len(held) == dispatcher.MAX_ANSWERS:
+                go.set()
+            await go.wait()
+            held.discard(request.connection)
+            answered += 1
+            await request.answer(None, "202 Accepted")
+            if answered == 600:
+                await stream[-1].event(stream[-1].result() if way == "http" else RESULT)
+        else:
+            if way == "http":
+                stream.append(request)
+                await request.begin_events()
+            for number in range(600):
+                await stream[-1].event({"jsonrpc": "2.0", "id": number, "method": "ping"})
+            if way == "sse":
+                await request.answer(None, "202 Accepted")
+
+    stream: list[Request] = []
+    connect = http_client if way == "http" else sse_client
+    async with raw_server(handler) as raw, connect("up", raw.url, {}) as client, running(client):
+        assert await client.send_raw_request("ask", None) == {"ok": True}
+        assert most == dispatcher.MAX_ANSWERS and raw.connections < 2 * dispatcher.MAX_ANSWERS
+
+
+async def test_u113_a_flood_before_the_address_of_a_server_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def handler(request: Request) -> None:
+        await request.send(FLOODS["pings"])
+
+    monkeypatch.setattr(flood, "BURST", MB)
+    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    async with raw_server(handler) as raw:
+        async with counted(monkeypatch) as others:
+            with pytest.raises(UpstreamUnavailableError, match="floods the connection"):
+                async with sse_client("up", raw.url, {}):
+                    pass
+        assert others.count > 1
+
+
+async def test_u113_the_message_of_an_error_is_cut() -> None:
+    async def handler(request: Request) -> None:
+        error = {"code": -1, "message": "x" * MB}
+        await request.answer({"jsonrpc": "2.0", "id": request.message["id"], "error": error})
+
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+        with pytest.raises(MCPError) as refused:
+            await client.send_raw_request("ping", None)
+    assert len(refused.value.message) < 100_000

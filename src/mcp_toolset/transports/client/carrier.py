@@ -387,7 +387,7 @@ async def _counted(chunks: AsyncIterator[bytes], allowance: Allowance) -> AsyncG
 
 
 def _body(chunks: AsyncGenerator[bytes], coding: str) -> AsyncGenerator[bytes]:
-    return chunks if coding in ("", "identity") else decompressed(chunks, coding)
+    return chunks if coding.lower() in ("", "identity") else decompressed(chunks, coding)
 
 
 def _is_followed(method: str, status: int, url: str, target: str) -> bool:

@@ -5,10 +5,11 @@ A request is sent by the task that asks for it, so that what comes with its answ
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextvars import Context, copy_context
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import anyio
 
@@ -51,10 +52,16 @@ from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.client.carrier import Carrier, Reply
 from mcp_toolset.transports.client.events import Event, EventParser
 from mcp_toolset.transports.client.intake import Meter
-from mcp_toolset.transports.flood import PER_PIECE
-from mcp_toolset.transports.inbox import MAX_NOTIFICATIONS, MAX_REQUESTS, Inbox
+from mcp_toolset.transports.flood import PER_PIECE, PER_REQUEST
+from mcp_toolset.transports.inbox import MAX_NOTIFICATIONS, Inbox
 from mcp_toolset.transports.repair import repaired
 from mcp_toolset.transports.requests import Incoming, Sender, Sent, Waiting
+
+MAX_REQUESTS: Final = 1024
+"""Requests of the server that may be in flight at once; more are refused."""
+
+MAX_ANSWERS: Final = 16
+"""Answers to them that are sent at once, each over a connection of its own; the others wait."""
 
 _log = logging.getLogger("mcp_toolset.upstream")
 
@@ -99,6 +106,7 @@ class ClientDispatcher(Sender, Inbox):
         self._carrier = carrier
         self._fault: Exception | None = None
         self._context: Context = copy_context()
+        self._answering = asyncio.Semaphore(MAX_ANSWERS)
 
     async def run(
         self,
@@ -265,13 +273,14 @@ class ClientDispatcher(Sender, Inbox):
             self._take_request(number, method, cast("dict[str, Any] | None", params))
 
     def _take_request(self, number: RequestId, method: str, params: dict[str, Any] | None) -> None:
+        self._carrier.allowance.spend(PER_REQUEST)
         key = request_key(number)
         if key in self._requests or self._closed:
             return
         if len(self._requests) >= MAX_REQUESTS:
             fault = ErrorData(INTERNAL_ERROR, f"more than {MAX_REQUESTS} requests at once")
             if len(self._notes) < MAX_NOTIFICATIONS:
-                self._start_note(None, self._tell, b"".join(surely_parts(number, None, fault)), {})
+                self._start_note(None, self._answer, number, None, fault)
             return
         incoming = self._requests[key] = Incoming(self, number, progress_token(params))
         self._handling.start(incoming.scope, self._handle(incoming, key, method, params))
@@ -291,10 +300,17 @@ class ClientDispatcher(Sender, Inbox):
                         raise
                     fault = error_for_peer(raised)
                 if not incoming.cancelled:
-                    await self._tell(b"".join(surely_parts(incoming.request_id, result, fault)), {})
+                    await self._answer(incoming.request_id, result, fault)
         finally:
             incoming.close()
             del self._requests[key]
+
+    async def _answer(
+        self, number: RequestId, result: dict[str, Any] | None, fault: ErrorData | None
+    ) -> None:
+        body = b"".join(surely_parts(number, result, fault))
+        async with self._answering:
+            await self._tell(body, {})
 
 
 def message_in(data: bytes) -> dict[str, Any] | None:

@@ -78,8 +78,7 @@ class SseClient(ClientDispatcher):
         self._name = name
         self._url = url
         self._reply = reply
-        self._parser = EventParser(MAX_MESSAGE)
-        self._early: list[Event] = []
+        self._stream = self._events(reply, EventParser(MAX_MESSAGE))
         self._address = ""
 
     async def opened(self) -> SseClient:
@@ -91,13 +90,13 @@ class SseClient(ClientDispatcher):
             raise UpstreamUnavailableError(
                 self._name, f"it sent no stream of events, but HTTP {reply.status}{where}"
             )
-        async for chunk in reply.chunks():
-            self._early += self._parser.feed(chunk)
-            while self._early:
-                event = self._early.pop(0)
+        try:
+            async for event in self._stream:
                 if event.name == b"endpoint":
                     self._address = self._within_origin(event.data.decode("utf-8", "replace"))
                     return self
+        except (EventTooLongError, FloodError) as broken:
+            raise UpstreamUnavailableError(self._name, f"its stream cannot be read: {broken}") from None
         raise UpstreamUnavailableError(self._name, "its stream ended before it named an address for messages")
 
     def _within_origin(self, endpoint: str) -> str:
@@ -115,9 +114,7 @@ class SseClient(ClientDispatcher):
     async def _read(self) -> None:
         fault: Exception | None = None
         try:
-            for event in self._early:
-                await self._heard(event)
-            async for event in self._events(self._reply, self._parser):
+            async for event in self._stream:
                 await self._heard(event)
         except FloodError as broken:
             fault = UpstreamUnavailableError(self._name, str(broken))
