@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -13,9 +15,13 @@ from mcp import Client
 from starlette.types import Message
 from tests.support.asking import text_of
 from tests.transports.test_http_endpoint import HEADERS
+from tests.transports.test_http_endpoint import call as modern_call
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.transports.http import app, arrival
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.arrival import Arrivals, ArrivingRequest
 
@@ -37,9 +43,15 @@ async def ponder() -> str:
     return "pondered"
 
 
+@tool
+def hello() -> str:
+    """Greet."""
+    return "welcome"
+
+
 @asynccontextmanager
 async def serving(limit: float = LIMIT) -> AsyncGenerator[int]:
-    async with ToolsetServer(Toolset(ponder)) as server:
+    async with ToolsetServer(Toolset(ponder, hello)) as server:
         with anyio.fail_after(120), bound_socket("127.0.0.1", 0) as listening:
             async with anyio.create_task_group() as group:
                 group.start_soon(run_app, server.http_app(request_timeout=limit), listening)
@@ -63,6 +75,45 @@ def head(path: str, headers: dict[str, str]) -> bytes:
 
 
 LEGACY = {name: value for name, value in HEADERS.items() if not name.startswith("mcp-")}
+
+
+BODY = json.dumps(modern_call("hello")).encode()
+HEAD = head("/mcp", {**HEADERS, "mcp-name": "hello"})
+WHOLE = HEAD.replace(b"length: 100", b"length: %d" % len(BODY)) + BODY
+
+
+@pytest.mark.parametrize("parser", [H11Protocol, AutoHTTPProtocol])
+@pytest.mark.parametrize(
+    "sent", [b"", HEAD[:20], HEAD, WHOLE], ids=["nothing", "half a head", "a head", "one request"]
+)
+async def test_u113_connections_without_a_request_leave_room_for_others(
+    sent: bytes, parser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process has as few as 256 descriptors, and one client can open thousands of connections."""
+    monkeypatch.setattr(arrival, "most_connections", lambda: 4)
+    monkeypatch.setattr(app, "reading", lambda seconds: arrival.reading(seconds, parser))
+    async with serving(60) as port, AsyncExitStack() as stack:
+
+        async def opened(first: bytes) -> anyio.abc.SocketStream:
+            stream = await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+            if first:
+                await stream.send(first)
+            return stream
+
+        async def answered(stream: anyio.abc.SocketStream) -> None:
+            said = b""
+            while b"welcome" not in said:
+                said += await stream.receive()
+
+        streams: list[anyio.abc.SocketStream] = []
+        for _ in range(8):
+            streams.append(await opened(sent))
+            if sent is WHOLE:
+                await answered(streams[-1])
+        with anyio.fail_after(20):
+            for stream in streams[:4]:
+                await until_closed(stream)
+        await answered(await opened(WHOLE))
 
 
 @pytest.mark.parametrize(
@@ -148,4 +199,4 @@ async def test_f44_a_request_that_a_stop_cuts_off_is_not_told_that_it_was_slow(
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_a_time_in_which_nothing_can_arrive_is_refused(seconds: float) -> None:
     with pytest.raises(DefinitionError, match="request_timeout"):
-        ToolsetServer(Toolset(ponder)).http_app(request_timeout=seconds)
+        ToolsetServer(Toolset(ponder, hello)).http_app(request_timeout=seconds)

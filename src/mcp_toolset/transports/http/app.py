@@ -183,6 +183,8 @@ async def run_app(app: Starlette, listening: socket.socket, *, drain: float | No
         server_header=False,
         access_log=False,
         log_level="error",
+        # So many are accepted at once; file descriptors are left to make room.
+        backlog=256,
         timeout_graceful_shutdown=math.ceil(draining.drain) + 1,
         lifespan="on",
     )

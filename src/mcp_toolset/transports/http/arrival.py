@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -176,6 +177,16 @@ class ArrivingRequest:
             self._arrivals.end(self)
 
 
+def most_connections() -> int:
+    """How many connections may be open: the rest of the file descriptors is for files and mounted servers."""
+    if sys.platform == "win32":
+        return sys.maxsize
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if most == resource.RLIM_INFINITY else most * 5 // 8
+
+
 def watching_heads(seconds: float, base: type[H11Protocol]) -> type[H11Protocol]:
     """`base`, a protocol of uvicorn, that ends a connection whose next request has no whole head in time.
 
@@ -212,6 +223,43 @@ def watching_heads(seconds: float, base: type[H11Protocol]) -> type[H11Protocol]
                 self._timer = None
 
     return HeadInTime
+
+
+def leaving_room(base: type[H11Protocol], most: int, known: dict[Any, None]) -> type[H11Protocol]:
+    """`base`, of which one client cannot take all connections.
+
+    When more than `most` are open, the one is ended that has been without a whole request for the longest
+    time. `known` has all that are open, in the order in which they were last answered, or else made.
+    """
+
+    class LeavingRoom(base):
+        cycle: Any
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            known[self] = None
+            if len(known) > most:
+                # It may be this one.
+                idle = next(each for each in known if each.is_idle)
+                del known[idle]
+                idle.transport.abort()
+
+        @property
+        def is_idle(self) -> bool:
+            """Whether no whole request has come that is still to be answered."""
+            return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self in known:
+                del known[self]
+                known[self] = None
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            known.pop(self, None)
+            super().connection_lost(exc)
+
+    return LeavingRoom
 
 
 def taking_turns(base: type[H11Protocol]) -> type[H11Protocol]:
@@ -264,9 +312,12 @@ def reading(seconds: float, fastest: Any = AutoHTTPProtocol) -> type[asyncio.Pro
     HTTP/2, and does not tell a call that its client has left while another request waits behind it.
     So httptools reads one whole request at a time. The first of another kind makes h11 read the connection.
     """
-    by_h11 = taking_turns(watching_heads(seconds, H11Protocol))
+    most, known = most_connections(), dict[Any, None]()
+    by_h11 = leaving_room(taking_turns(watching_heads(seconds, H11Protocol)), most, known)
+    if fastest is H11Protocol:
+        return by_h11
     # Both classes have the members that are used here.
-    return by_h11 if fastest is H11Protocol else _reading_plain(watching_heads(seconds, fastest), by_h11)
+    return _reading_plain(leaving_room(watching_heads(seconds, fastest), most, known), by_h11)
 
 
 def size_of_plain(data: bytes) -> int | None:
