@@ -118,3 +118,15 @@ def test_u73_a_reload_whose_lock_is_not_there_changes_nothing(tmp_path: Path) ->
                 assert server.policy is None
 
     anyio.run(reloaded)
+
+
+def test_u73_check_warns_of_what_applies_to_nobody(line: CommandLine) -> None:
+    auth = {"tokens": {"ci": {"token": LONG, "roles": ["robot"]}}}
+    rules = {"for": [{"roles": ["intern"], "deny": ["a/*"]}]}
+    whole = {"mcpServers": {"a": {**SERVER, "journal": {"destroy": "once"}}}}
+    line.write("mcp.json", json.dumps({**whole, "toolset": {"auth": auth, "permissions": rules}}))
+    checked = line.run("check", "mcp.json", "--strict")
+    assert checked.returncode == 1
+    told = checked.stdout + checked.stderr
+    assert "toolset.permissions.for[0].roles[0]: no token has it, so this applies to nobody" in told
+    assert "mcpServers.a.journal: has no effect without a journal" in told
