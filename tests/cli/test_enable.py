@@ -209,3 +209,15 @@ def test_u73_a_tool_that_the_server_has_not_listed_is_not_off(line: CommandLine)
     for name in ("a_destroy", "a/l*"):
         done = run("disable", "mcp.json", name)
         assert done.returncode == 0 and done.stdout.endswith(" is off\n")
+
+
+@pytest.mark.parametrize("tool", ["!log", "{log,reset}", "^git_", "log,reset", "a|b"])
+def test_u73_a_pattern_in_another_notation_switches_nothing_off(tool: str) -> None:
+    with pytest.raises(ConfigError, match="which a pattern does not have; use"):
+        switched(FILE, f"git/{tool}", "mcp.json", on=False)
+
+
+def test_u73_a_listed_tool_with_an_odd_name_is_switched_by_a_pattern(tmp_path: Path) -> None:
+    off = switched(FILE, "git/log (all)", "mcp.json", on=False, listed=lambda _: ["log (all)"]).text
+    assert read(off, tmp_path)["git"].exclude == ("log??all?",)
+    assert switched(off, "git/log (all)", "mcp.json", on=True).text == FILE

@@ -507,7 +507,49 @@ NAMES: list[tuple[str, Any, str]] = [
 ]
 """Names that no tool or caller has, and rules that another one decides before."""
 
-FILES = [*MISPLACED, *MALFORMED, *TWICE, *NOTATIONS, *OTHER_WORDS, *NAMES]
+VALUES: list[tuple[str, Any, str]] = [
+    *(
+        _section(f"audit {one}", {"audit": one}, "is no path of a file")
+        for one in (
+            "  ",
+            "audit.jsonl ",
+            "-",
+            "stdout",
+            "stderr",
+            "$HOME/a.jsonl",
+            "%TEMP%/a",
+            "https://a.example/a",
+        )
+    ),
+    _section("audit is a number", {"audit": 1}, "the path of a file"),
+    _section("audit is a device", {"audit": "/dev/null"}, "is a device, which keeps no line"),
+    _section("audit has a null key", {"audit": {"path": "a.jsonl", "key": None}}, "would not be keyed"),
+    _section("audit has a blank key", {"audit": {"path": "a.jsonl", "key": " " * 16}}, "would not be keyed"),
+    *(
+        _section(
+            f"audit has {one!r} for {key}", {"audit": {"path": "a.jsonl", key: one}}, f"write `{key}` as"
+        )
+        for key in ("max_bytes", "keep")
+        for one in ("1000", True)
+    ),
+    _section("journal for true seconds", {"journal": {"lifetime": True}}, "write `lifetime` as"),
+    _section("journal for seconds in a text", {"journal": {"lifetime": "604800"}}, "write `lifetime` as"),
+    *(
+        _section(f"egress to {one}", {"egress": {"allow": [one]}}, "is no host and no network")
+        for one in ("!a.example", "[^a]", "{a,b}.example", "a,b", "$HOST", "${HOST}", "10.0", ".", "-")
+    ),
+    _section("egress to a range", {"egress": {"allow": ["10.0.0.1-10.0.0.9"]}}, "is no host and no network"),
+    _section("egress denies", {"egress": {"deny": ["10.0.0.0/8"]}}, "unknown option"),
+    _section("a lock that is not there", {"lock": "no.lock.json"}, "so nothing is pinned; make it with"),
+    _section("a lock in no folder", {"lock": "no/x.lock.json"}, "so nothing is pinned"),
+    _section("a lock that is a folder", {"lock": "."}, "toolset.lock: "),
+    _section("a lock that is the configuration", {"lock": "mcp.json"}, "not a lock file of mcp-toolset"),
+    _section("a lock with a reference", {"lock": "${LOCK}"}, "which is not replaced here"),
+    _section("a lock with a blank", {"lock": "mcp.lock.json "}, "has blanks at an end"),
+]
+"""Values that would keep or hold nothing."""
+
+FILES = [*MISPLACED, *MALFORMED, *TWICE, *NOTATIONS, *OTHER_WORDS, *NAMES, *VALUES]
 
 ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     *(
@@ -530,6 +572,11 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ("exclude with a regular expression", {"exclude": ["^de.*$"]}, "use `*`, `?` and `[abc]`"),
     ("exclude with two names in a text", {"exclude": ["destroy,look"]}, "use `*`, `?` and `[abc]`"),
     ("include with alternatives", {"include": ["{look,list}"]}, "use `*`, `?` and `[abc]`"),
+    (
+        "a place of keys by the server's name",
+        {"idempotency": {"a/destroy": "arguments.key"}},
+        "write `destroy`",
+    ),
     ("a place of keys for no tool", {"idempotency": {"": "arguments.key"}}, "names no tool"),
     ("a place of keys with a blank", {"idempotency": {"destroy ": "arguments.key"}}, "blanks at an end"),
     ("limits of a name with a blank", {"limits": {" look": {"rate": "1/min"}}}, "blanks at an end"),

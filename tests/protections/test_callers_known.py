@@ -103,3 +103,30 @@ def test_u73_the_guards_of_a_second_file_are_not_left_out(tmp_path: Path, key: s
     ToolsetServer(Toolset(toolset_from_config(second), toolset_from_config(first)))
     with pytest.raises(DefinitionError, match=rf"b\.json: toolset\.{key} would have no effect beside"):
         ToolsetServer(Toolset(toolset_from_config(first), toolset_from_config(second)))
+
+
+def test_u73_a_reload_whose_lock_is_not_there_changes_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path)
+
+    async def reloaded() -> None:
+        server = ToolsetServer(toolset_from_config(path))
+        with anyio.fail_after(30):
+            async with server:
+                written(tmp_path, lock="gone.lock.json", permissions={"allow": ["*"]})
+                with pytest.raises(ConfigError, match="so nothing is pinned; make it with `mcp-toolset pin"):
+                    await server.reload()
+                assert server.policy is None
+
+    anyio.run(reloaded)
+
+
+def test_u73_check_warns_of_what_applies_to_nobody(line: CommandLine) -> None:
+    auth = {"tokens": {"ci": {"token": LONG, "roles": ["robot"]}}}
+    rules = {"for": [{"roles": ["intern"], "deny": ["a/*"]}]}
+    whole = {"mcpServers": {"a": {**SERVER, "journal": {"destroy": "once"}}}}
+    line.write("mcp.json", json.dumps({**whole, "toolset": {"auth": auth, "permissions": rules}}))
+    checked = line.run("check", "mcp.json", "--strict")
+    assert checked.returncode == 1
+    told = checked.stdout + checked.stderr
+    assert "toolset.permissions.for[0].roles[0]: no token has it, so this applies to nobody" in told
+    assert "mcpServers.a.journal: has no effect without a journal" in told

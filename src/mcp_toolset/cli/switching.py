@@ -7,6 +7,7 @@ stay, and a bridge that serves the file follows it.
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from mcp_toolset.cli.installers.jsontext import entries, with_member
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import ConfigError, ToolsetError
+from mcp_toolset.security.policy.patterns import fault_of
 from mcp_toolset.tools.core.names import mounted_name, prefix_from
 
 __all__ = ["Switched", "listed_in", "switched"]
@@ -75,7 +77,13 @@ def switched(
         return _server(text, place, table, source, on=on)
     if not tool:
         raise ConfigError(f"{name!r} names no tool; write {server}/TOOL, or {server} for the whole server")
-    told = "" if on else _checked(listed(server), place, table, tool, source)
+    known = None if on else listed(server)
+    told = "" if on else _checked(known, place, table, tool, source)
+    if fault := fault_of(tool):
+        if not on and tool not in (known or ()):
+            raise ConfigError(f"{name!r} {fault[0]}; {fault[1]}")
+        # A pattern has no such character, and `?` fits each.
+        tool = re.sub(r"[^\w.:/*?\[\]-]|^-", "?", tool)
     done = _tool(text, place, table, tool, source, on=on)
     return Switched(done.text, done.now + told)
 

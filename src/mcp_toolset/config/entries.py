@@ -82,6 +82,7 @@ def _any_of(*schemas: Schema) -> Schema:
     return {"type": "union", "choices": [*schemas]}
 
 
+_STRICT_TEXT: Final[Schema] = {**TEXT, "strict": True, "coerce_numbers_to_str": False}
 _TIME: Final[Schema] = {"type": "float", "gt": 0, "allow_inf_nan": False}
 _TIMEOUT = _after(seconds, _TIME)
 _PREFIX = _after(_no_prefix, TEXT)
@@ -197,7 +198,7 @@ class ToolsetSection(Table):
     limits: dict[str, Any] = key(TABLE, _LIMITS, {})
     permissions: object = key(ANY, _RULES)
     audit: str | dict[str, Any] | None = key(
-        _any_of(TEXT, TABLE), 'the path of a file, or an object such as {"path": "audit.jsonl"}'
+        _any_of(_STRICT_TEXT, TABLE), 'the path of a file, or an object such as {"path": "audit.jsonl"}'
     )
     auth: dict[str, Any] | None = key(TABLE, "an object with `tokens` or `jwt`")
     code: bool | dict[str, Any] = key(

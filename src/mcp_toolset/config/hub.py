@@ -8,6 +8,7 @@ the project's folder, and its servers start there; any other file configures the
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 __all__ = ["config_text", "load_config", "parse_config"]
 
 _NAMED = 5
+_NO_FILE = re.compile(r"^(?:-|stdout|stderr|syslog|nul)$|^\$|://|%\w+%", re.IGNORECASE)
+"""What other programs write for an audit log that goes elsewhere, or for a variable."""
+
 _EDITOR_FOLDERS = (".cursor", ".vscode")
 
 
@@ -116,13 +120,13 @@ def parse_config(
         prefixes=prefixes_of(entries),
     )
     auth = _auth(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
+    limits = limits_in(defaults.limits, root.at("toolset"))
     rules = _permissions(defaults.permissions, root.at("toolset", "permissions"))
     if own := {one.name: one.permissions for one in servers if one.permissions is not None}:
         # Imported here, because few configurations have permissions.
         from mcp_toolset.config.permissions import check_order
 
         check_order(rules, own, root.at("toolset", "permissions"))
-    limits = limits_in(defaults.limits, root.at("toolset"))
     if auth is not None:
         stated = root.at("toolset", "permissions", "for")
         auth.check_callers([(one, stated.at(at)) for at, one in enumerate(rules.callers)], warnings.append)
@@ -131,7 +135,18 @@ def parse_config(
             auth.check_callers(
                 [(one, stated.at(at)) for at, one in enumerate(limit.callers)], warnings.append
             )
+    if defaults.lock is not None and (defaults.lock != defaults.lock.strip() or "$" in defaults.lock):
+        raise root.at("toolset", "lock").error(
+            "has blanks at an end or a reference, which is not replaced here", "write the path of a file"
+        )
     lock = None if defaults.lock is None else path.parent / defaults.lock
+    if defaults.journal is False:
+        for server in servers:
+            if any(mode != "off" for mode in server.journal.values()):
+                told = section.at(server.name, "journal")
+                warnings.append(
+                    str(told.error("has no effect without a journal", 'add "journal": true to `toolset`'))
+                )
     return HubConfig(
         path=path,
         name=defaults.name,
@@ -323,8 +338,16 @@ def _audit(said: str | dict[str, object] | None, variables: Variables, place: Pl
     }
     entry = validated(AuditEntry, expanded, place)
     path = Path(variables.path(entry.path))
+    if entry.path != entry.path.strip() or _NO_FILE.search(entry.path):
+        raise place.error("is no path of a file", "write a path, and a variable as `${NAME}`")
     if path.is_dir():
         raise place.error("is a folder, so no line could be written", "name a file in it")
+    if path.exists() and not path.is_file():
+        raise place.error("is a device, which keeps no line", "name a file")
+    if isinstance(said, dict) and "key" in said and not (entry.key or "").strip():
+        raise place.at("key").error(
+            "is empty, so the log would not be keyed", "give it a value, or remove it"
+        )
     return AuditConfig(path, entry.max_bytes, entry.keep, entry.key)
 
 

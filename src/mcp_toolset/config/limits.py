@@ -61,8 +61,9 @@ def check_servers(
         # Imported here, because few configurations have rules.
         from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, fault_of_server
 
-        named = fault_of_server(pattern, servers) or fault_of_public(pattern, prefixes)
-        if fault := fault_of(pattern) or named:
+        fault = fault_of_server(pattern, servers) or fault_of_public(pattern, prefixes)
+        # What is wrong with a pattern by itself is told where it is read.
+        if fault and not fault_of(pattern):
             raise at.error(*fault)
 
 

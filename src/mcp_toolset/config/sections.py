@@ -194,8 +194,10 @@ class JournalEntry(Entry):
 
     path: str | None = Field(None, min_length=1, description="the path of a file, as a string")
     store: str | None = Field(None, min_length=1, description="a URL, as a string")
-    lifetime: float = Field(7 * 86_400, gt=0, allow_inf_nan=False, description=_SECONDS)
-    wait: float = Field(30.0, ge=0, allow_inf_nan=False, description="a number of seconds, 0 or more")
+    lifetime: float = Field(7 * 86_400, gt=0, strict=True, allow_inf_nan=False, description=_SECONDS)
+    wait: float = Field(
+        30.0, ge=0, strict=True, allow_inf_nan=False, description="a number of seconds, 0 or more"
+    )
     result_bytes: int = Field(1_000_000, gt=0, strict=True, description="a positive number of bytes")
     read_only: bool = Field(False, description="true or false")
     tools: dict[str, Any] = Field({}, description='an object such as {"charge_*": "once"}')
@@ -263,8 +265,8 @@ class AuditEntry(Entry):
     model_config = ConfigDict(extra="forbid")
 
     path: str = Field(min_length=1, description="the path of a file, as a string")
-    max_bytes: int = Field(100_000_000, gt=0, description="a positive number of bytes")
-    keep: int = Field(10, gt=0, description="how many full files are kept, at least 1")
+    max_bytes: int = Field(100_000_000, gt=0, strict=True, description="a positive number of bytes")
+    keep: int = Field(10, gt=0, strict=True, description="how many full files are kept, at least 1")
     key: str | None = Field(None, min_length=16, description="at least 16 characters, such as `${AUDIT_KEY}`")
 
 

@@ -136,7 +136,10 @@ def _check_own_names(name: str, entry: ServerEntry, place: Place) -> None:
         "disabledTools": entry.disabled_tools,
         "disabled_tools": entry.codex_disabled,
     }
-    for key, listed in {"include": entry.include or [], "exclude": entry.exclude, **exact}.items():
+    named = {"include": entry.include or [], "exclude": entry.exclude, **exact}
+    if isinstance(entry.idempotency, dict):
+        named["idempotency"] = [*entry.idempotency]
+    for key, listed in named.items():
         for number, one in enumerate(listed):
             # Imported here, because few configurations choose tools.
             from mcp_toolset.security.policy.patterns import fault_of, split_hint
@@ -151,7 +154,7 @@ def _check_own_names(name: str, entry: ServerEntry, place: Place) -> None:
             else:
                 fault = fault_of(one)
             if fault:
-                raise place.at(key, number).error(*fault)
+                raise place.at(key, one if key == "idempotency" else number).error(*fault)
 
 
 def _transparent(common: ServerConfig, place: Place) -> ServerConfig:

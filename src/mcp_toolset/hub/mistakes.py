@@ -15,7 +15,7 @@ from mcp_toolset.config.keys import named_servers
 from mcp_toolset.config.models import HubConfig
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.hub.authentication import authenticator_of, check_callers
-from mcp_toolset.hub.mounts import judged, mounted
+from mcp_toolset.hub.mounts import check_lock, judged, mounted
 from mcp_toolset.security.secrets.vault import Vault
 
 __all__ = ["Mistakes", "Problem", "mistakes_in"]
@@ -97,6 +97,7 @@ def _read(data: object, source: str, vault: Vault) -> tuple[HubConfig | None, li
     try:
         config = parse_config(data, source=source, vault=vault, report=faults.append)
         check_callers(config)
+        check_lock(config)
         if config.auth is not None:
             authenticator_of(config.auth.rules(), config.auth)
     except ConfigError as fault:

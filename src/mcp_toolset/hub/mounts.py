@@ -18,6 +18,7 @@ from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.pins.lockfile import LockFile, lock_beside
 from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.config import HubConfig, ServerConfig, chain
+from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.loops import check_no_loop
 from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -89,6 +90,23 @@ def enabled(config: HubConfig) -> list[ServerConfig]:
 def lock_of(config: HubConfig) -> LockFile:
     """The lock file of a configuration; see `LockFile` for what it raises."""
     return LockFile(lock_path(config))
+
+
+def check_lock(config: HubConfig) -> None:
+    """Refuse a configuration whose lock file is not there, or is none; see `LockFile`.
+
+    Raises:
+        ConfigError: it names a lock file that does not exist, or that cannot be used.
+    """
+    try:
+        found = lock_of(config)
+    except ConfigError as fault:
+        raise ConfigError(f"{config.path}: toolset.lock: {fault}", steps=("toolset", "lock")) from None
+    if config.lock is not None and not found.exists:
+        raise Place(str(config.path), ("toolset", "lock")).error(
+            f"there is no file {config.lock.name}, so nothing is pinned",
+            f"make it with `mcp-toolset pin {shlex.quote(config.path.name)}`",
+        )
 
 
 def lock_path(config: HubConfig) -> Path:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcp_toolset.config import HubConfig, ServerConfig, chain, load_config
 from mcp_toolset.hub.authentication import ConfiguredAuthentication, authenticator_of, check_callers
-from mcp_toolset.hub.mounts import Mount, enabled, judged, lock_of, lock_path, mounted, shaped
+from mcp_toolset.hub.mounts import Mount, check_lock, enabled, judged, lock_of, lock_path, mounted, shaped
 from mcp_toolset.security.policy.sections import Permissions
 from mcp_toolset.security.secrets.vault import Vault
 from mcp_toolset.server.reloadable import Reloading
@@ -79,6 +79,7 @@ class ConfiguredToolset(Toolset):
     def wanted(self, config: HubConfig | None) -> HubConfig:
         """A configuration to replace this one, the given one or the file read again, with its faults."""
         wanted = self.read() if config is None else self._judged(config)
+        check_lock(wanted)
         if not self._knows_callers:
             check_callers(wanted)
         if wanted.auth is not None and self._authentication.is_used:
@@ -194,4 +195,5 @@ def toolset_from_config(
     """
     found = config if isinstance(config, HubConfig) else load_config(config)
     chain.check_not_served_above(found.path)
+    check_lock(found)
     return ConfiguredToolset(found, read or partial(load_config, found.path, vault=Vault()))

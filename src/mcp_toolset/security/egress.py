@@ -6,6 +6,7 @@ is judged after its name was resolved, right before it is connected to.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
@@ -24,6 +25,9 @@ _LINK_LOCAL: Final = "a link-local address"
 _PRIVATE: Final = "a private address"
 _EMBEDDING: Final = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
 """IPv6 addresses that end with an IPv4 address, which they lead to or have led to."""
+
+_HOST: Final = re.compile(r"(?:\*\.)?(?:[\w-]+\.)*(?!\d+\.?$)(?!-)[\w-]+\.?")
+"""A host, or all hosts below one; a host whose last part is a number would be an address."""
 
 _PUBLIC_V6: Final = ip_network("2000::/3")
 _SPECIAL: Final = tuple(map(ip_network, ("192.0.0.0/24", "3fff::/20")))
@@ -44,9 +48,7 @@ class Egress:
 
     def __post_init__(self) -> None:
         for rule in self.allow:
-            if not _is_network(rule) and (
-                not rule.removeprefix("*.") or set("/:@ *") & set(rule.removeprefix("*."))
-            ):
+            if not _is_network(rule) and not _HOST.fullmatch(rule):
                 raise DefinitionError(
                     f"`egress` allows {rule!r}, which is no host and no network; write it as "
                     "`login.example.com`, `*.example.com` or `10.0.0.0/8`"
