@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.commandline import CommandLine, line
-from tests.protections.programs import DECLARATIONS, DECORATORS, FORMS, NAMES, NOWHERE, POLICIES
+from tests.protections.programs import ARGUMENTS, DECLARATIONS, DECORATORS, FORMS, NAMES, NOWHERE, POLICIES
 from tests.protections.test_silently_off import Row, named, raises
 
 from mcp_toolset import HookSet, Reject, Rules, ToolCall, Toolset, ToolsetServer, tool
@@ -23,9 +23,9 @@ def destroy() -> str:
 
 
 def test_u75_every_mistake_of_programs_has_a_name_of_its_own() -> None:
-    every = [*DECORATORS, *DECLARATIONS, *POLICIES, *NOWHERE, *NAMES, *FORMS]
+    every = [*DECORATORS, *DECLARATIONS, *POLICIES, *NOWHERE, *NAMES, *FORMS, *ARGUMENTS]
     names = [row[0] for row in every]
-    assert len(names) == len({*names}) >= 250
+    assert len(names) == len({*names}) >= 300
 
 
 @named(NOWHERE)
@@ -35,6 +35,11 @@ def test_u75_a_rule_at_a_place_where_nothing_applies_it_raises(row: Row) -> None
 
 @named(NAMES)
 def test_u73_a_name_or_a_pattern_of_a_program_that_fits_nothing_raises(row: Row) -> None:
+    raises(row)
+
+
+@named(ARGUMENTS)
+def test_u75_an_argument_that_would_protect_nothing_raises(row: Row) -> None:
     raises(row)
 
 

@@ -101,6 +101,16 @@ class Policy(Rule):
         Raises:
             DefinitionError: a pattern names nothing, or a rule for some callers has such rules itself.
         """
+        for kind, some in (
+            ("principals", principals),
+            ("roles", roles),
+            ("scopes", scopes),
+            ("servers", servers),
+        ):
+            if not isinstance(cast("object", some), Mapping | None):
+                raise DefinitionError(
+                    f'policy.{kind} takes policies by name, {{"x": Policy(…)}}, not {some!r}'
+                )
         callers = [
             replace(_plain(one, f"{kind}[{name!r}]"), **{kind: (name,)})
             for kind, some in (("principals", principals), ("roles", roles), ("scopes", scopes))
