@@ -773,7 +773,7 @@ ARGUMENTS: list[tuple[str, str, str]] = [
     ),
     (
         "a verifier of two parameters",
-        "class V:\n    async def verify(self, token, request): ...\nToolsetServer(Toolset(destroy), auth=V())",
+        "class V:\n    async def verify(self, token, request): ...\nAuthenticator(V())",
         "V.verify takes a token alone",
     ),
     (
