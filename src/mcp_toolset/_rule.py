@@ -34,7 +34,7 @@ class Rule:
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Refuse rules as attributes of a class that is itself a rule, where nothing would apply them."""
         super().__init_subclass__(**keywords)
-        if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
+        if not _is_ours(cls):
             refuse_rules_in(cls, "give it to the object, when it is made")
 
     def taken(self) -> Self:
@@ -56,10 +56,18 @@ SAYING: Final = frozenset(
 
 
 def refuse_rules_in(kind: type, mend: str) -> None:
-    """Raise `DefinitionError` for a rule that a class has as an attribute, or a method named as a hook."""
+    """Raise `DefinitionError` for a rule that a class has as an attribute, or a method named as a hook.
+
+    A class with an `__init__` of its own may pass its attributes on.
+    """
+    own = [one for one in kind.__mro__ if not _is_ours(one) and one is not object]
+    if any("__init__" in vars(one) for one in own):
+        return
+    base = next(one for one in kind.__mro__ if one not in own)
+    known = {"middleware", *inspect.signature(base).parameters}
     for name, value in vars(kind).items():
         is_plain = not callable(value) and not hasattr(cast("object", type(value)), "__get__")
-        found = next(rules_among(value), "") or (type(value).__name__ if is_plain and name in SAYING else "")
+        found = next(rules_among(value), "") or (type(value).__name__ if is_plain and name in known else "")
         if name.endswith("_hook") and inspect.iscoroutinefunction(value):
             found = "hook"
         if found and not name.startswith("_"):
@@ -67,6 +75,10 @@ def refuse_rules_in(kind: type, mend: str) -> None:
                 f"{kind.__qualname__}.{name} is a {found}, which applies to nothing as an attribute of a "
                 f"class: {mend}"
             )
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def take(*values: object) -> None:

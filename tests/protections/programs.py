@@ -717,7 +717,7 @@ def _class(base: str, body: str, says: str) -> tuple[str, str, str]:
 ARGUMENTS: list[tuple[str, str, str]] = [
     _class("ToolsetServer", "policy = Policy(deny=['destroy'])", "give it to super().__init__(…)"),
     _class("ToolsetServer", "hooks = deciding()", "give it to super().__init__(…)"),
-    _class("ToolsetServer", "rules = [no]", "give rules=… to super().__init__(…)"),
+    _class("ToolsetServer", "rules = [no]", "give it to super().__init__(…)"),
     _class("ToolsetServer", "async def middleware(self, call, context, next): ...", "applies to nothing"),
     _class("HookSet", "async def destroy_hook(self, call): ...", "applies to nothing as an attribute"),
     _class("HookSet", "middleware = [layer]", "applies to nothing as an attribute"),

@@ -375,10 +375,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         """Refuse rules as attributes of a class of servers, where nothing would apply them."""
         super().__init_subclass__(**keywords)
         refuse_rules_in(cls, "give it to super().__init__(…)")
-        if found := sorted(_RULES & vars(cls).keys()):
-            raise DefinitionError(
-                f"{cls.__qualname__}.{found[0]} applies to nothing: give {found[0]}=… to super().__init__(…)"
-            )
+        if callable(vars(cls).get("middleware")):
+            raise DefinitionError(f"{cls.__qualname__}.middleware applies to nothing: give middleware=[…]")
 
     if not TYPE_CHECKING:  # so that a type checker reports a name that is none
 
