@@ -595,7 +595,7 @@ FORMS: list[tuple[str, str, str]] = [
             ("with a result", "call, result", "", "must take (call), (call, input) or"),
             ("of no parameters", "", "", "must take (call)"),
             ("of four", "a, b, c, d", "", "must take (call)"),
-            ("of self", "self, call", "", "in this order"),
+            ("of self", "self, call", "", "is a method"),
             ("that answers nothing", "call", " -> None", "must return RunNormally or Complete or Reject"),
             ("that answers yes", "call", " -> bool", "must return RunNormally or Complete or Reject"),
             ("that answers a result", "call", " -> ToolResult", "not ToolResult"),
@@ -796,6 +796,31 @@ ARGUMENTS: list[tuple[str, str, str]] = [
             ("lambda one: 'no'", "returns True or False, not 'no'"),
         ]
     ),
+    *(
+        (
+            f"a hook that is the method {said}",
+            f"class G:\n    async def f(self{more}): ...\n{program}",
+            "is a method",
+        )
+        for said, more, program in [
+            ("of a class", ", call", "hooks.execution('destroy')(G.f)"),
+            ("with another name", ", c", "hooks.execution('destroy')(G.f)"),
+            ("alone", "", "hooks.execution('destroy')(G.f)"),
+            ("of results", ", result", "hooks.result('destroy')(G.f)"),
+        ]
+    ),
+    *(
+        (f"Policy({said}) of another form", f"Policy({said})", says)
+        for said, says in [
+            ("deny=None", "policy.deny takes a list of patterns"),
+            ("deny={'destroy': True}", "policy.deny takes a list of patterns"),
+            ("deny=[b'destroy']", "policy.deny takes a list of patterns"),
+            ("ask=5", "policy.ask takes a list of patterns"),
+            ("roles={'x': None}", "takes a Policy("),
+        ]
+    ),
+    ("limits that limit nothing", "CallLimits({'*': Limits()})", "Limits() limits nothing"),
+    ("limits of a server that limit nothing", _ruled("limits={'*': Limits()}"), "Limits() limits nothing"),
     ("off with a list", "Toolset(destroy).off(['destroy'])", "off() takes tools one by one"),
     ("off with nothing", "Toolset(destroy).off(None)", "a tool is selected by its public name"),
     (

@@ -193,6 +193,10 @@ class LimitTable:
                 at = f"{place}[{pattern!r}]"
                 if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise DefinitionError(f'{at} takes Limits(calls="20/day", …), not {limits!r}')
+                if not any(limits.given()) and not limits.callers:
+                    raise DefinitionError(
+                        f"{at}: Limits() limits nothing; give rate=…, calls=… or another limit"
+                    )
                 limits.taken()
                 own = ((f"{at}.for[{number}]", one) for number, one in enumerate(limits.callers))
                 entries += (_entry(where, server, pattern, one) for where, one in (*own, (at, limits)))

@@ -277,7 +277,8 @@ def _plain(policy: Policy, place: str) -> Section:
 
 def _texts(patterns: Sequence[str], kind: str) -> tuple[str, ...]:
     # An iterator can be read once.
-    texts = () if isinstance(patterns, str) else tuple(cast("Sequence[object]", patterns))
-    if isinstance(patterns, str) or not all(isinstance(one, str) for one in texts):
+    is_list = isinstance(cast("object", patterns), Iterable) and not isinstance(patterns, str | Mapping)
+    texts = tuple(cast("Sequence[object]", patterns)) if is_list else ()
+    if not is_list or not all(isinstance(one, str) for one in texts):
         raise DefinitionError(f"policy.{kind} takes a list of patterns, not {patterns!r}")
     return cast("tuple[str, ...]", texts)
