@@ -31,6 +31,12 @@ class Rule:
 
     __slots__ = ("_is_taken",)
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Refuse rules as attributes of a class that is itself a rule, where nothing would apply them."""
+        super().__init_subclass__(**keywords)
+        if not _is_ours(cls):
+            refuse_rules_in(cls, "give it to the object, when it is made")
+
     def taken(self) -> Self:
         """The rule, noted as given to something that applies it."""
         object.__setattr__(self, "_is_taken", True)
@@ -40,6 +46,39 @@ class Rule:
     def is_taken(self) -> bool:
         """Whether something that applies it has taken it, or it says nothing that could apply."""
         return getattr(self, "_is_taken", False)
+
+
+SAYING: Final = frozenset(
+    ("hooks", "middleware", "tool_middleware", "guards", "policy", "permissions", "limits", "auth")
+    + ("allow", "ask", "deny", "include", "exclude")
+)
+"""Names of attributes by which a class would say what protects its tools."""
+
+
+def refuse_rules_in(kind: type, mend: str) -> None:
+    """Raise `DefinitionError` for a rule that a class has as an attribute, or a method named as a hook.
+
+    A class with an `__init__` of its own may pass its attributes on.
+    """
+    own = [one for one in kind.__mro__ if not _is_ours(one) and one is not object]
+    if any("__init__" in vars(one) for one in own):
+        return
+    base = next(one for one in kind.__mro__ if one not in own)
+    known = {"middleware", *inspect.signature(base).parameters}
+    for name, value in vars(kind).items():
+        is_plain = not callable(value) and not hasattr(cast("object", type(value)), "__get__")
+        found = next(rules_among(value), "") or (type(value).__name__ if is_plain and name in known else "")
+        if name.endswith("_hook") and inspect.iscoroutinefunction(value):
+            found = "hook"
+        if found and not name.startswith("_"):
+            raise DefinitionError(
+                f"{kind.__qualname__}.{name} is a {found}, which applies to nothing as an attribute of a "
+                f"class: {mend}"
+            )
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def take(*values: object) -> None:

@@ -16,6 +16,7 @@ from mcp_toolset import (
     HookSet,
     Reject,
     RejectedInput,
+    RemoteToolset,
     Rules,
     RunNormally,
     ToolCall,
@@ -25,10 +26,12 @@ from mcp_toolset import (
     ToolRound,
     Toolset,
     ToolsetServer,
+    serve,
     tool,
     tool_input,
 )
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.serving.serve import capturing
 from mcp_toolset.testing import Client
 
 
@@ -78,10 +81,27 @@ def text_of(result: Any) -> str:
     return str(result.content[0].text)
 
 
-async def served(server: ToolsetServer) -> str:
+async def served(server: ToolsetServer, name: str = "add") -> str:
     with anyio.fail_after(30):
         async with Client(server) as client:
-            return text_of(await client.call_tool("add", {"a": 1, "b": 2}))
+            return text_of(await client.call_tool(name, {"a": 1, "b": 2}))
+
+
+def handed_over(tools: Toolset, rules: Any) -> ToolsetServer:
+    """The server that `serve` runs."""
+    held: list[ToolsetServer] = []
+    token = capturing.set(held.append)
+    try:
+        serve(tools, rules=rules)
+    finally:
+        capturing.reset(token)
+    return held[0]
+
+
+async def mounted(tools: Toolset) -> str:
+    """The answer of the tools through another server that has mounted theirs."""
+    inner = RemoteToolset(ToolsetServer(tools), name="m")
+    return await served(ToolsetServer(Toolset(inner)))
 
 
 async def in_round(rules: Any, toolset: Toolset) -> str:
@@ -95,9 +115,17 @@ async def in_round(rules: Any, toolset: Toolset) -> str:
 async def test_u106_a_rule_of_any_form_is_taken_at_every_door(form: str):
     make, tools = FORMS[form], Toolset(add)
     found = {
+        "serve": await served(handed_over(tools, make())),
         "server": await served(ToolsetServer(tools, rules=make())),
         "carried": await served(ToolsetServer(tools.carrying(make()))),
+        "nested": await served(ToolsetServer(Toolset(tools.carrying(make()).prefixed("n"))), "n_add"),
+        "mounted": await mounted(tools.carrying(make())),
+        "around a mount": await served(
+            ToolsetServer(RemoteToolset(ToolsetServer(tools), name="m").carrying(make()))
+        ),
+        "merged": await served(ToolsetServer(tools, rules=Rules().merged(make()))),
         "execute": (await tools.execute("add", {"a": 1, "b": 2}, rules=make())).text,
+        "view": (await tools.view().execute("add", {"a": 1, "b": 2}, rules=make())).text,
         "round": await in_round(make(), tools),
     }
     assert all("refused by a rule" in text for text in found.values()), found
@@ -116,7 +144,13 @@ async def test_u106_one_call_takes_a_hook_of_any_form(form: str):
 async def test_u106_a_value_that_is_no_rule_is_refused_at_every_door():
     tools = Toolset(add)
     with pytest.raises(DefinitionError):
+        serve(tools, rules=3)
+    with pytest.raises(DefinitionError):
         ToolsetServer(tools, rules=3)
+    with pytest.raises(DefinitionError):
+        Rules().merged(3)
+    with pytest.raises(DefinitionError):
+        await ToolRound.from_calls([], tools.view()).apply(3)
     with pytest.raises(DefinitionError):
         tools.carrying(3)
     with pytest.raises(DefinitionError):

@@ -595,7 +595,7 @@ FORMS: list[tuple[str, str, str]] = [
             ("with a result", "call, result", "", "must take (call), (call, input) or"),
             ("of no parameters", "", "", "must take (call)"),
             ("of four", "a, b, c, d", "", "must take (call)"),
-            ("of self", "self, call", "", "in this order"),
+            ("of self", "self, call", "", "is a method"),
             ("that answers nothing", "call", " -> None", "must return RunNormally or Complete or Reject"),
             ("that answers yes", "call", " -> bool", "must return RunNormally or Complete or Reject"),
             ("that answers a result", "call", " -> ToolResult", "not ToolResult"),
@@ -708,3 +708,146 @@ FORMS: list[tuple[str, str, str]] = [
     ),
 ]
 """Rules of another kind, another type or another signature than a place takes."""
+
+
+def _class(base: str, body: str, says: str) -> tuple[str, str, str]:
+    return f"a class of {base} with {body}", f"{_DECIDING}\nclass Own({base}):\n    {body}", says
+
+
+ARGUMENTS: list[tuple[str, str, str]] = [
+    _class("ToolsetServer", "policy = Policy(deny=['destroy'])", "give it to super().__init__(…)"),
+    _class("ToolsetServer", "hooks = deciding()", "give it to super().__init__(…)"),
+    _class("ToolsetServer", "rules = [no]", "give it to super().__init__(…)"),
+    _class("ToolsetServer", "async def middleware(self, call, context, next): ...", "applies to nothing"),
+    _class("HookSet", "async def destroy_hook(self, call): ...", "applies to nothing as an attribute"),
+    _class("HookSet", "middleware = [layer]", "applies to nothing as an attribute"),
+    _class("Rules", "middleware = [layer]", "give it to the object, when it is made"),
+    _class("Rules", "hooks = deciding()", "give it to the object, when it is made"),
+    _class("Policy", "deny = ['destroy']", "give it to the object, when it is made"),
+    _class("PolicyGuard", "policy = Policy(deny=['destroy'])", "give it to the object, when it is made"),
+    *(
+        (
+            f"hooks.{name} = {value}",
+            f"{_DECIDING}\nhooks.{name} = {value}",
+            f"hooks.{name} = … registers nothing",
+        )
+        for name, value in [("destroy_hook", "no"), ("execution", "no"), ("middleware", "[layer]")]
+    ),
+    *(
+        (f"{name}={value} of a server", _ruled(f"{name}={value}"), says)
+        for name, value, says in [
+            ("access", "lambda binding, context: None", "use toolset.deferred()"),
+            ("access", "'deny'", "access takes a function of (binding, context)"),
+            ("access", "Guarding", "access takes a function of (binding, context)"),
+            ("access", "lambda: None", "access takes a function of (binding, context)"),
+            ("access", "no", "cannot be an async def"),
+            ("approvals", "True", "approvals takes Approvals, the path of its file or False"),
+            ("approvals", "5", "approvals takes Approvals, the path of its file or False"),
+            ("journal", "5", "journal takes a Journal, a JournalGuard, a path or True"),
+            ("journal", "{'destroy': 'always'}", "journal takes a Journal, a JournalGuard, a path or True"),
+            ("audit", "True", "audit takes an AuditLog or the path of its file"),
+            ("audit", "5", "audit takes an AuditLog or the path of its file"),
+            ("audit", "'.'", "is a folder, so no line could be written"),
+            ("auth", "StaticTokens", "StaticTokens is a class, which verifies no tokens"),
+            ("auth", "{'ci': 'x' * 20}", "verifies no tokens"),
+            ("auth", "no", "verifies no tokens"),
+            ("auth", "[]", "no verifier is given"),
+            ("auth", "False", "verifies no tokens"),
+            ("capabilities", "'ask'", "capabilities is a list of names"),
+            ("capabilities", "['aks']", "there is no capability 'aks'"),
+            ("limits", "{destroy: Limits(rate='1/s')}", "takes limits by pattern"),
+            ("limits", "{'*': Limits(callers=Limits(rate='1/s'))}", "takes a list of Limits"),
+            ("policy", "Policy(roles=['x'])", "policy.roles takes"),
+            ("policy", "Policy(roles=Policy(deny=['*']))", "policy.roles takes"),
+            ("policy", "Policy(roles={'x': ['destroy']})", "takes a Policy("),
+            ("rules", "Rules(strict='yes')", "Rules(strict=…) takes True, False or None"),
+            ("rules", "Rules(strict=0)", "Rules(strict=…) takes True, False or None"),
+            ("rules", "Rules(observers=[no])", "an observer is called, not awaited"),
+            ("rules", "Rules(descriptions={'destory': 'x'})", _NEAR),
+        ]
+    ),
+    (
+        "a verifier that is sync",
+        "class V:\n    def verify(self, token): ...\nToolsetServer(Toolset(destroy), auth=V())",
+        "V.verify is not async, so nobody could log in",
+    ),
+    (
+        "a verifier of two parameters",
+        "class V:\n    async def verify(self, token, request): ...\nAuthenticator(V())",
+        "V.verify takes a token alone",
+    ),
+    (
+        "a verifier with a misspelt method",
+        "class V:\n    async def verfy(self, token): ...\nToolsetServer(Toolset(destroy), auth=V())",
+        "V verifies no tokens",
+    ),
+    *(
+        (
+            f"filtered({given}) of another form",
+            f"{_DECIDING}\nserver = ToolsetServer(Toolset(destroy).filtered({given}))",
+            says,
+        )
+        for given, says in [
+            ("no", "takes a plain function of (binding)"),
+            ("'destroy'", "takes a plain function of (binding), or names"),
+            ("['destroy']", "takes a plain function of (binding), or names"),
+            ("False", "takes a plain function of (binding), or names"),
+            ("lambda: False", "this one takes ()"),
+            ("lambda one: 'no'", "returns True or False, not 'no'"),
+        ]
+    ),
+    *(
+        (
+            f"a hook that is the method {said}",
+            f"class G:\n    async def f(self{more}): ...\n{program}",
+            "is a method",
+        )
+        for said, more, program in [
+            ("of a class", ", call", "hooks.execution('destroy')(G.f)"),
+            ("with another name", ", c", "hooks.execution('destroy')(G.f)"),
+            ("alone", "", "hooks.execution('destroy')(G.f)"),
+            ("of results", ", result", "hooks.result('destroy')(G.f)"),
+        ]
+    ),
+    *(
+        (f"Policy({said}) of another form", f"Policy({said})", says)
+        for said, says in [
+            ("deny=None", "policy.deny takes a list of patterns"),
+            ("deny={'destroy': True}", "policy.deny takes a list of patterns"),
+            ("deny=[b'destroy']", "policy.deny takes a list of patterns"),
+            ("ask=5", "policy.ask takes a list of patterns"),
+            ("roles={'x': None}", "takes a Policy("),
+        ]
+    ),
+    ("limits that limit nothing", "CallLimits({'*': Limits()})", "Limits() limits nothing"),
+    ("limits of a server that limit nothing", _ruled("limits={'*': Limits()}"), "Limits() limits nothing"),
+    ("off with a list", "Toolset(destroy).off(['destroy'])", "off() takes tools one by one"),
+    ("off with nothing", "Toolset(destroy).off(None)", "a tool is selected by its public name"),
+    (
+        "a hint that is a text",
+        "@tool(read_only='no')\ndef f() -> str:\n    return ''",
+        "read_only is True, False or None",
+    ),
+    (
+        "a destructive hint of 0",
+        "@tool(destructive=0)\ndef f() -> str:\n    return ''",
+        "destructive is True, False",
+    ),
+    (
+        "tags in one text",
+        "@tool(tags='money')\ndef f() -> str:\n    return ''",
+        "tags are several non-empty texts",
+    ),
+    (
+        "a capability misspelt",
+        "server = ToolsetServer(Toolset(destroy).granting('aks'))",
+        "no capability 'aks'",
+    ),
+    ("a timeout of a text", "Timeout('5')", "Timeout needs a positive number of seconds"),
+    (
+        "a deadline of an answer",
+        f"{_DECIDING}\nPermissionChecker(deny, ask_deadline=-1)",
+        "PermissionChecker needs",
+    ),
+]
+"""Arguments and classes that say what protects, in a form that would not."""

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from tests.cli.commandline import CommandLine, line
-from tests.protections.programs import DECLARATIONS, DECORATORS, FORMS, NAMES, NOWHERE, POLICIES
+from tests.protections.programs import ARGUMENTS, DECLARATIONS, DECORATORS, FORMS, NAMES, NOWHERE, POLICIES
 from tests.protections.test_silently_off import Row, named, raises
 
 from mcp_toolset import HookSet, Reject, Rules, ToolCall, Toolset, ToolsetServer, tool
+from mcp_toolset.errors import UnknownToolError
 
 __all__ = ["line"]
 
@@ -23,9 +24,9 @@ def destroy() -> str:
 
 
 def test_u75_every_mistake_of_programs_has_a_name_of_its_own() -> None:
-    every = [*DECORATORS, *DECLARATIONS, *POLICIES, *NOWHERE, *NAMES, *FORMS]
+    every = [*DECORATORS, *DECLARATIONS, *POLICIES, *NOWHERE, *NAMES, *FORMS, *ARGUMENTS]
     names = [row[0] for row in every]
-    assert len(names) == len({*names}) >= 250
+    assert len(names) == len({*names}) >= 300
 
 
 @named(NOWHERE)
@@ -35,6 +36,11 @@ def test_u75_a_rule_at_a_place_where_nothing_applies_it_raises(row: Row) -> None
 
 @named(NAMES)
 def test_u73_a_name_or_a_pattern_of_a_program_that_fits_nothing_raises(row: Row) -> None:
+    raises(row)
+
+
+@named(ARGUMENTS)
+def test_u75_an_argument_that_would_protect_nothing_raises(row: Row) -> None:
     raises(row)
 
 
@@ -173,3 +179,80 @@ async def test_u75_a_hook_that_is_registered_late_applies_to_every_copy(copied: 
             return Reject("no")
 
         assert (await server.call_tool(name)).text == "Rejected: no"
+
+
+RIGHT = {
+    "a class of servers that passes its rules on": """
+class Own(ToolsetServer):
+    hooks = deciding()
+    def __init__(self, tools):
+        super().__init__(tools, hooks=self.hooks)
+server = Own(Toolset(destroy))
+""",
+    "a policy that passes its lists on": """
+class Own(Policy):
+    deny = ["destroy"]
+    def __init__(self):
+        super().__init__(deny=self.deny)
+server = ToolsetServer(Toolset(destroy), policy=Own())
+""",
+    "a checker with data of its own": """
+class Own(PermissionChecker):
+    allow = ["look"]
+    async def __call__(self, call, context, next):
+        return await next() if call.name in self.allow else ToolResult.of_error("no")
+server = ToolsetServer(Toolset(destroy), middleware=[Own(lambda call: "allow")])
+""",
+    "a toolset that keeps its rules under a name of its own": """
+class App(Toolset):
+    destroy = destroy
+    _hooks = deciding()
+server = ToolsetServer(App().carrying(App._hooks))
+""",
+    "a verb whose result is used later": """
+tools = Toolset(destroy)
+_ = tools.off("destroy")
+tools = [tools.carrying(deciding()) for _ in range(1)][0]
+server = ToolsetServer(tools)
+""",
+    "a pattern for tools that may come": """
+server = ToolsetServer(Toolset(destroy), policy=Policy(deny=["destroy", "wipe_*", "tag:mon*", "[!a-z]*"]))
+""",
+    "a pattern with an asterisk behind a dot": """
+@tool(name="files.destroy")
+def other() -> str:
+    "Destroy a file."
+    return "destroyed"
+hooks = HookSet()
+hooks.execution("files.*")(no)
+server = ToolsetServer(Toolset(other), hooks=hooks)
+""",
+    "hooks with typed answers": """
+from typing import Any
+async def typed(call: ToolCall, input: Any) -> Reject:
+    return Reject("no")
+hooks = HookSet(deadline=1.5)
+hooks.execution(destroy)(typed)
+server = ToolsetServer(Toolset(destroy), hooks=hooks)
+""",
+    "a verifier that is a mock": """
+server = ToolsetServer(Toolset(destroy), hooks=deciding(), auth=StaticTokens({"a": "x" * 20}))
+""",
+    "access to a deferred tool": """
+server = ToolsetServer(Toolset(destroy).deferred(), access=lambda binding, context: AccessDenied("filtered"))
+""",
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", RIGHT)
+async def test_u75_a_right_program_is_not_refused(name: str) -> None:
+    space: dict[str, Any] = {"__name__": "program"}
+    more = "\n".join(f"from mcp_toolset.{room} import *" for room in ("auth", "middleware", "grants"))
+    exec(compile(f"{TOOLS}\n{more}\n{RIGHT[name]}", "program.py", "exec", dont_inherit=True), space)
+    async with space["server"] as server:
+        for called in ("destroy", "files.destroy"):
+            try:
+                assert "destroyed" not in (await server.call_tool(called)).text
+            except UnknownToolError:
+                pass

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from mcp_toolset.calls.pipeline.middleware import Guard
+from mcp_toolset.errors import DefinitionError
 from mcp_toolset.server.reloadable import toolsets_in
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
@@ -66,6 +67,8 @@ class CallGuards:
         self._toolsets = toolsets
         self._served = served
         self._approvals: Approvals | str | PathLike[str] | Literal[False] | None = approvals
+        if not isinstance(approvals, str | PathLike | None) and approvals is not False:
+            _check_approvals(approvals)
         self._record = record
         self._store = store
         self._policy: tuple[Policy | None, tuple[Guard, ...]] = (None, ())
@@ -107,6 +110,13 @@ class CallGuards:
                 for stated in wanted
             ]
         return [made for _, made in self._limits]
+
+
+def _check_approvals(given: object) -> None:
+    from mcp_toolset.security.policy.approvals import Approvals
+
+    if not isinstance(given, Approvals):
+        raise DefinitionError(f"approvals takes Approvals, the path of its file or False, not {given!r}")
 
 
 def _opened(place: Approvals | str | PathLike[str] | Literal[False] | None) -> Approvals | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mcp_toolset.calls.journal.guard import JournalGuard
 from mcp_toolset.calls.journal.journal import LIFETIME, Journal
 from mcp_toolset.calls.journal.rules import JournalRules
 from mcp_toolset.calls.journal.sqlite_journal import SqliteJournal
-from mcp_toolset.errors import ConfigError
+from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.server.reloadable import Reloadable
 
 if TYPE_CHECKING:
@@ -65,10 +65,12 @@ class CallJournal:
 
     def _found(self, said: Journaled | None, shared: Shared | None) -> Journal:
         """The journal that is given, else that of the configuration, the replicas, or the user."""
-        if isinstance(said, Journal):
+        if isinstance(said, Journal) and not isinstance(cast("object", said), type):
             return said
-        if said is not None and said is not True:
+        if isinstance(said, str | PathLike):
             return SqliteJournal(str(said))
+        if said is not None and not isinstance(cast("object", said), bool):
+            raise DefinitionError(f"journal takes a Journal, a JournalGuard, a path or True, not {said!r}")
         stated = self._stated()
         lifetime = LIFETIME if stated is None else stated.lifetime
         configured = None if self._configured is None else self._configured.journal()

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_toolset._records import replace
-from mcp_toolset._rule import rules_among, take
+from mcp_toolset._rule import refuse_rules_in, rules_among, take
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.hooks import HookSet
@@ -300,6 +300,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self._code = self._code_tools(toolset, large)
         reserved = FIXED_TOOLS if self._code is None else (*FIXED_TOOLS, *CODE_TOOLS)
         self.registry = ToolRegistry(*toolsets, client_prefix=client_prefix, reserved=reserved)
+        if access is not None and not self.registry.defers and not toolset.sources():
+            raise DefinitionError("access decides about deferred tools, and none is: use toolset.deferred()")
         self._introductions = {}
         self._journal = call_journal(journal, self.configured, self._identified, shared)
         guards = CallGuards(
@@ -368,6 +370,13 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             self._telemetry.watch(self.answers)
         self._news = News(self._served, self._offering, self.answers)
         self._attachments = Attachments(self.registry, self._news.changed.set)
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Refuse rules as attributes of a class of servers, where nothing would apply them."""
+        super().__init_subclass__(**keywords)
+        refuse_rules_in(cls, "give it to super().__init__(…)")
+        if callable(vars(cls).get("middleware")):
+            raise DefinitionError(f"{cls.__qualname__}.middleware applies to nothing: give middleware=[…]")
 
     if not TYPE_CHECKING:  # so that a type checker reports a name that is none
 

@@ -44,7 +44,7 @@ class PermissionChecker(Rule):
             raise DefinitionError(f"PermissionChecker takes a function of a call, not {policy!r}")
         _check_permission(policy)
         self._policy = policy
-        self._ask_deadline = ask_deadline
+        self._ask_deadline = _positive(ask_deadline, "an answer", "PermissionChecker")
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call if it is allowed."""
@@ -214,7 +214,7 @@ class Timeout(Rule):
         return own[0] if own else self._seconds
 
 
-def _positive(seconds: float, what: str) -> float:
-    if not seconds > 0:
-        raise DefinitionError(f"Timeout needs a positive number of seconds for {what}, not {seconds!r}")
+def _positive(seconds: float, what: str, owner: str = "Timeout") -> float:
+    if not isinstance(cast("object", seconds), int | float) or not seconds > 0:
+        raise DefinitionError(f"{owner} needs a positive number of seconds for {what}, not {seconds!r}")
     return float(seconds)

@@ -253,6 +253,10 @@ def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any])
     ]
     if fixed := [name for name, one in inspect.signature(hook).parameters.items() if one.kind in _NAMED]:
         raise DefinitionError(f"hook {_shown(hook)} gets no arguments by name, such as {fixed[0]}")
+    if parameters[:1] == ["self"]:
+        raise DefinitionError(
+            f"hook {_shown(hook)} is a method; register that of an object: thing.{_name(hook)}"
+        )
     alone = "(call), " if second == "input" else ""
     expected = f"hook {_shown(hook)} must take {alone}(call, {second}) or (call, {second}, context)"
     if len(parameters) not in ((1, 2, 3) if second == "input" else (2, 3)):
@@ -281,6 +285,10 @@ def _check_answer(shown: str, hints: Mapping[str, Any], kinds: tuple[type, ...])
     if isinstance(said, type) and said not in (Any, object) and not issubclass(said, kinds):
         told = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
         raise DefinitionError(f"hook {shown} must return {told}, not {said.__name__}")
+
+
+def _name(hook: Callable[..., Any]) -> str:
+    return _shown(hook).rpartition(".")[2]
 
 
 def _shown(hook: Callable[..., Any]) -> str:

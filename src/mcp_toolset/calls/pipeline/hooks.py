@@ -170,6 +170,17 @@ class HookSet(Rule):
         for use, hook in found._descriptions:
             self._add("description", use, hook)
 
+    if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Refuse a hook that is set as an attribute, where nothing would ask it."""
+            if not name.startswith("_") and name not in ("deadline", "report"):
+                raise DefinitionError(
+                    f'hooks.{name} = … registers nothing: use hooks.execution("NAME")(hook); '
+                    "middleware is for the server"
+                )
+            object.__setattr__(self, name, value)
+
     @property
     def is_taken(self) -> bool:
         """Whether something that applies it has taken it, or it has no hooks."""

@@ -54,6 +54,8 @@ class RuleSet(Rule):
         put(self, "tool_middleware", MappingProxyType(dict(self.tool_middleware)))
         if not isinstance(cast("object", self.descriptions), Descriptions):
             put(self, "descriptions", Descriptions(self.descriptions))
+        if not isinstance(cast("object", self.strict), bool | None):
+            raise DefinitionError(f"Rules(strict=…) takes True, False or None, not {self.strict!r}")
         put(self, "report", NameReport(self.strict))
         put(self, "observers", check_observers(self.observers))
         if not isinstance(cast("object", self.guards), Iterable):

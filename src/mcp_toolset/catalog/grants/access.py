@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Hashable, Mapping
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
@@ -69,6 +69,16 @@ EVERYTHING: Final[Visible] = _Everything()
 """For a server without a policy."""
 
 
+def _check_access(access: object) -> None:
+    if not callable(access) or isinstance(access, type):
+        raise DefinitionError(f"access takes a function of (binding, context), not {access!r}")
+    try:
+        inspect.signature(access).bind(None, None)
+    except TypeError:
+        found = inspect.signature(access)
+        raise DefinitionError(f"access takes a function of (binding, context), not of {found}") from None
+
+
 class AccessPolicy:
     """Asks the server's policy and the host's function; if the function fails, access is refused."""
 
@@ -78,6 +88,8 @@ class AccessPolicy:
             raise DefinitionError(
                 "access is called without waiting, so it cannot be an async def; make it a plain function"
             )
+        if access is not None:
+            _check_access(access)
         self._access = access
         self.visible = visible
 
@@ -95,11 +107,15 @@ class AccessPolicy:
         if self._access is None:
             return None
         try:
-            return self._access(binding, context)
+            answer = self._access(binding, context)
         # The policy is the application's code and may raise anything; no caller may use the tool then.
         except Exception:
             _log.exception("the access policy raised about %s", in_log(binding.name))
             return AccessDenied(shown=False)
+        if answer is not None and not isinstance(cast("object", answer), AccessDenied):
+            _log.error("the access policy of %s answered %r: refused", in_log(binding.name), answer)
+            return AccessDenied(shown=False)
+        return answer
 
     def hides(self, binding: ToolBinding, context: ToolContext) -> bool:
         """Whether this caller must not learn of a tool."""

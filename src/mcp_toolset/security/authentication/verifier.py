@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
+from inspect import iscoroutinefunction, signature
+from types import MethodType
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from mcp_toolset.errors import DefinitionError
@@ -83,8 +85,25 @@ class _OfAccessTokens(RememberedVerifier):
         return identity
 
 
+def _check_verb(verb: object, where: str) -> None:
+    """Refuse a method that would fail for every token."""
+    if not isinstance(verb, MethodType):
+        return
+    if not iscoroutinefunction(verb) and "return" not in verb.__annotations__:
+        raise DefinitionError(f"auth: {where} is not async, so nobody could log in; write `async def`")
+    try:
+        signature(verb).bind("token")
+    except TypeError:
+        raise DefinitionError(f"auth: {where} takes a token alone, not {signature(verb)}") from None
+
+
 def remembered(verifier: Verifier | TokenVerifier) -> RememberedVerifier:
     """A verifier with the time for which its answers hold."""
+    if isinstance(cast("object", verifier), type):
+        name = getattr(verifier, "__name__", "")
+        raise DefinitionError(f"auth: {name} is a class, which verifies no tokens; give an object: {name}(…)")
+    for verb in ("verify", "verify_token"):
+        _check_verb(getattr(verifier, verb, None), f"{type(verifier).__qualname__}.{verb}")
     match verifier:
         case RememberedVerifier():
             return verifier

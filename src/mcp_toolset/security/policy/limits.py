@@ -80,6 +80,8 @@ class Limits(Rule):
         for key in WHO:
             if (names := getattr(self, key)) is not None:
                 object.__setattr__(self, key, _names(key, names))
+        if isinstance(cast("object", self.callers), Limits | str):
+            raise DefinitionError(f"Limits(callers=…) takes a list of Limits, not {self.callers!r}")
         object.__setattr__(self, "callers", tuple(self.callers))
         for one in self.callers:
             if one.callers or not one.is_for_some or not any(one.given()):
@@ -185,10 +187,16 @@ class LimitTable:
         entries: list[_Entry] = []
         for place, server, section in sections:
             for pattern, limits in section.items():
+                if not isinstance(pattern, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise DefinitionError(f'{place} takes limits by pattern, {{"*": …}}, not {pattern!r}')
                 check_pattern(pattern, place)
                 at = f"{place}[{pattern!r}]"
                 if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise DefinitionError(f'{at} takes Limits(calls="20/day", …), not {limits!r}')
+                if not any(limits.given()) and not limits.callers:
+                    raise DefinitionError(
+                        f"{at}: Limits() limits nothing; give rate=…, calls=… or another limit"
+                    )
                 limits.taken()
                 own = ((f"{at}.for[{number}]", one) for number, one in enumerate(limits.callers))
                 entries += (_entry(where, server, pattern, one) for where, one in (*own, (at, limits)))

@@ -101,6 +101,16 @@ class Policy(Rule):
         Raises:
             DefinitionError: a pattern names nothing, or a rule for some callers has such rules itself.
         """
+        for kind, some in (
+            ("principals", principals),
+            ("roles", roles),
+            ("scopes", scopes),
+            ("servers", servers),
+        ):
+            if not isinstance(cast("object", some), Mapping | None):
+                raise DefinitionError(
+                    f'policy.{kind} takes policies by name, {{"x": Policy(…)}}, not {some!r}'
+                )
         callers = [
             replace(_plain(one, f"{kind}[{name!r}]"), **{kind: (name,)})
             for kind, some in (("principals", principals), ("roles", roles), ("scopes", scopes))
@@ -267,7 +277,8 @@ def _plain(policy: Policy, place: str) -> Section:
 
 def _texts(patterns: Sequence[str], kind: str) -> tuple[str, ...]:
     # An iterator can be read once.
-    texts = () if isinstance(patterns, str) else tuple(cast("Sequence[object]", patterns))
-    if isinstance(patterns, str) or not all(isinstance(one, str) for one in texts):
+    is_list = isinstance(cast("object", patterns), Iterable) and not isinstance(patterns, str | Mapping)
+    texts = tuple(cast("Sequence[object]", patterns)) if is_list else ()
+    if not is_list or not all(isinstance(one, str) for one in texts):
         raise DefinitionError(f"policy.{kind} takes a list of patterns, not {patterns!r}")
     return cast("tuple[str, ...]", texts)

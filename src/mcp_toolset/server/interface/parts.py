@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.events import EventLog
@@ -21,6 +21,7 @@ from mcp_toolset.catalog.grants.access import Access
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import instructions_of
 from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs
@@ -129,8 +130,13 @@ def audit_trail(audit: Audit | Literal[False] | None) -> AuditTrail | None:
     if audit is None or audit is False:
         return None
     # Few servers have an audit log.
+    from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.server.audit_trail import AuditTrail
 
+    if not isinstance(cast("object", audit), AuditLog | str | PathLike):
+        raise DefinitionError(f"audit takes an AuditLog or the path of its file, not {audit!r}")
+    if not isinstance(audit, AuditLog) and Path(audit).is_dir():
+        raise DefinitionError(f"audit={str(audit)!r} is a folder, so no line could be written: name a file")
     return AuditTrail(audit)
 
 

@@ -106,7 +106,10 @@ def checked(maker: str, options: ToolOptions) -> ToolOptions:
 
 
 def annotations_of(options: ToolOptions) -> dict[str, Any] | None:
-    """The behaviour annotations in wire form."""
+    """The behaviour annotations in wire form; `DefinitionError` for one that is neither true nor false."""
+    for key in _HINTS:
+        if not isinstance(said := options.get(key), bool | None):
+            raise DefinitionError(f"{key} is True, False or None, not {said!r}")
     return {wire: options[key] for key, wire in _HINTS.items() if options.get(key) is not None} or None
 
 

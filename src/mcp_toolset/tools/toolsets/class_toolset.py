@@ -12,7 +12,7 @@ from functools import partial
 from types import FunctionType, UnionType
 from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin
 
-from mcp_toolset._rule import rules_among
+from mcp_toolset._rule import SAYING, rules_among
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.names import declared_tool
@@ -115,7 +115,7 @@ class ClassMembers(Generic[T]):
             raise DefinitionError(
                 f"{where} would take the place of Toolset.{name}, and has no effect: use {made}.{name}(…)"
             )
-        found = next(rules_among(value), "") or (type(value).__name__ if is_plain and name in _SAID else "")
+        found = next(rules_among(value), "") or (type(value).__name__ if is_plain and name in SAYING else "")
         if found:
             raise DefinitionError(
                 f"{where} is a {found}, which applies to no tool as an attribute of a class: give it to "
@@ -139,13 +139,6 @@ class ClassMembers(Generic[T]):
         if name.startswith("_") or not isinstance(member, Tool | self._base):
             return None
         return cast("Tool[..., Any] | T", member)
-
-
-_SAID = frozenset(
-    ("hooks", "middleware", "tool_middleware", "guards", "policy", "permissions", "limits", "auth")
-    + ("allow", "ask", "deny", "include", "exclude")
-)
-"""Attributes by which a class would say what protects its tools."""
 
 
 def _is_inside(inner: type, outer: type) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from inspect import isawaitable, iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from mcp_toolset._records import replace
@@ -124,6 +125,8 @@ class ToolsetVerbs(Generic[T]):
         Raises:
             UnknownToolError: a toolset of local tools has no such tool.
         """
+        if predicate is not None:
+            _check_predicate(predicate)
         wanted = self._known("include", dict.fromkeys(_several(include), True))
         unwanted = self._known("exclude", dict.fromkeys(_several(exclude), False))
         kept: Any = self
@@ -134,7 +137,7 @@ class ToolsetVerbs(Generic[T]):
         if predicate is None:
             return kept.through(Each(lambda binding: binding))
         # The predicate may depend on anything, so it is called each time.
-        chosen: Transform = lambda binding: binding if predicate(binding) else None  # noqa: E731
+        chosen: Transform = lambda binding: binding if _told(predicate(binding)) else None  # noqa: E731
         return kept.through(chosen)
 
     def described(self, descriptions: BySelector[str]) -> T:
@@ -248,6 +251,8 @@ class ToolsetVerbs(Generic[T]):
         Raises:
             UnknownToolError: a toolset of local tools has no such tool.
         """
+        if any(isinstance(one, list | tuple | set) for one in cast("tuple[object, ...]", selectors)):
+            raise DefinitionError(f"off() takes tools one by one, off('a', 'b'), not {selectors[0]!r}")
         chosen = self._known("off", dict.fromkeys(selectors or (EVERY_TOOL,), True))
         return self.through(NamedStep("off", chosen, _switched_off))
 
@@ -275,6 +280,23 @@ class ToolsetVerbs(Generic[T]):
         if not known.sources:
             _require_bound(verb, table, bindings, known)
         return table
+
+
+def _check_predicate(predicate: object) -> None:
+    said = "filtered() takes a plain function of (binding), or names as include=… or exclude=…"
+    if not callable(predicate) or iscoroutinefunction(predicate):
+        raise DefinitionError(f"{said}, not {predicate!r}")
+    try:
+        signature(predicate).bind(None)
+    except TypeError:
+        raise DefinitionError(f"{said}; this one takes {signature(predicate)}") from None
+
+
+def _told(kept: object) -> bool:
+    """What a predicate says; `DefinitionError` for an answer that is true whatever it says."""
+    if isinstance(kept, str) or isawaitable(kept):
+        raise DefinitionError(f"the function of filtered() returns True or False, not {kept!r}")
+    return bool(kept)
 
 
 def _several(chosen: ToolSelector | Iterable[ToolSelector]) -> Iterable[ToolSelector]:
