@@ -91,7 +91,7 @@ def fault_of(pattern: str) -> tuple[str, str] | None:
         return "names no tool", "write a name or a pattern, such as `*`"
     if fault := fault_of_name(name) or _fault_of_notation(name, is_tag=hint == TAG):
         return fault
-    if (hint if colon else "") != TAG and (fault := fault_of_syntax(name)):
+    if hint != TAG and (fault := fault_of_syntax(name)):
         return fault
     if pattern in HINTS:
         return "is a hint without names", f"write `{pattern}:*`"
