@@ -540,6 +540,20 @@ VALUES: list[tuple[str, Any, str]] = [
     ),
     _section("egress to a range", {"egress": {"allow": ["10.0.0.1-10.0.0.9"]}}, "is no host and no network"),
     _section("egress denies", {"egress": {"deny": ["10.0.0.0/8"]}}, "unknown option"),
+    *(
+        _rules(f"deny {one}", {"deny": [one]}, NO_PATTERN)
+        for one in ("a_[destroy", "a_destroy]", "a_[]", "@a", "a_destroy=true", "a_x&b_x", "a_x+a_y", "# a_x")
+    ),
+    *(
+        _login(f"roles_claim {one!r}", {"jwt": {**JWT, "roles_claim": one}}, says)
+        for one, says in (
+            ("", "write `roles_claim` as"),
+            (None, NULL),
+            (" roles", "blanks at an end"),
+            ("${CLAIM}", "which is not replaced here"),
+        )
+    ),
+    _login("leeway is true", {"jwt": {**JWT, "leeway": True}}, "write `leeway` as"),
     _section("a lock that is not there", {"lock": "no.lock.json"}, "so nothing is pinned; make it with"),
     _section("a lock in no folder", {"lock": "no/x.lock.json"}, "so nothing is pinned"),
     _section("a lock that is a folder", {"lock": "."}, "toolset.lock: "),
@@ -579,6 +593,45 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("a place of keys for no tool", {"idempotency": {"": "arguments.key"}}, "names no tool"),
     ("a place of keys with a blank", {"idempotency": {"destroy ": "arguments.key"}}, "blanks at an end"),
+    *(
+        (f"{key} beside permissions", {key: value}, f"move it to `mcpServers.NAME.{right}`")
+        for key, value, right in (
+            ("ask", ["destroy"], "permissions.ask"),
+            ("Ask", ["destroy"], "permissions.ask"),
+            ("approvals", ["destroy"], "permissions.ask"),
+            ("require_approval", ["destroy"], "permissions.ask"),
+            ("readOnly", True, 'permissions.allow: ["readOnly:*"]'),
+            ("readonly", True, 'permissions.allow: ["readOnly:*"]'),
+            ("acl", {"destroy": 1}, "permissions"),
+            ("rate", "1/min", "limits.PATTERN.rate"),
+            ("rateLimit", "1/min", "limits"),
+            ("max_calls", 5, "limits.PATTERN.calls"),
+            ("concurrency", 5, "limits.PATTERN.concurrency"),
+        )
+    ),
+    ("principals in an entry", {"principals": ["ci"]}, _moved("toolset.permissions.for.principals")),
+    ("for in an entry", {"for": []}, _moved("toolset.permissions.for")),
+    ("egress in an entry", {"egress": ["a.example"]}, _moved("toolset.egress")),
+    ("quarantine in an entry", {"quarantine": True}, _moved("toolset.pins")),
+    ("trusted proxies in an entry", {"trusted_proxies": []}, _moved("toolset.http.trusted_proxies")),
+    ("forbidden", {"forbidden": ["destroy"]}, "did you mean `exclude`?"),
+    ("toolFilter", {"toolFilter": ["destroy"]}, "did you mean `exclude`?"),
+    ("off", {"off": True}, "did you mean `disabled`?"),
+    *(
+        (f"{key} in env", {"env": {key: "x"}}, f"a.env.{key}: is in the wrong place")
+        for key in ("permissions", "exclude", "deny", "ask", "limits", "audit", "pins", "disabled")
+    ),
+    ("exclude with a client's name", {"exclude": ["mcp__a__destroy"]}, "is a client's name of a tool"),
+    (
+        "permissions with a client's name",
+        {"permissions": {"deny": ["mcp__a__x"]}},
+        "is a client's name of a tool",
+    ),
+    (
+        "limits with a client's name",
+        {"limits": {"mcp__a__x": {"rate": "1/min"}}},
+        "is a client's name of a tool",
+    ),
     ("limits of a name with a blank", {"limits": {" look": {"rate": "1/min"}}}, "blanks at an end"),
     ("exclude with a blank", {"exclude": ["destroy "]}, "exclude[0]: has blanks at an end"),
     ("exclude with a reference", {"exclude": ["${DENIED}"]}, "a reference, which is not replaced"),

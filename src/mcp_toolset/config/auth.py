@@ -78,8 +78,12 @@ class JwtEntry(_Strict):
     jwks_url: str | None = Field(None, description="an https URL")
     algorithms: list[str] = Field([], description='a list such as ["RS256", "ES256"]')
     secret: str | None = Field(None, description='a string; better a reference such as "${JWT_SECRET}"')
-    roles_claim: str = Field("roles", description="a claim, or a path such as `realm_access.roles`")
-    leeway: Annotated[float, Field(ge=0, le=600)] = Field(30.0, description="a number of seconds up to 600")
+    roles_claim: str = Field(
+        "roles", min_length=1, description="a claim, or a path such as `realm_access.roles`"
+    )
+    leeway: Annotated[float, Field(ge=0, le=600, strict=True)] = Field(
+        30.0, description="a number of seconds up to 600"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,9 @@ class AuthConfig:
         issuers = tuple(
             validated(JwtEntry, entry, place.at("jwt", index)) for index, entry in enumerate(section.jwt)
         )
+        for index, each in enumerate(issuers):
+            if fault := fault_of_name(each.roles_claim):
+                raise place.at("jwt", index, "roles_claim").error(*fault)
         for name, one in tokens.items():
             if fault := fault_of_name(name):
                 raise place.at("tokens", name).error(*fault)

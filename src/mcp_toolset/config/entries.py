@@ -278,7 +278,7 @@ def server_keys(keys: Iterable[str], place: Place) -> list[str]:
             raise place.at(written).error("unknown key", f"did you mean `{meant}`?")
         right = misplaced(written) or ""
         if right.startswith(GUARDS):
-            own = right.startswith(("toolset.permissions", "toolset.limits")) and ".for." not in right
+            own = right.startswith(("toolset.permissions", "toolset.limits")) and ".for." not in f"{right}."
             moved = "mcpServers.NAME" + right.removeprefix("toolset") if own else right
             raise place.at(written).error(WRONG_PLACE, f"move it to `{moved}`")
     return unknown

@@ -149,7 +149,7 @@ OF_ALL_SERVERS: Final = frozenset("toolset audit tokens jwt required_scopes lock
 
 NEVER_NULL: Final = frozenset(
     "permissions limits audit pins new_tools hidden_text include exclude allow ask deny for principals roles "
-    "required_scopes tokens jwt audience lock arguments".split()
+    "required_scopes tokens jwt audience roles_claim lock arguments".split()
 )
 """The keys that protect. Elsewhere null is the same as no key; here somebody meant to write a rule."""
 

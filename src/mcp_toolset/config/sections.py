@@ -52,7 +52,7 @@ __all__ = [
     "places_in",
 ]
 
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 _Some = Annotated[list[str], Field(min_length=1)]
 _Key = tuple[str | None, str | None, str | None]
 _Names = tuple[str, ...] | None
@@ -221,7 +221,7 @@ class SuspendedEntry(Entry):
     model_config = ConfigDict(extra="forbid")
 
     path: str | None = Field(None, min_length=1, description="the path of a file, as a string")
-    patience: float = Field(86_400, gt=0, allow_inf_nan=False, description=_SECONDS)
+    patience: float = Field(86_400, gt=0, strict=True, allow_inf_nan=False, description=_SECONDS)
     grants: float | None = Field(None, gt=0, allow_inf_nan=False, description=_SECONDS)
 
 

@@ -142,7 +142,7 @@ def _check_own_names(name: str, entry: ServerEntry, place: Place) -> None:
     for key, listed in named.items():
         for number, one in enumerate(listed):
             # Imported here, because few configurations choose tools.
-            from mcp_toolset.security.policy.patterns import fault_of, split_hint
+            from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, split_hint
 
             own = one.removeprefix(f"{name}/")
             if own != one:
@@ -152,7 +152,7 @@ def _check_own_names(name: str, entry: ServerEntry, place: Place) -> None:
             elif key in exact and "*" in one:
                 fault = "takes exact names", "write the pattern into `exclude`"
             else:
-                fault = fault_of(one)
+                fault = fault_of(one) or fault_of_public(one, {})
             if fault:
                 raise place.at(key, one if key == "idempotency" else number).error(*fault)
 

@@ -38,7 +38,7 @@ HINTS: Final[Mapping[str, Callable[[Hints], bool]]] = {
 TAG: Final = "tag"
 """Before a pattern of tags: `tag:money`."""
 
-_NO_PART: Final = re.compile(r"""^[!~+-]|\[\^|[{}|\\^$()<>"'`,;%]|(?:^|(?<=[_/-]))\.[*+]""")
+_NO_PART: Final = re.compile(r"""^[!~+-]|\[\^|[{}|\\^$()<>"'`,;%@=&#+]|(?:^|(?<=[_/-]))\.[*+]""")
 """What other notations of patterns have, and what names of tools do not have."""
 
 _WILD: Final = re.compile(r"^[!$]|\[(?![*?]\])|(?<!\[)[*?]|[*?](?!\])|[{}|]")
@@ -115,7 +115,9 @@ def fault_of(pattern: str) -> tuple[str, str] | None:
 def _fault_of_notation(name: str, *, is_tag: bool) -> tuple[str, str] | None:
     """What is wrong with a pattern in another notation; the name of a server may have any characters."""
     own = name.rpartition("/")[2]
-    found = _NO_PART.search(own) or (None if is_tag else re.search(r"\s", own))
+    # What is left without sets such as `[abc]` is open or empty.
+    rest = re.sub(r"\[!?\]?[^\]]+\]", "", own)
+    found = _NO_PART.search(own) or re.search(r"[][]", rest) or (None if is_tag else re.search(r"\s", own))
     if found is None:
         return None
     return (
