@@ -479,18 +479,18 @@ NAMES: list[tuple[str, str, str]] = [
             ("destoy*", _NEAR),
             ("des.*", _NEAR),
             ("destructive:Des*", _NEAR),
-            ("!look", "excludes nothing here"),
-            ("not look", "excludes nothing here"),
-            ("destructive:!look", "excludes nothing here"),
-            ("[^l]*", "write `[!l]*`"),
-            ("^destroy$", "is a regular expression"),
-            ("^des.*", "is a regular expression"),
-            ("destroy$", "is a regular expression"),
-            ("destroy|look", "is a regular expression"),
-            ("(destroy)", "is a regular expression"),
-            ("des\\w+", "is a regular expression"),
-            ("destroy,look", "is several names in one"),
-            ("{destroy,look}", "is several names in one"),
+            ("!look", "which a pattern does not have"),
+            ("not look", "which a pattern does not have"),
+            ("destructive:!look", "which a pattern does not have"),
+            ("[^l]*", "which a pattern does not have"),
+            ("^destroy$", "which a pattern does not have"),
+            ("^des.*", "which a pattern does not have"),
+            ("destroy$", "which a pattern does not have"),
+            ("destroy|look", "which a pattern does not have"),
+            ("(destroy)", "which a pattern does not have"),
+            ("des\\w+", "which a pattern does not have"),
+            ("destroy,look", "which a pattern does not have"),
+            ("{destroy,look}", "which a pattern does not have"),
         ]
     ),
     *(
@@ -565,11 +565,11 @@ NAMES: list[tuple[str, str, str]] = [
     *(
         (f"a policy with {said}", f"Policy({said})", says)
         for said, says in [
-            ("roles={'adm*': Policy(deny=['*'])}", "is a pattern, which is for principals alone"),
-            ("scopes={'pay?': Policy(deny=['*'])}", "is a pattern, which is for principals alone"),
-            ("roles={'': Policy(deny=['*'])}", "names nobody"),
+            ("roles={'adm*': Policy(deny=['*'])}", "is compared exactly"),
+            ("scopes={'pay?': Policy(deny=['*'])}", "is compared exactly"),
+            ("roles={'': Policy(deny=['*'])}", "is empty"),
             ("roles={'admin ': Policy(deny=['*'])}", "has blanks at an end"),
-            ("principals={'': Policy(deny=['*'])}", "names nobody"),
+            ("principals={'': Policy(deny=['*'])}", "is empty"),
             ("principals={' ann': Policy(deny=['*'])}", "has blanks at an end"),
             ("principals={'a\\u200bnn': Policy(deny=['*'])}", "hidden characters"),
         ]
@@ -577,7 +577,7 @@ NAMES: list[tuple[str, str, str]] = [
     (
         "limits for a pattern of roles",
         "CallLimits({'*': Limits(rate='1/s', roles=['adm*'])})",
-        "is a pattern, which is for principals alone",
+        "is compared exactly",
     ),
 ]
 """Names and patterns that fit no tool or no caller."""

@@ -12,7 +12,6 @@ from fnmatch import fnmatchcase, translate
 from typing import Any, Final, NamedTuple, Protocol
 
 from mcp_toolset._records import dataclass
-from mcp_toolset._rule import fault_of_syntax
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.sections import Kind, Section
 
@@ -91,8 +90,6 @@ def fault_of(pattern: str) -> tuple[str, str] | None:
         return "names no tool", "write a name or a pattern, such as `*`"
     if fault := fault_of_name(name) or _fault_of_notation(name, is_tag=hint == TAG):
         return fault
-    if hint != TAG and (fault := fault_of_syntax(name)):
-        return fault
     if pattern in HINTS:
         return "is a hint without names", f"write `{pattern}:*`"
     before, colon, rest = name.partition(":")
@@ -169,20 +166,12 @@ def check_pattern(pattern: str, place: str) -> None:
         raise DefinitionError(f"{place}: {pattern!r}: {fault[0]}; {fault[1]}")
 
 
-def fault_of_callers(kind: str, name: str) -> tuple[str, str] | None:
-    """What is wrong with the name of a caller, a role or a scope that nobody can have; and the remedy."""
-    if not name:
-        return "names nobody", "write a name"
-    if kind != "principals" and any(letter in name for letter in "*?"):
-        return "is a pattern, which is for principals alone", f"write each of the {kind}"
-    return fault_of_name(name)
-
-
 def check_callers(section: Section) -> None:
     """Raise `DefinitionError` for callers that are nobody."""
     for kind in ("principals", "roles", "scopes"):
+        judge = fault_of_principal if kind == "principals" else fault_of_exact
         for name in getattr(section, kind) or ():
-            if fault := fault_of_callers(kind, name):
+            if fault := judge(name):
                 raise DefinitionError(f"{section.place}: {kind} {name!r}: {fault[0]}; {fault[1]}")
 
 
