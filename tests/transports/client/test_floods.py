@@ -127,6 +127,7 @@ async def test_u113_a_flood_over_sse_ends_the_connection(monkeypatch: pytest.Mon
     async def handler(request: Request) -> None:
         await request.send(EVENTS + b"\r\nevent: endpoint\ndata: /messages\n\n", NOTE * 200_000)
 
+    monkeypatch.setattr(flood, "PER_SECOND", 1)
     async with raw_server(handler) as raw, sse_client("up", raw.url, {}) as client, running(client) as heard:
         async with counted(monkeypatch) as others:
             await heard.ended.wait()

@@ -19,7 +19,6 @@ from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.middleware import (
     CallNext,
     Guard,
-    NamesPatterns,
     Recorder,
     Replayer,
     Run,
@@ -91,7 +90,9 @@ class ToolRules:
 
 
 def _place_of(guard: Guard) -> int:
-    return 0 if isinstance(guard, NamesPatterns) else 2 if isinstance(guard, Replayer) else 1
+    if isinstance(guard, Replayer):
+        return 2
+    return 0 if isinstance(guard, Recorder) else 1
 
 
 _NO_RULES: Final = ToolRules()
