@@ -23,6 +23,7 @@ from mcp_toolset.shared import SuspendedFile
 from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http.sessions import legacy_session
 from mcp_toolset.upstream import suspended
+from mcp_toolset.upstream.callers import caller_connections
 from mcp_toolset.upstream.sessions import pool
 
 pytestmark = pytest.mark.anyio
@@ -162,6 +163,31 @@ async def test_u80_a_caller_who_holds_all_streams_open_leaves_room_for_others(do
 
             assert [await status("ann") for _ in range(4)] == [200, 200, 200, 503]
             assert await status("bob") == 200
+
+
+async def test_u80_the_connections_of_a_caller_with_many_headers_close_none_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(caller_connections, "MAX_CALLERS", 3)
+
+    @tool
+    async def which(context: ToolContext) -> str:
+        """Say which session it is."""
+        return str(context.session)
+
+    async with listening(ToolsetServer(Toolset(which))) as up:
+        forward = {"X-User": "identity.name", "X-Tenant": "header.x-tenant"}
+        mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", forward=forward)
+        async with listening(ToolsetServer(Toolset(mount), auth=Callers())) as url:
+
+            async def session(name: str, tenant: str) -> str:
+                async with client_of(url, name, "2026-07-28", headers={"x-tenant": tenant}) as client:
+                    return text_of(await client.call_tool("which", {}))
+
+            bobs = await session("bob", "t")
+            for number in range(6):
+                await session("ann", f"t{number}")
+            assert await session("bob", "t") == bobs
 
 
 @pytest.mark.parametrize("mounted", [False, True])
