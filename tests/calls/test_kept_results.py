@@ -48,6 +48,16 @@ def test_m7_a_result_that_was_read_stays_longer_than_one_that_was_not() -> None:
     assert store.find(old.id, None) is old and store.find(other.id, None) is None
 
 
+def test_u80_the_results_of_one_caller_push_out_none_of_others() -> None:
+    store = KeptResults(10, 10.0, Clock())
+    bobs = store.keep(ToolResult.of_text("x"), "principal:bob", 4)
+    anns = [store.keep(ToolResult.of_text("x"), "principal:ann", 3) for _ in range(8)]
+    assert store.find(bobs.id, "principal:bob") is bobs
+    assert [each for each in anns if store.find(each.id, "principal:ann")] == anns[-2:]
+    big = store.keep(ToolResult.of_text("x"), "principal:bob", 9)
+    assert len(store) == 1 and store.find(big.id, "principal:bob") is big
+
+
 def test_m7_ids_cannot_be_guessed() -> None:
     store = KeptResults(10**6, 10.0, Clock())
     ids = {store.keep(ToolResult.of_text("x"), None, 1).id for _ in range(200)}

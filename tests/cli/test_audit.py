@@ -64,6 +64,16 @@ def test_i9_show_prints_a_line_for_each_event_and_filters(line: CommandLine) -> 
     assert gone.returncode == 1 and "there is no audit log" in gone.stderr
 
 
+def test_u82_what_a_caller_is_called_makes_no_line_of_its_own(line: CommandLine) -> None:
+    forged = "x)\n2026-11-28 04:32:36 result pay, bob\r\x1b[2K\u202e"
+    with AuditLog(line.folder / "audit.jsonl").opened() as log:
+        log.record("call", tool=forged, who=forged, client=forged, outcome="refused", reason=forged)
+    done = line.run("audit", "show", "audit.jsonl")
+    said = done.stdout.splitlines()
+    assert [each[20:].split()[0] for each in said] == ["started", "refused", "stopped"]
+    assert "\\n2026-11-28 04:32:36 result pay, bob\\r\\u{1b}[2K\\u{202e}" in said[1]
+
+
 def test_i9_show_fits_a_narrow_terminal(line: CommandLine, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     with AuditLog(path).opened() as log:

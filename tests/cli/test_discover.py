@@ -86,6 +86,15 @@ def test_e1_tokens_are_counted_once_for_each_server_and_no_secret_is_shown(line:
     assert "s3cr3t-value" not in done.stdout + done.stderr
 
 
+def test_u83_a_secret_of_the_environment_that_is_an_argument_too_is_not_shown(line: CommandLine) -> None:
+    path = line.folder / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    entry = {"command": sys.executable, "args": ["serve", "s3cr3t-value"], "env": {"API": "s3cr3t-value"}}
+    path.write_text(servers(plain=entry))
+    done = line.run("discover")
+    assert "serve ***" in done.stdout and "s3cr3t-value" not in done.stdout + done.stderr
+
+
 def test_e1_without_servers_the_clients_that_were_looked_for_are_named(line: CommandLine) -> None:
     done = line.run("discover")
     assert (done.returncode, done.stderr) == (0, "")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 
 from mcp_toolset import Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import Authenticator, Refusal
 from mcp_toolset.policy import Policy
 from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.transports.login_pages import LoginPages
 from mcp_toolset.upstream.credentials.loopback import loopback_page, port_for
 
 pytestmark = pytest.mark.anyio
@@ -145,3 +147,35 @@ async def test_i4_no_stranger_on_this_machine_ends_a_login_or_answers_it() -> No
             came_back.append(await page.visit("https://issuer/auth?state=s"))
             await page.show("done")
     assert came_back == [f"http://127.0.0.1:{port}/callback?state=s&code=mine"]
+
+
+class Pending:
+    """A login that waits for a browser."""
+
+    server, caller, caller_key, state, fault = "notes", "ann", "ann", "s", ""
+
+    def __init__(self) -> None:
+        self.browser = ""
+
+    def begin(self, browser: str) -> str | None:
+        self.browser = browser
+        return "https://issuer.example/auth"
+
+    async def arrive(self, address: str) -> bool:
+        raise AssertionError("no browser has begun")
+
+
+@pytest.mark.parametrize("proof", ["%C3%A9", "%ED%A0%80", "", "0" * 64])
+async def test_u83_a_made_up_proof_of_a_browser_is_refused_whatever_its_characters(proof: str) -> None:
+    login = Pending()
+    pages = LoginPages(lambda ticket: login)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await pages.answer(scope["path"], scope, send)
+
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://here") as browser:
+        await browser.get("/oauth/login/t")
+        answer = await browser.get(f"/oauth/login/t?continue={proof}")
+    # An empty one is none: the person is asked.
+    assert answer.status_code == (403 if proof else 200) and login.browser == ""

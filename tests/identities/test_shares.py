@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.support.asking import text_of
 from tests.support.callers import Callers, client_of, listening
 from tests.tasks.jobs import DECLARED, Jobs
 
-from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.code import CodeMode
 from mcp_toolset.context import request_state
 from mcp_toolset.server.answers import tasks
@@ -22,6 +23,7 @@ from mcp_toolset.shared import SuspendedFile
 from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http.sessions import legacy_session
 from mcp_toolset.upstream import suspended
+from mcp_toolset.upstream.callers import caller_connections
 from mcp_toolset.upstream.sessions import pool
 
 pytestmark = pytest.mark.anyio
@@ -108,6 +110,84 @@ async def test_u80_the_error_of_a_caller_whose_share_is_taken_says_so(
                     said = text_of(await client.call_tool("ask", {}))
                 assert "the 1 sessions that one caller may have stayed in use" in said
                 group.cancel_scope.cancel()
+
+
+INITIALIZE: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"},
+    },
+}
+
+
+async def test_u80_a_caller_who_opens_many_sessions_ends_none_of_others() -> None:
+    limits = HttpLimits(sessions_per_peer=8)
+    head = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
+    async with listening(ToolsetServer(Toolset(), auth=Callers()), limits=limits) as url:
+        async with httpx2.AsyncClient(timeout=30, base_url=url, headers=head) as http:
+
+            async def sent(name: str, message: dict[str, Any], session: str = "") -> httpx2.Response:
+                own = {"authorization": f"Bearer token-of-{name}", "mcp-session-id": session}
+                own = {key: value for key, value in own.items() if value}
+                return await http.post("/mcp", headers=own, json=message)
+
+            session = (await sent("bob", INITIALIZE)).headers["mcp-session-id"]
+            for _ in range(12):
+                assert (await sent("ann", INITIALIZE)).status_code == 200
+            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+            assert (await sent("bob", ping, session)).status_code == 200
+
+
+@pytest.mark.parametrize("door", ["/mcp", "/sse"])
+async def test_u80_a_caller_who_holds_all_streams_open_leaves_room_for_others(door: str) -> None:
+    limits = HttpLimits(sessions_per_peer=4)
+    head = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
+    async with listening(ToolsetServer(Toolset(), auth=Callers()), limits=limits) as url:
+        async with (
+            AsyncExitStack() as stack,
+            httpx2.AsyncClient(timeout=30, base_url=url, headers=head) as http,
+        ):
+
+            async def status(name: str) -> int:
+                own = {"authorization": f"Bearer token-of-{name}"}
+                if door == "/mcp":
+                    opened = await http.post("/mcp", headers=own, json=INITIALIZE)
+                    if opened.status_code != 200:
+                        return opened.status_code
+                    own["mcp-session-id"] = opened.headers["mcp-session-id"]
+                return (await stack.enter_async_context(http.stream("GET", door, headers=own))).status_code
+
+            assert [await status("ann") for _ in range(4)] == [200, 200, 200, 503]
+            assert await status("bob") == 200
+
+
+async def test_u80_the_connections_of_a_caller_with_many_headers_close_none_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(caller_connections, "MAX_CALLERS", 3)
+
+    @tool
+    async def which(context: ToolContext) -> str:
+        """Say which session it is."""
+        return str(context.session)
+
+    async with listening(ToolsetServer(Toolset(which))) as up:
+        forward = {"X-User": "identity.name", "X-Tenant": "header.x-tenant"}
+        mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", forward=forward)
+        async with listening(ToolsetServer(Toolset(mount), auth=Callers())) as url:
+
+            async def session(name: str, tenant: str) -> str:
+                async with client_of(url, name, "2026-07-28", headers={"x-tenant": tenant}) as client:
+                    return text_of(await client.call_tool("which", {}))
+
+            bobs = await session("bob", "t")
+            for number in range(6):
+                await session("ann", f"t{number}")
+            assert await session("bob", "t") == bobs
 
 
 @pytest.mark.parametrize("mounted", [False, True])

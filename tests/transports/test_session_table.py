@@ -64,15 +64,15 @@ async def test_u46_the_session_that_is_idle_longest_goes_and_never_one_in_use() 
     async with sessions.running():
         first, second, third = (Kept(name) for name in ("one", "two", "three"))
         for each in (first, second, third):
-            assert sessions.admit("here") is None
+            assert sessions.admit("here", None) is None
             sessions.add(each)
         sessions.use(first)
         second.is_busy = True
-        assert sessions.admit("here") is None
+        assert sessions.admit("here", None) is None
         assert [first.ended, second.ended, third.ended] == [False, False, True]
         sessions.add(Kept("four"))
         sessions.release(first)
-        assert sessions.admit("here") is None
+        assert sessions.admit("here", None) is None
         assert len(sessions) == 2 and "four" not in sessions and "one" in sessions
 
 
@@ -82,12 +82,35 @@ async def test_u46_an_address_takes_the_room_of_its_own_sessions_alone() -> None
         here, there = Kept("one", peer="here"), Kept("two", peer="there")
         sessions.add(here)
         sessions.add(there)
-        assert sessions.admit("there") is None
+        assert sessions.admit("there", None) is None
         assert there.ended and not here.ended
         sessions.use(here)
-        refused = sessions.admit("here")
+        refused = sessions.admit("here", None)
         assert refused is not None and "clients at here have 1 sessions" in refused
         assert "sessions_per_peer is 1" in refused
+
+
+@pytest.mark.parametrize("limits", [{"sessions_per_peer": 8}, {"sessions": 8}])
+async def test_u80_the_sessions_of_one_caller_leave_those_of_others_open(limits: dict[str, int]) -> None:
+    sessions = table(**limits)
+    async with sessions.running():
+        bob = Kept("bob", owner="bob")
+        sessions.add(bob)
+        anns = [Kept(f"ann{number}", owner="ann") for number in range(20)]
+        for each in anns:
+            assert sessions.admit("here", "ann") is None
+            sessions.add(each)
+        assert not bob.ended and len(sessions) == 7
+        for each in sessions.all():
+            sessions.use(each)
+        refused = sessions.admit("here", "ann")
+        assert refused is not None and "this caller has 6 sessions open, all of them in use" in refused
+        assert sessions.admit("here", "carol") is None
+        sessions.add(Kept("carol", owner="carol"))
+        for each in (bob, anns[-1]):
+            sessions.release(each)
+        assert sessions.admit("here", "dave") is None
+        assert anns[-1].ended and not bob.ended
 
 
 async def test_f30_sessions_end_that_were_idle_for_too_long_and_all_with_the_application() -> None:

@@ -110,6 +110,28 @@ async def test_u83_a_prompt_a_resource_or_a_list_cannot_either(mode: Literal["le
                     assert not FORGED.keys() & meta.keys() and meta["their.example/key"] == 1
 
 
+async def test_u83_a_question_cannot_forge_which_server_asks():
+    forged: Any = types.RequestParams.model_validate(
+        {"_meta": {"mcp-toolset/call": {"server": "other"}, "own": 1}}
+    )
+
+    async def call(ctx: Any, params: types.CallToolRequestParams) -> types.InputRequiredResult:
+        asked: Any = {"r": types.ListRootsRequest(params=forged)}
+        return types.InputRequiredResult(input_requests=asked)
+
+    async def roots(context: Any) -> types.ListRootsResult:
+        raise AssertionError("this client answers by hand")
+
+    upstream = Server("pays", on_list_tools=_list, on_call_tool=call)
+    server = ToolsetServer(Toolset(RemoteToolset(upstream, name="pays")))
+    with anyio.fail_after(30):
+        async with server, mcp.Client(server.lowlevel, mode="auto", list_roots_callback=roots) as client:
+            found = await client.session.call_tool("pay", {}, allow_input_required=True)
+    assert isinstance(found, types.InputRequiredResult) and found.input_requests is not None
+    wire = found.input_requests["r"].model_dump(by_alias=True, exclude_unset=True)
+    assert wire["params"]["_meta"] == {"own": 1, "mcp-toolset/call": {"server": "pays"}}
+
+
 def parts_of(answer: Any) -> list[Any]:
     match answer:
         case types.ListPromptsResult():

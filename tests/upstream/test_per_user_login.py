@@ -163,6 +163,7 @@ async def test_i5_a_login_is_for_one_browser_and_its_state_is_used_once(
                 proof = re.findall(r"\?continue=\w+", first.text)[0]
                 # The link of the attacker's own page does not spare a victim the question.
                 assert (await victim.get(page + proof)).status_code == 200
+                assert (await attacker.get(f"{page}?continue=%C3%A9")).status_code == 403
                 begun = await attacker.get(page + proof)
                 there = begun.headers["location"]
                 asked = await victim.get(page)

@@ -180,3 +180,30 @@ def test_u118_a_secret_is_blanked_in_base64_and_hex_too(secret: str, before: str
             "***" in shown and hidden not in shown and len(shown) < len("failed with ") + len(before) * 2 + 20
         )
     assert secrets.scrubbed(whole.hex()) == f"{before.encode().hex()}***{after.encode().hex()}"
+
+
+SPELT = {
+    "JSON of PHP": "s3c\\/ret+t0k=en",
+    "JSON of .NET": "s3c/ret\\u002Bt0k=en",
+    "JSON of Go": "s3c/ret+t0k\\u003den",
+    "JSON in JSON": "s3c\\\\/ret\\\\u002bt0k=en",
+    "HTML": "s3c&#x2F;ret&#43;t0k&#61;en",
+    "a URL of .NET": "s3c%2fret%2bt0k%3den",
+    "a URL": "s3c%2Fret%2Bt0k%3Den",
+}
+
+
+@pytest.mark.parametrize("spelt", SPELT)
+def test_u78_a_secret_is_blanked_as_programs_spell_it_in_errors(spelt: str) -> None:
+    shown = Secrets.of(["s3c/ret+t0k=en"]).scrubbed(f'bad token "{SPELT[spelt]}"!')
+    assert shown == 'bad token "***"!'
+    assert Secrets.of(["a&b<c>d'efgh"]).scrubbed("x a&amp;b&lt;c&gt;d&#x27;efgh") == "x ***"
+
+
+@pytest.mark.parametrize(
+    "secret", ["\\" * 9 + "y", "/" * 9 + "y", "\\/" * 9 + "y", "%25" * 9 + "y", "&amp;" * 9 + "y"]
+)
+@pytest.mark.parametrize("sign", ["\\", "/", "\\/", "%25", "&amp;", "&#0", "&#x5c;"])
+def test_u78_no_text_of_a_server_takes_long_to_be_searched_for_secrets(secret: str, sign: str) -> None:
+    # What is tried in several ways at each place does not end.
+    assert Secrets.of([secret]).scrubbed(sign * 2000) == sign * 2000

@@ -75,7 +75,8 @@ class LoginPages:
             cookie = cookie or secrets.token_urlsafe(32)
             names = {"server": html.escape(login.server), "caller": html.escape(login.caller)}
             return await _page(send, 200, _ASK.format(**names, proof=_proof(cookie)), cookie)
-        there = login.begin(_proof(cookie)) if hmac.compare_digest(said["continue"], _proof(cookie)) else None
+        is_it = hmac.compare_digest(said["continue"].encode(errors="replace"), _proof(cookie).encode())
+        there = login.begin(_proof(cookie)) if is_it else None
         if there is None:
             return await _page(send, 403, _OTHER)
         await _reply(send, 303, b"", [(b"location", there.encode("latin-1")), *_SAFE[1:3]])

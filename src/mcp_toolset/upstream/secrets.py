@@ -19,7 +19,8 @@ from base64 import b64encode
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from functools import cached_property
+from functools import cache, cached_property
+from html import escape
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -306,9 +307,23 @@ def _counts(value: str) -> bool:
 
 
 def _matching(value: str) -> str:
-    plain = re.escape(value)
     if len(value) >= ANYWHERE:
-        return plain
+        return "".join(each if each.isalnum() else _spelt(each) for each in value)
     before = r"(?<![A-Za-z0-9])" if value[0].isalnum() else ""
     after = r"(?![A-Za-z0-9])" if value[-1].isalnum() else ""
-    return before + plain + after
+    return before + re.escape(value) + after
+
+
+@cache
+def _spelt(sign: str) -> str:
+    """A pattern of a sign as it is, and as URLs, JSON and HTML may have it; JSON perhaps within JSON."""
+    number, named = ord(sign), escape(sign)
+    forms = [re.escape(sign), f"(?i:&#(?:0{{0,4}}{number}|x0{{0,4}}{number:x});)"]
+    if named != sign:
+        forms.append(re.escape(named))
+    if number < 0x80:
+        forms.append(f"(?i:%{number:02x})")
+    # A run of backslashes that could be read in several ways would be tried in all of them.
+    if sign != "\\":
+        forms.append(rf"\\{{1,8}}(?:{re.escape(sign)}|(?i:u{number:04x}))")
+    return f"(?:{'|'.join(forms)})"

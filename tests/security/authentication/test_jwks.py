@@ -180,10 +180,11 @@ async def test_i1_a_server_that_is_not_there_is_an_error_without_a_traceback() -
 async def test_i1_secrets_and_odd_entries_in_a_key_set_are_left_out(issuer: Issuer) -> None:
     secret = {"kty": "oct", "kid": "k1", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"}
     odd = [5, "key", None, secret, {"kty": "RSA", "kid": "broken", "n": "!", "e": "AQAB"}, {"kty": "XX"}]
+    odd.append(public_jwk("none", alg="none"))
     issuer.keys = [*odd, public_jwk("enc", use="enc"), public_jwk("k2")]
     jwt = verifier(issuer)
     assert await jwt.verify(issuer.token("k2"))
-    for name in ("k1", "enc", "broken"):
+    for name in ("k1", "enc", "broken", "none"):
         with pytest.raises(InvalidTokenError):
             await jwt.verify(issuer.token(name))
 

@@ -94,6 +94,7 @@ INVALID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "exp is a text of digits": ({"exp": str(NOW + DAY)}, {}),
     "exp is true": ({"exp": True}, {}),
     "exp is NaN": ({"exp": float("nan")}, {}),
+    "exp is too large": ({"exp": 10**400}, {}),
     "exp is endless": ({"exp": float("inf")}, {}),
     "not yet valid": ({"nbf": NOW + DAY}, {}),
     "issued in the future": ({"iat": NOW + DAY}, {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -49,7 +49,7 @@ class KeptResult:
 
 
 class KeptResults:
-    """A table of results, the least recently used of which is forgotten first."""
+    """A table of results; of the caller who fills most of it, the least recently used goes first."""
 
     def __init__(self, most: int, lifetime: float, now: Callable[[], float]) -> None:
         """Keep at most `most` characters, each result for `lifetime` seconds; the newest is always kept."""
@@ -57,7 +57,7 @@ class KeptResults:
         self._lifetime = lifetime
         self._now = now
         self._kept: OrderedDict[str, KeptResult] = OrderedDict()
-        self._size = 0
+        self._sizes: Counter[str | None] = Counter()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -67,9 +67,11 @@ class KeptResults:
         kept = KeptResult(PREFIX + secrets.token_hex(8), owner, result, size, ends)
         self._forget_old()
         self._kept[kept.id] = kept
-        self._size += size
-        while self._size > self._most and len(self._kept) > 1:
-            self._forget(next(iter(self._kept)))
+        self._sizes[owner] += size
+        while self._sizes.total() > self._most and len(self._kept) > 1:
+            # The newest stays, whoever it is of.
+            older = {each.owner: each.id for each in reversed(self._kept.values()) if each is not kept}
+            self._forget(older[max(older, key=self._sizes.__getitem__)])
         return kept
 
     def find(self, id: str, owner: str | None) -> KeptResult | None:
@@ -86,7 +88,10 @@ class KeptResults:
             self._forget(id)
 
     def _forget(self, id: str) -> None:
-        self._size -= self._kept.pop(id).size
+        gone = self._kept.pop(id)
+        self._sizes[gone.owner] -= gone.size
+        if not self._sizes[gone.owner]:
+            del self._sizes[gone.owner]
 
 
 def _texts(content: Sequence[Block]) -> str:

@@ -56,7 +56,8 @@ class LargeResults:
         Args:
             limit: Characters of text, or of structured content as JSON, that a result may have.
             preview: Characters of a kept result that the model gets; by default 1,500, or the limit if lower.
-            memory: Characters that are kept in all; the least recently used results are forgotten first.
+            memory: Characters that are kept in all; of the caller who has most of them, the results that
+                were not used for longest are forgotten first.
             lifetime: Seconds that a result is kept.
             now: Seconds, from a monotonic clock.
 

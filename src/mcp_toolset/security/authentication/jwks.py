@@ -158,7 +158,7 @@ class KeySet:
             try:
                 keys[kid] = PyJWK.from_dict(table)
             # A key of a kind that is unknown here does not spoil the others.
-            except (PyJWTError, ValueError, TypeError):
+            except (PyJWTError, ValueError, TypeError, NotImplementedError):
                 continue
             texts[kid] = json.dumps(table, sort_keys=True)
         gone = any(texts.get(kid) != text for kid, text in self._texts.items())

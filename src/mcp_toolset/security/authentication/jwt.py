@@ -35,6 +35,9 @@ _REASONS: Final = {
     "InvalidSignatureError": "the signature of the token is wrong",
     "MissingRequiredClaimError": "the token lacks one of the claims exp, iss and aud",
 }
+_LATEST: Final = 1e15
+"""Seconds since the epoch; a larger number is no time."""
+
 _UNREADABLE: Final = "the token is malformed"
 _PART: Final = re.compile(r"[A-Za-z0-9_-]+")
 """Base64 as tokens have it (RFC 7515): other spellings of one token would be other tokens elsewhere."""
@@ -135,8 +138,9 @@ class JWT(RememberedVerifier):
             raise InvalidTokenError(_REASONS.get(type(fault).__name__, _UNREADABLE)) from None
         except (ValueError, TypeError, OverflowError, RecursionError):
             raise InvalidTokenError(_UNREADABLE) from None
-        if isinstance(claims["exp"], bool) or not isinstance(claims["exp"], int | float):
-            raise InvalidTokenError("the claim exp of the token is no number")
+        expires = claims["exp"]
+        if isinstance(expires, bool) or not isinstance(expires, int | float) or expires > _LATEST:
+            raise InvalidTokenError("the claim exp of the token is no time")
         return claims
 
     def _identity(self, claims: Mapping[str, Any]) -> Identity:

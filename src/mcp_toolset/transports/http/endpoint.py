@@ -218,7 +218,7 @@ class HttpEndpoint:
         self, name: str, owner: str | None, http: Request, home: Home | None = None
     ) -> LegacySession | str:
         peer = peer_of(http.scope.get("client"))
-        refused = self.sessions.admit(peer)
+        refused = self.sessions.admit(peer, owner)
         if refused is not None:
             return refused
         session = LegacySession(

@@ -108,7 +108,7 @@ class EventDoor:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM})
             return await send({"type": "http.response.body", "body": b""})
         owner, peer = principal_of(scope), peer_of(scope.get("client"))
-        refused = self.sessions.admit(peer)
+        refused = self.sessions.admit(peer, owner)
         if refused is not None:
             return await reply(send, 503, refused.encode())
         name, stream = uuid.uuid4().hex, EventStream(send, self._unsent, peer)

@@ -7,7 +7,7 @@ call, those that the server lists to that caller. Requests without a caller have
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
@@ -42,7 +42,7 @@ from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Link
 
 MAX_CALLERS: Final = 256
-"""Callers with a connection to one server; the one that was idle for longest gives way to another."""
+"""Connections to one server for callers; one more takes the place of one of whoever has the most."""
 
 IDLE: Final = 300.0
 """Seconds without a request after which the connection of a caller is closed."""
@@ -78,12 +78,14 @@ class _Caller:
     Attributes:
         connection: The connection.
         forget: Ends what is told of its changes.
+        whose: The principal; empty without authentication. One may have several, by headers of its own.
         used_at: When it was used last.
         watching: The resources that the caller watches.
     """
 
     connection: UpstreamConnection
     forget: Callable[[], None]
+    whose: str = ""
     used_at: float = 0.0
     watching: int = 0
 
@@ -153,7 +155,9 @@ class CallerConnections(UpstreamConnection):
         key = self._reach.key(context)
         if not key:
             return self
-        caller = self._callers.get(key) or self._begun(key, self._reach.link(self._plain, context))
+        caller = self._callers.get(key) or self._begun(
+            key, self._reach.link(self._plain, context), context.principal or ""
+        )
         self._callers.move_to_end(key)
         caller.used_at = anyio.current_time()
         return caller.connection
@@ -165,18 +169,20 @@ class CallerConnections(UpstreamConnection):
             await connection._state.arrived(within)
         return connection
 
-    def _begun(self, key: str, link: Link) -> _Caller:
+    def _begun(self, key: str, link: Link, whose: str) -> _Caller:
         if self.start is None:
             raise UpstreamUnavailableError(self.link.name, "the server is closed", sent=False)
         connection = UpstreamConnection(link, pins=self._fresh_pins(), **self._given)
         connection.tools.similar = self.snapshot
         self._settled(connection)
         forget = connection.on_change(partial(self._changed, key, connection))
-        caller = self._callers[key] = _Caller(connection, forget)
+        caller = self._callers[key] = _Caller(connection, forget, whose)
         # A connection must not inherit the call that it was begun by.
         self.start(self._own, key, caller)
         if len(self._callers) > MAX_CALLERS:
-            self.retire(next(iter(self._callers)))
+            # Of those of whoever has the most, the one that was idle for longest.
+            counts = Counter(each.whose for each in self._callers.values())
+            self.retire(max(self._callers, key=lambda each: counts[self._callers[each].whose]))
         return caller
 
     async def _own(self, key: str, caller: _Caller) -> None:
@@ -199,7 +205,7 @@ class CallerConnections(UpstreamConnection):
             link = caller.connection.link
             if isinstance(link.credentials, CallerTokens) and link.credentials.user == user:
                 self.retire(key)
-                anew = self._begun(key, replace(link, credentials=link.credentials.anew()))
+                anew = self._begun(key, replace(link, credentials=link.credentials.anew()), caller.whose)
                 anew.used_at = caller.used_at
 
     def close_unused(self, since: float) -> None:

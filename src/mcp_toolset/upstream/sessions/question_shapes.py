@@ -133,12 +133,10 @@ def checked(
                 f"it asks for {method}, and the client has not declared {missing}",
                 required(missing),
             )
-        if method != ELICITATION:
-            found[key] = request
-            continue
-        if fault := unshowable(link, params):
+        if method == ELICITATION and (fault := unshowable(link, params)):
             raise CallError(f"{link.name}: its question is refused: {fault}")
-        found[key] = {**request, "params": shown_question(link, params)}
+        shown = shown_question if method == ELICITATION else marked
+        found[key] = {**request, "params": shown(link, params)}
     return found
 
 
@@ -169,6 +167,7 @@ def unshowable(link: Asking, params: Mapping[str, Any]) -> str:
     if url is not None:
         try:
             parts = urlsplit(address := str(url))
+            _ = parts.port
         except ValueError:
             return "its page has no valid address"
         is_here = parts.scheme == "http" and link.is_near and is_loopback(address)
@@ -177,18 +176,17 @@ def unshowable(link: Asking, params: Mapping[str, Any]) -> str:
         is_plain = address.isascii() and address.isprintable() and " " not in address
         if not (is_plain and _AUTHORITY.fullmatch(parts.netloc)):
             return "its page hides its address"
-    hidden = next(_hidden(params), "")
+    hidden = next(_hidden({key: each for key, each in params.items() if key != "_meta"}), "")
     return f"its {'form' if url is None else 'page'} has {hidden} in a value" if hidden else ""
 
 
 def shown_question(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
     """A question of a server as its user gets it: the server first, hidden characters spelt out.
 
-    Each further line is quoted: no line of a server can be taken for one of this bridge.
+    Each further line of its labels is quoted: no line of a server can be taken for one of this bridge.
     """
     seen = _labelled(dict(params))
-    told = "\n> ".join(seen["message"].splitlines() or [""])
-    return marked(link, {**seen, "message": f"{link.name} asks: {told}"})
+    return marked(link, {**seen, "message": f"{link.name} asks: {seen['message']}"})
 
 
 def marked(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,26 +205,33 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 def _labelled(value: Any, is_label: bool = False) -> Any:
-    """A value whose labels are spelt out; a parameter may have the name of a label."""
+    """A value whose labels are spelt out, their lines quoted; a parameter may have the name of a label."""
     if isinstance(value, list):
         return [_labelled(each, is_label) for each in cast("list[Any]", value)]
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
         return {key: _labelled(each, key in _LABELS) for key, each in table.items()}
-    return visible(value) if is_label and isinstance(value, str) and _kinds(value) else value
+    if not is_label or not isinstance(value, str):
+        return value
+    return "\n> ".join((visible(value) if _kinds(value) else value).splitlines())
 
 
-def _hidden(value: Any, is_label: bool = False) -> Iterator[str]:
-    """The kinds of hidden characters in what a question has besides its labels."""
+def _hidden(value: Any, name: str = "") -> Iterator[str]:
+    """The kinds of hidden characters, and of breaks, in what a question has besides its labels."""
     if isinstance(value, str):
-        yield from () if is_label else _kinds(value)
+        yield from () if name in _LABELS else _kinds(value)
+        # What a field holds at first may have several lines.
+        if name not in _LABELS and len(value.splitlines()) > (
+            1 if name != "default" else value.count("\n") + 1
+        ):
+            yield "a line break"
     elif isinstance(value, list):
         for each in cast("list[Any]", value):
-            yield from _hidden(each, is_label)
+            yield from _hidden(each, name if name in _LABELS else "")
     elif isinstance(value, Mapping):
         for key, each in cast("Mapping[str, Any]", value).items():
-            yield from _kinds(key)
-            yield from _hidden(each, key in _LABELS)
+            yield from _hidden(key)
+            yield from _hidden(each, key)
 
 
 async def answers_to(

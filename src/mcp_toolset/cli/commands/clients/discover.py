@@ -100,13 +100,17 @@ def _fault(server: FoundServer) -> str:
 
 def _start(server: FoundServer) -> str:
     """How the server is started or where it is, without what may be secret."""
+    from mcp_toolset.config.variables import PLAIN_VARIABLES
     from mcp_toolset.upstream.secrets import Secrets, secret_arguments, shown_url
 
     entry = server.entry or {}
     if url := entry.get("url") or entry.get("httpUrl") or entry.get("serverUrl"):
         return shown_url(str(url))
     words = [str(word) for word in (entry.get("command", ""), *(entry.get("args") or ()))]
-    return Secrets.of(secret_arguments(words)).scrubbed(" ".join(words))
+    env = entry.get("env")
+    given = cast("dict[str, object]", env) if isinstance(env, dict) else {}
+    values = (str(value) for name, value in given.items() if name not in PLAIN_VARIABLES)
+    return Secrets.of([*secret_arguments(words), *values]).scrubbed(" ".join(words))
 
 
 def _show(rows: list[dict[str, Any]], found: Discovery, output: Output) -> None:

@@ -129,13 +129,14 @@ def show_command(file: Path, as_json: bool, follow: bool, **wanted: str | None) 
     The oldest are first, and older files of the log FILE are included.
     """
     from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.tools.text.hidden_text import in_log
 
     chosen = _Wanted(**wanted)
     with answering(as_json=as_json) as output:
         for line in _lines(file, follow=follow):
             fields = _fields(line)
             if fields is not None and chosen.fits(fields):
-                output.text(line.decode()) if as_json else output.say(_sentence(fields))
+                output.text(line.decode()) if as_json else output.say(in_log(_sentence(fields)))
 
 
 @audit_command.command(

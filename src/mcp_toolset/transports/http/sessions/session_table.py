@@ -1,8 +1,8 @@
 """`SessionTable`: the legacy sessions of one transport: whose they are, which are idle, and how many.
 
 A legacy session costs memory and lives for half an hour after its last request, and any client can open one.
-When an address, or all of them, have as many as they may, the session that has been idle longest is ended
-for a new one.
+When an address, or all of them, have as many as they may, a session is ended for a new one: of the caller
+who has the most, the one that has been idle longest. One caller can have three quarters of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -134,13 +134,26 @@ class SessionTable(Generic[S]):
             return None
         return session
 
-    def admit(self, peer: str) -> str | None:
-        """Make room for one more session of an address; why there is none, if there is none."""
+    def admit(self, peer: str, owner: str | None) -> str | None:
+        """Make room for one more session of an address and a caller; why there is none, if there is none."""
         limits = self._limits
-        if self._peers[peer] >= limits.sessions_per_peer and not self._end_one_of(peer):
-            return _refusal(f"clients at {peer} have", "sessions_per_peer", limits.sessions_per_peer)
-        if len(self._sessions) >= limits.sessions and not self._end_one_of(None):
-            return _refusal("clients have", "sessions", limits.sessions)
+        places = (
+            ((peer,), self._peers[peer], "sessions_per_peer", limits.sessions_per_peer),
+            (self._peers, len(self._sessions), "sessions", limits.sessions),
+        )
+        for peers, taken, name, limit in places:
+            share = limit - limit // 4
+            if taken < (limit if owner is None else share):
+                continue
+            there = [each for each in self._sessions.values() if each.peer in peers]
+            owners = Counter(each.owner for each in there)
+            if owner is not None and owners[owner] >= share:
+                # Of what is left others have their sessions.
+                if not self._end_one_of([each for each in there if each.owner == owner], owners):
+                    return _refusal("this caller has", share, name, limit)
+            elif taken >= limit and not self._end_one_of(there, owners):
+                whose = f"clients at {peer} have" if peers == (peer,) else "clients have"
+                return _refusal(whose, limit, name, limit)
         return None
 
     def add(self, session: S) -> None:
@@ -196,14 +209,13 @@ class SessionTable(Generic[S]):
         if since is not None and self._closing is not None:
             self._timer = asyncio.get_running_loop().call_at(since + self.idle_time, self.expire)
 
-    def _end_one_of(self, peer: str | None) -> bool:
-        """End the session that has been idle longest, of an address perhaps; `False` if none is idle."""
-        for name in self._idle:
-            session = self._sessions[name]
-            if (peer is None or session.peer == peer) and not session.is_busy:
-                self.end(session)
-                return True
-        return False
+    def _end_one_of(self, sessions: Sequence[S], owners: Mapping[str | None, int]) -> bool:
+        """End the one that has been idle longest, of the caller who has the most; `False` if none is idle."""
+        some = {each.name for each in sessions if not each.is_busy}
+        idle = [self._sessions[name] for name in self._idle if name in some]
+        if idle:
+            self.end(max(idle, key=lambda each: owners[each.owner]))
+        return bool(idle)
 
 
 def shortened(name: str) -> str:
@@ -211,5 +223,7 @@ def shortened(name: str) -> str:
     return name if len(name) <= SHOWN + 1 else f"{name[:SHOWN]}…"
 
 
-def _refusal(who: str, name: str, limit: int) -> str:
-    return f"{who} {limit} sessions open, all of them in use ({name} is {limit}); end one, or try again later"
+def _refusal(who: str, number: int, name: str, limit: int) -> str:
+    return (
+        f"{who} {number} sessions open, all of them in use ({name} is {limit}); end one, or try again later"
+    )
