@@ -25,6 +25,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.security.egress import is_web_address
+from mcp_toolset.tools.schema.effort import levels
 
 __all__ = [
     "Secrets",
@@ -43,6 +44,16 @@ ANYWHERE: Final = 8
 """Characters from which on a value is blanked inside of words too."""
 
 BLANK: Final = "***"
+
+MAX_SCRUBBED: Final = 1024 * 1024
+"""What of an error, or of a log message, is looked through: its characters, and 32 for each value."""
+
+LEFT_OUT: Final = f"… left out: more than {MAX_SCRUBBED} characters are not looked through for secrets"
+_EACH: Final = 32
+_FEW: Final = 100
+_EDGE: Final = 4096
+"""Characters that are looked at behind a cut, so that half of a secret does not stand before it."""
+
 
 _COMMON: Final = frozenset(
     "true false null none auto default enabled disabled debug trace info warn warning error critical "
@@ -101,9 +112,13 @@ class Secrets:
         """`text` with its secrets blanked and the address shortened."""
         if self.issued is not None:
             text = self._of_tokens(self.issued()).scrubbed(text)
-        if self._address is not None:
+        if self._address is not None and "://" in text:
             text = self._address.sub(lambda found: self._shortened(found[0]), text)
-        return text if self._pattern is None else self._pattern.sub(BLANK, text)
+        # One expression for all of them takes a hundred times as long.
+        for value, pattern in self._forms:
+            if value in text:
+                text = text.replace(value, BLANK) if pattern is None else pattern.sub(BLANK, text)
+        return text
 
     def cleaned(self, value: Any) -> Any:
         """A JSON value, every text in it scrubbed, the keys of objects too."""
@@ -117,6 +132,32 @@ class Secrets:
             table = cast("Mapping[str, Any]", value)
             return {self.scrubbed(key): self.cleaned(item) for key, item in table.items()}
         return value
+
+    def takes(self, value: object) -> bool:
+        """Whether a JSON value is small enough to be looked through, if there is anything to look for."""
+        size = 0
+        for level in levels([value]) if self else ():
+            for item in level:
+                size += _EACH * len(item)
+                if size <= MAX_SCRUBBED:
+                    table = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else None
+                    texts: Iterable[Any] = item if table is None else (*table, *table.values())
+                    size += sum(len(text) for text in texts if isinstance(text, str))
+                if size > MAX_SCRUBBED:
+                    return False
+        return True
+
+    def of_error(self, wire: dict[str, Any]) -> Any:
+        """The result of a failed call, scrubbed; of one that is too big the beginning."""
+        if self.takes(wire):
+            return self.cleaned(wire)
+        kept, room = list[Any](), MAX_SCRUBBED
+        for block in cast("list[dict[str, Any]]", wire["content"])[:_FEW]:
+            text: object = block.get("text")
+            if isinstance(text, str) and room > 0:
+                kept.append({"type": "text", "text": self.scrubbed(text[: room + _EDGE])[:room]})
+                room -= len(text)
+        return {"content": [*kept, {"type": "text", "text": LEFT_OUT}], "isError": True}
 
     @contextmanager
     def kept_from_logs(self) -> Generator[None]:
@@ -148,11 +189,11 @@ class Secrets:
         return _Blanking(self)
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str] | None:
-        if not self.values:
-            return None
+    def _forms(self) -> list[tuple[str, re.Pattern[str] | None]]:
+        """What to blank, as it is written; a short value with the expression for a word of its own."""
         encoded = {form for value in self.values if len(value) >= ANYWHERE for form in _encoded(value)}
-        return re.compile("|".join(map(_matching, [*self.values, *sorted(encoded, key=len, reverse=True)])))
+        forms = [*self.values, *sorted(encoded, key=len, reverse=True)]
+        return [(form, None if len(form) >= ANYWHERE else re.compile(_as_word(form))) for form in forms]
 
     @cached_property
     def _address(self) -> re.Pattern[str] | None:
@@ -305,10 +346,8 @@ def _counts(value: str) -> bool:
     return len(value) >= SHORTEST and value.lower() not in _COMMON and bool(value.strip("*/._- "))
 
 
-def _matching(value: str) -> str:
+def _as_word(value: str) -> str:
     plain = re.escape(value)
-    if len(value) >= ANYWHERE:
-        return plain
     before = r"(?<![A-Za-z0-9])" if value[0].isalnum() else ""
     after = r"(?![A-Za-z0-9])" if value[-1].isalnum() else ""
     return before + plain + after
