@@ -1,4 +1,4 @@
-"""Errors and log messages of megabytes from a mount with secrets: cut, and without a secret in what is left."""
+"""Errors and log messages of megabytes from a mount with secrets: cut, and without a secret in the rest."""
 
 from __future__ import annotations
 

@@ -140,9 +140,7 @@ class Secrets:
             for item in level:
                 size += _EACH * len(item)
                 if size <= MAX_SCRUBBED:
-                    table = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else None
-                    texts: Iterable[Any] = item if table is None else (*table, *table.values())
-                    size += sum(len(text) for text in texts if isinstance(text, str))
+                    size += sum(len(text) for text in _texts(item) if isinstance(text, str))
                 if size > MAX_SCRUBBED:
                     return False
         return True
@@ -207,6 +205,13 @@ class Secrets:
     def _shortened(url: str) -> str:
         trail = ")" * url.endswith(")")
         return shown_url(url) + trail
+
+
+def _texts(item: Any) -> Iterator[Any]:
+    """What may be a text in an object or array, keys included."""
+    yield from item
+    if isinstance(item, Mapping):
+        yield from cast("Mapping[str, Any]", item).values()
 
 
 class _Blanking(logging.Filter):
