@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -104,3 +106,21 @@ async def test_u113_a_client_that_sends_a_long_list_of_mistakes_is_told_the_firs
         many = await served.call_tool("join", {"parts": [1] * 50_000})
     assert few.text.count("is not of type") == 5
     assert many.text.count("is not of type") == 1
+
+
+@pytest.mark.parametrize("kind", ["many values", "many subschemas", "a text with many values"])
+async def test_u113_arguments_that_are_long_to_repair_are_not_repaired(kind: str, tmp_path: Path) -> None:
+    choices = [{"type": "integer", "minimum": number} for number in range(9_000)]
+    items = {"anyOf": choices} if kind == "many subschemas" else {"type": "integer"}
+    schema = {"type": "object", "properties": {"x": {"type": "array", "items": items}}}
+    listed = tmp_path / "tools"
+    listed.write_text(json.dumps([tool("take", inputSchema=schema)]))
+    few, many = ["1"], ["1"] * (20 if kind == "many subschemas" else 50_000)
+    long = json.dumps(many) if kind == "a text with many values" else many
+    async with ToolsetServer(Toolset(mount(tools_file=str(listed)))) as server:
+        if kind != "many subschemas":
+            assert json.loads((await server.call_tool("take", {"x": few})).text) == {"x": [1]}
+        with anyio.fail_after(SOON):
+            refused = await server.call_tool("take", {"x": long})
+    assert refused.is_error
+    assert "Invalid arguments" in refused.text
