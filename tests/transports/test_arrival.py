@@ -146,6 +146,34 @@ async def test_f33_a_body_that_drips_is_refused_however_long_it_would_take() -> 
         assert not said or b" 408 " in said
 
 
+@pytest.mark.parametrize("verb", ["GET", "DELETE"])
+async def test_u113_a_body_is_to_arrive_in_time_whatever_the_method(verb: str) -> None:
+    async with serving() as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
+        await stream.send(head("/mcp", LEGACY).replace(b"POST", verb.encode()) + b"{")
+        assert b" 408 " in await until_closed(stream)
+
+
+@pytest.mark.parametrize("verb", ["POST", "GET"])
+async def test_u113_bodies_that_arrive_slowly_take_no_more_than_a_budget(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrival, "MAX_ARRIVING", 1_000_000)
+    begun = head("/mcp", LEGACY).replace(b"length: 100", b"length: 300001").replace(b"POST", verb.encode())
+    async with serving(60) as port, AsyncExitStack() as stack:
+        streams: list[anyio.abc.SocketStream] = []
+        for _ in range(9):
+            streams.append(await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port)))
+            await streams[-1].send(begun + b" " * 300_000)
+        with anyio.fail_after(30):
+            for stream in streams[:6]:
+                assert b" 408 " in await until_closed(stream)
+            # The last ones had room.
+            for stream in streams[6:]:
+                await stream.send(b" ")
+                assert b" 40" in (said := await stream.receive())
+                assert b" 408 " not in said
+
+
 @pytest.mark.parametrize("said", [b"", b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n"])
 async def test_f33_a_head_that_does_not_arrive_in_time_ends_the_connection(said: bytes) -> None:
     async with serving() as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
@@ -187,7 +215,7 @@ async def test_f44_a_request_that_a_stop_cuts_off_is_not_told_that_it_was_slow(
     async def send(message: Message) -> None:
         said.append(message)
 
-    request = ArrivingRequest("POST", receive, send, Arrivals(60))
+    request = ArrivingRequest(has_body=True, receive=receive, send=send, arrivals=Arrivals(60))
     with anyio.fail_after(30), request.scope:
         await request.receive()
         request.scope.cancel()

@@ -388,7 +388,7 @@ class UpstreamConnection:
         # What a server says about its own failure is where the secrets it was given come out.
         forwarded = context.authorization if self._forwards and isinstance(context, WireContext) else None
         own = Secrets.of((forwarded or "").split())
-        return ToolResult(own.cleaned(self.link.cleaned(wire)))
+        return ToolResult(own.of_error(self.link.secrets.of_error(wire)))
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         """The tools that are listed to other clients than this one."""

@@ -17,6 +17,7 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     UpstreamUnavailableError,
 )
+from mcp_toolset.protocol.codec import MAX_ERROR
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED
 from mcp_toolset.tools.core.asking import InputRequired
@@ -121,8 +122,9 @@ class FollowedTask:
         if status == "failed":
             error = mapping_of(state.get("error"))
             code = error.get("code")
-            told = self._exchange.link.scrubbed(str(error.get("message") or said or "the task has failed"))
-            data = self._exchange.link.cleaned(error.get("data"))
+            link, data = self._exchange.link, error.get("data")
+            told = link.scrubbed(str(error.get("message") or said or "the task has failed")[:MAX_ERROR])
+            data = link.cleaned(data) if link.secrets.takes(data) else None
             if not isinstance(code, int) or code == URL_ELICITATION_REQUIRED:
                 code, data = INTERNAL_ERROR, None
             raise UpstreamProtocolError(self._name, code, told, data)

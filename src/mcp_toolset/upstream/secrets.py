@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.security.egress import is_web_address
+from mcp_toolset.tools.schema.effort import levels
 
 __all__ = [
     "Secrets",
@@ -45,6 +46,16 @@ ANYWHERE: Final = 8
 
 BLANK: Final = "***"
 
+MAX_SCRUBBED: Final = 1024 * 1024
+"""What of an error, or of a log message, is looked through: its characters, and 32 for each value."""
+
+LEFT_OUT: Final = f"… left out: more than {MAX_SCRUBBED} characters are not looked through for secrets"
+_EACH: Final = 32
+_FEW: Final = 100
+_EDGE: Final = 4096
+"""Characters that are looked at behind a cut, so that half of a secret does not stand before it."""
+
+
 _COMMON: Final = frozenset(
     "true false null none auto default enabled disabled debug trace info warn warning error critical "
     "production development staging test local localhost 127.0.0.1 0.0.0.0 utf-8 utf8 c.utf-8 en_us.utf-8 "
@@ -59,6 +70,9 @@ _HEADER: Final = re.compile(
     r"(?i)(?<![\w-])(?:authorization|[\w-]*(?:key|token|secret|cookie)[\w-]*):\s*(?:(?:bearer|basic)\s+)?([^\s'\"]+)"
 )
 """A header in an argument, such as `Authorization: Bearer …` after `-H`."""
+
+_PARTS: Final = re.compile(r"[\W_]+")
+"""What stands between the parts of a secret that have one spelling each."""
 
 _TOKEN: Final = re.compile(r"(?=.*[0-9A-Z%=~])|.{16}")
 """A segment of a path that may be a token; plain words in lower case name places."""
@@ -102,9 +116,13 @@ class Secrets:
         """`text` with its secrets blanked and the address shortened."""
         if self.issued is not None:
             text = self._of_tokens(self.issued()).scrubbed(text)
-        if self._address is not None:
+        if self._address is not None and "://" in text:
             text = self._address.sub(lambda found: self._shortened(found[0]), text)
-        return text if self._pattern is None else self._pattern.sub(BLANK, text)
+        # One expression for all of them takes a hundred times as long.
+        for part, pattern in self._forms:
+            if part in text:
+                text = text.replace(part, BLANK) if pattern is None else pattern.sub(BLANK, text)
+        return text
 
     def cleaned(self, value: Any) -> Any:
         """A JSON value, every text in it scrubbed, the keys of objects too."""
@@ -118,6 +136,30 @@ class Secrets:
             table = cast("Mapping[str, Any]", value)
             return {self.scrubbed(key): self.cleaned(item) for key, item in table.items()}
         return value
+
+    def takes(self, value: object) -> bool:
+        """Whether a JSON value is small enough to be looked through, if there is anything to look for."""
+        size = 0
+        for level in levels([value]) if self else ():
+            for item in level:
+                size += _EACH * len(item)
+                if size <= MAX_SCRUBBED:
+                    size += sum(len(text) for text in _texts(item) if isinstance(text, str))
+                if size > MAX_SCRUBBED:
+                    return False
+        return True
+
+    def of_error(self, wire: dict[str, Any]) -> Any:
+        """The result of a failed call, scrubbed; of one that is too big the beginning."""
+        if self.takes(wire):
+            return self.cleaned(wire)
+        kept, room = list[Any](), MAX_SCRUBBED
+        for block in cast("list[dict[str, Any]]", wire["content"])[:_FEW]:
+            text: object = block.get("text")
+            if isinstance(text, str) and room > 0:
+                kept.append({"type": "text", "text": self.scrubbed(text[: room + _EDGE])[:room]})
+                room -= len(text)
+        return {"content": [*kept, {"type": "text", "text": LEFT_OUT}], "isError": True}
 
     @contextmanager
     def kept_from_logs(self) -> Generator[None]:
@@ -149,11 +191,16 @@ class Secrets:
         return _Blanking(self)
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str] | None:
-        if not self.values:
-            return None
+    def _forms(self) -> list[tuple[str, re.Pattern[str] | None]]:
+        """What to blank: a value, or the longest part of it that has one spelling, with its expression."""
         encoded = {form for value in self.values if len(value) >= ANYWHERE for form in _encoded(value)}
-        return re.compile("|".join(map(_matching, [*self.values, *sorted(encoded, key=len, reverse=True)])))
+        forms = [*self.values, *sorted(encoded, key=len, reverse=True)]
+        return [
+            (form, None)
+            if len(form) >= ANYWHERE and form.isalnum()
+            else (max(_PARTS.split(form), key=len), re.compile(_matching(form)))
+            for form in forms
+        ]
 
     @cached_property
     def _address(self) -> re.Pattern[str] | None:
@@ -167,6 +214,13 @@ class Secrets:
     def _shortened(url: str) -> str:
         trail = ")" * url.endswith(")")
         return shown_url(url) + trail
+
+
+def _texts(item: Any) -> Iterator[Any]:
+    """What may be a text in an object or array, keys included."""
+    yield from item
+    if isinstance(item, Mapping):
+        yield from cast("Mapping[str, Any]", item).values()
 
 
 class _Blanking(logging.Filter):

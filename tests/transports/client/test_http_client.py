@@ -177,6 +177,25 @@ async def test_the_answer_of_another_request_is_not_taken_for_ones_own() -> None
         group.cancel_scope.cancel()
 
 
+async def test_a_body_that_answers_another_request_is_not_taken_for_ones_own() -> None:
+    async def handler(request: Request) -> None:
+        if request.message["method"] == "first":
+            return await held.wait()
+        number = 1 if request.message["method"] == "second" else "an odd one"
+        await request.answer({"jsonrpc": "2.0", "id": number, "result": {"secret": 1}})
+
+    held = anyio.Event()
+    async with connected(handler) as (client, raw, _), anyio.create_task_group() as group:
+        group.start_soon(client.send_raw_request, "first", None)
+        while not raw.log:  # noqa: ASYNC110
+            await anyio.sleep(0.001)
+        with pytest.raises(MCPError, match="cannot be read"):
+            await client.send_raw_request("second", None)
+        # Some servers send an id of their own, which is nobody else's.
+        assert await client.send_raw_request("third", None) == {"secret": 1}
+        group.cancel_scope.cancel()
+
+
 async def test_progress_reaches_its_request_before_the_answer() -> None:
     steps = list[float]()
 

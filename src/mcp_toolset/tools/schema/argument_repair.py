@@ -22,6 +22,9 @@ from mcp_toolset.tools.text.hidden_text import in_log
 MAX_DEPTH: Final = 16
 """The number of levels of arguments that are repaired."""
 
+MAX_STEPS: Final = 20_000
+"""Values and subschemas that one repair looks at; a model's slips are few."""
+
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
 _NUMBER: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?")
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "True": True, "false": False, "False": False}
@@ -49,7 +52,10 @@ def repaired(schema: Mapping[str, Any], check: SchemaCheck, call: ToolCall, _: o
 def repairs_of(schema: Mapping[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Arguments with every single repair that is possible, and what was done; they may still not fit."""
     repair = _Repair(schema)
-    return repair.value(schema, arguments, "", 0), repair.done
+    try:
+        return repair.value(schema, arguments, "", 0), repair.done
+    except _TooMuchError:
+        return arguments, []
 
 
 def with_repairs(call: ToolCall, arguments: dict[str, Any], done: Sequence[str]) -> ToolCall:
@@ -58,12 +64,22 @@ def with_repairs(call: ToolCall, arguments: dict[str, Any], done: Sequence[str])
     return replace(call.with_arguments(arguments), repairs=(*call.repairs, *done))
 
 
+class _TooMuchError(Exception):
+    """There is more to look at than is repaired."""
+
+
 @dataclass(slots=True)
 class _Repair:
     """One pass over arguments; `done` lists the changes in words, without values."""
 
     root: Mapping[str, Any]
     done: list[str] = field(default_factory=list[str])
+    steps: int = 0
+
+    def _step(self, count: int = 1) -> None:
+        self.steps += count
+        if self.steps > MAX_STEPS:
+            raise _TooMuchError
 
     def value(self, schema: Mapping[str, Any], value: Any, place: str, depth: int) -> Any:
         """The value, changed to what its schema accepts if possible."""
@@ -84,6 +100,7 @@ class _Repair:
         return value
 
     def _object(self, schema: Mapping[str, Any], value: dict[str, Any], place: str, depth: int) -> Any:
+        self._step(len(value))
         found = dict(value)
         required = {name for each in self._meanings(schema, 0) for name in each.get("required") or ()}
         for name, part in self._properties(schema).items():
@@ -108,6 +125,7 @@ class _Repair:
         return found
 
     def _properties(self, schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        self._step(sum(len(each.get("properties") or ()) for each in self._meanings(schema, 0)))
         return {
             name: cast("Mapping[str, Any]", part)
             for each in self._meanings(schema, 0)
@@ -134,6 +152,7 @@ class _Repair:
 
     def _kinds(self, schema: Mapping[str, Any], depth: int) -> frozenset[str]:
         """The JSON types that a schema accepts."""
+        self._step()
         if depth == MAX_DEPTH:
             return _ALL
         kinds = _ALL

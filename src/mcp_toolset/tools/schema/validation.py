@@ -9,13 +9,14 @@ dialect.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.frozen import FrozenArray, FrozenObject, thawed
+from mcp_toolset.tools.core.frozen import thawed
+from mcp_toolset.tools.schema.effort import BACKTRACKS, MAX_REPORTED, Effort, Guards, TooMuchError, levels
 from mcp_toolset.tools.schema.simple_schema import is_simple, surely_fits
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ MAX_PROBLEM: Final = 400
 MAX_READ: Final = 100
 """Problems that are collected before the first few are chosen: the same arguments give the same text."""
 
-_BACKTRACK_LIMIT: Final = 100_000
 _SPARED: Final = 4
 """Values that a simple schema may accept before it is compiled."""
 
@@ -45,7 +45,7 @@ _SPARED: Final = 4
 class SchemaCheck:
     """A compiled schema: tells whether a value is valid, and what is wrong with it."""
 
-    __slots__ = ("_schema", "_spared", "_validator", "_where")
+    __slots__ = ("_effort", "_schema", "_spared", "_validator", "_where")
 
     def __init__(self, schema: Mapping[str, Any], *, tool: str, part: str) -> None:
         """Compile `schema`, at once if it may be unusable.
@@ -57,20 +57,26 @@ class SchemaCheck:
         """
         where = f"tool {tool!r}: {part}"
         mappings = _mappings_in(schema, where)
+        expansion = _Expansion(schema, where)
         if len(mappings) > MAX_EXPANSION or any(map(_refers, mappings)):
-            _Expansion(schema, where).check(mappings)
+            expansion.check(mappings)
         self._schema, self._where = schema, where
+        self._effort = Effort(mappings, expansion.size)
         # The compiler takes 6 MB and 5 ms to load, which a server that is listed and searched does without.
         self._spared = _SPARED
         self._validator = None if is_simple(schema) else self._compiled()
 
     def is_valid(self, value: object) -> bool:
-        """Whether `value` fits; a value without a JSON form, such as a lone surrogate or a date, does not."""
-        if self._validator is None and self._spared:
-            self._spared -= 1
-            if surely_fits(self._schema, value):
-                return True
+        """Whether `value` fits; what is too big to check does not.
+
+        Nor does a value without a JSON form, such as a lone surrogate or a date.
+        """
         try:
+            self._effort.begin(value)
+            if self._validator is None and self._spared:
+                self._spared -= 1
+                if surely_fits(self._schema, value):
+                    return True
             return (self._validator or self._compiled()).is_valid(value)
         except ValueError:
             return False
@@ -79,6 +85,8 @@ class SchemaCheck:
         """What is wrong with `value`, a line each with the place first; empty if it is valid."""
         try:
             return self._problems(value)
+        except TooMuchError as fault:
+            return [str(fault)]
         except ValueError as fault:
             return [f"no JSON can carry this: {fault}"]
 
@@ -87,22 +95,44 @@ class SchemaCheck:
         return f"Invalid arguments for {tool}: {'; '.join(self.problems(arguments))}"
 
     def _problems(self, value: object) -> list[str]:
-        found = islice((self._validator or self._compiled()).iter_errors(value), MAX_READ)
-        return sorted(_line(error) for error in found)[:MAX_PROBLEMS]
+        work, validator = self._effort.begin(value), self._validator or self._compiled()
+        if work <= MAX_REPORTED:
+            return sorted(_line(error) for error in islice(validator.iter_errors(value), MAX_READ))[
+                :MAX_PROBLEMS
+            ]
+        # The library makes all errors at once, a kilobyte each.
+        error = _first(validator, value)
+        return [] if error is None else [_line(error)]
 
     def _compiled(self) -> jsonschema_rs.Validator:
-        self._validator = _compile(thawed(dict(self._schema)), self._where)
+        self._validator = _compile(thawed(dict(self._schema)), self._where, self._effort)
         return self._validator
+
+
+def _first(validator: jsonschema_rs.Validator, value: object) -> jsonschema_rs.ValidationError | None:
+    import jsonschema_rs
+
+    try:
+        validator.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        return error
+    return None
 
 
 def _line(error: jsonschema_rs.ValidationError) -> str:
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
     told = error.message
+    if error.schema_path[-1:] == ["format"]:
+        # An expression that is checked as a format, since formats are annotations.
+        told = _EXPRESSION.join(told.rsplit(_FORMAT, 1))
     if len(told) > MAX_PROBLEM:
         # The value comes first, and what is wrong with it at the end.
         told = f"{told[: MAX_PROBLEM // 2]} … {told[-MAX_PROBLEM // 2 :]}"
     return f"{place.lstrip('.')}: {told}" if place else told
 
+
+_FORMAT: Final = ' is not a "'
+_EXPRESSION: Final = ' does not match "'
 
 _REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _APPLIED_LISTS: Final = ("allOf", "anyOf", "oneOf")
@@ -141,15 +171,16 @@ class _Expansion:
         if len(self._open) == MAX_SCHEMA_DEPTH:
             raise DefinitionError(f"{self._where} follows more than {MAX_SCHEMA_DEPTH} references in a row")
         self._open.append(pointer)
-        self._counts[pointer] = self._size(resolved(self._schema, pointer))
+        self._counts[pointer] = self.size(resolved(self._schema, pointer))
         self._open.pop()
         return self._counts[pointer]
 
-    def _size(self, schema: object) -> int:
+    def size(self, schema: object) -> int:
+        """The subschemas that a value is held against which `schema` applies to."""
         if not isinstance(schema, Mapping):
             return 1
         keywords = cast("Mapping[str, Any]", schema)
-        total = 1 + sum(map(self._size, _applied(keywords))) + sum(map(self.count, _references(keywords)))
+        total = 1 + sum(map(self.size, _applied(keywords))) + sum(map(self.count, _references(keywords)))
         if total > MAX_EXPANSION:
             raise DefinitionError(
                 f"{self._where} holds one value against more than {MAX_EXPANSION} subschemas; simplify it"
@@ -193,29 +224,40 @@ def resolved(schema: object, pointer: str) -> object:
     return found
 
 
-def _compile(schema: dict[str, Any], where: str) -> jsonschema_rs.Validator:
+def _compile(schema: dict[str, Any], where: str, effort: Effort) -> jsonschema_rs.Validator:
     # Importing it takes a tenth of this package's import time, and `import mcp_toolset` compiles nothing.
     import jsonschema_rs
 
+    options: Any = jsonschema_rs.RegexOptions()
     try:
-        return _validator(schema, jsonschema_rs.RegexOptions())
+        return _guarded(schema, options, effort)
     except jsonschema_rs.ValidationError as fault:
         if not _is_pattern_fault(fault):
             raise _refused(where, fault) from None
     except ValueError as fault:
         raise DefinitionError(f"{where} has no JSON form: {fault}") from None
     try:
-        return _validator(schema, jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT))
+        return _guarded(schema, jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS), effort)
     except jsonschema_rs.ValidationError as fault:
         raise _refused(where, fault) from None
 
 
-def _validator(
-    schema: dict[str, Any], patterns: jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions
-) -> jsonschema_rs.Validator:
-    import jsonschema_rs
+def _guarded(schema: dict[str, Any], options: Any, effort: Effort) -> jsonschema_rs.Validator:
+    """The compiled schema, whose costly regular expressions have a budget."""
+    from jsonschema_rs import FancyRegexOptions, validator_for
 
-    return jsonschema_rs.validator_for(schema, validate_formats=False, pattern_options=patterns, offline=True)
+    def matcher(pattern: str) -> Callable[[str], bool]:
+        return validator_for({"pattern": pattern}, pattern_options=options).is_valid
+
+    # A fault is named by its place in the schema as it is.
+    whole = validator_for(schema, validate_formats=False, pattern_options=options, offline=True)
+    guards = Guards(effort, matcher, backtracks=isinstance(options, FancyRegexOptions))
+    guarded = guards.guarded(schema)
+    if not guards.formats:
+        return whole
+    return validator_for(
+        guarded, formats=guards.formats, validate_formats=True, pattern_options=options, offline=True
+    )
 
 
 def _is_pattern_fault(fault: jsonschema_rs.ValidationError) -> bool:
@@ -238,7 +280,7 @@ def checks_of(definition: ToolDefinition) -> tuple[SchemaCheck, SchemaCheck | No
 
 def _mappings_in(schema: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = []
-    for depth, level in enumerate(_levels(schema)):
+    for depth, level in enumerate(levels(schema)):
         if depth == MAX_SCHEMA_DEPTH:
             raise DefinitionError(f"{where} is nested more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
         found += [cast("Mapping[str, Any]", item) for item in level if isinstance(item, dict | Mapping)]
@@ -247,27 +289,4 @@ def _mappings_in(schema: Mapping[str, Any], where: str) -> list[Mapping[str, Any
 
 def depth_exceeds(value: object, limit: int) -> bool:
     """Whether containers are nested more than `limit` deep in `value`; deeper levels are not read."""
-    return any(depth == limit for depth, _ in enumerate(_levels(value)))
-
-
-_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
-_CONTAINERS: Final = frozenset({dict, list, FrozenObject, FrozenArray})
-
-
-def _levels(value: object) -> Iterator[list[object]]:
-    """The containers in a value, by depth."""
-    level = [value] if _is_container(value) else []
-    while level:
-        yield level
-        level = [child for item in level for child in _children(item) if _is_container(child)]
-
-
-def _is_container(value: object) -> bool:
-    kind = type(value)
-    return kind in _CONTAINERS or (kind not in _LEAVES and isinstance(value, Mapping | list))
-
-
-def _children(item: object) -> Iterable[object]:
-    if isinstance(item, dict | Mapping):  # a `dict` is told at once, any other mapping by its methods
-        return cast("Mapping[str, object]", item).values()
-    return cast("Iterable[object]", item)
+    return any(depth == limit for depth, _ in enumerate(levels(value)))

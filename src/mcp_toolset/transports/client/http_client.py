@@ -153,7 +153,7 @@ class HttpClient(ClientDispatcher):
             if is_good(reply.status) and is_stream(reply):
                 answer = await self._from_events(reply, flight)
             else:
-                answer = await self._from_body(reply)
+                answer = await self._from_body(reply, flight)
         except UpstreamError:
             raise
         except FloodError as fault:
@@ -210,7 +210,7 @@ class HttpClient(ClientDispatcher):
                     return
         _log.warning("a message to %s was lost: %s", self._carrier.host, in_log(why))
 
-    async def _from_body(self, reply: Reply) -> dict[str, Any]:
+    async def _from_body(self, reply: Reply, flight: Flight) -> dict[str, Any]:
         """The answer that a reply is as a whole."""
         kind = reply.header("content-type").lower()
         try:
@@ -225,7 +225,7 @@ class HttpClient(ClientDispatcher):
                 raise unauthorized(self._name, refusal, sent=self._carrier.sends_credentials)
             raise refusal
         message = message_in(body) if kind.startswith(_JSON) or not kind else None
-        if message is not None and "method" not in message:
+        if message is not None and "method" not in message and self.is_for(message, flight):
             return message
         if kind.startswith(_JSON):
             raise MCPError(PARSE_ERROR, UNREADABLE)

@@ -17,7 +17,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.transports.http.replies import reply
 
-_WITH_BODY: Final = ("POST", "PUT", "PATCH")
 _LATE: Final = b"The request did not arrive in time"
 _STOPPING: Final = b"The server stops"
 _AMBIGUOUS: Final = b"A request has Transfer-Encoding or Content-Length, not both"
@@ -30,6 +29,9 @@ _ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/]*)(.*)")
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: ?(\d{1,10})\r\n")
 _LONGEST_HEAD: Final = 16 * 1024
 _NEED_DATA: Final = h11_impl.h11.NEED_DATA  # pyright: ignore[reportPrivateImportUsage]
+MAX_ARRIVING: Final = 64 * 1024 * 1024
+"""Bytes of bodies that have not arrived as a whole; beyond it the one that takes longest is given up."""
+
 _AT_ONCE: Final = 50
 """Parts of requests, such as chunks of one byte, that h11 reads of one connection at a time."""
 
@@ -78,12 +80,13 @@ def _by_path(scope: Scope) -> Scope:
 
 
 class Arrivals:
-    """The requests whose bodies have not arrived: one timer watches over all of them."""
+    """The requests whose bodies have not arrived: one timer and one budget watch over all of them."""
 
     def __init__(self, seconds: float) -> None:
         """Give each `seconds` after its head."""
         self._seconds = seconds
         self._requests: dict[ArrivingRequest, float] = {}
+        self._size = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, request: ArrivingRequest) -> None:
@@ -95,6 +98,21 @@ class Arrivals:
     def end(self, request: ArrivingRequest) -> None:
         """Expect it no more: it is there, or the request is answered without it."""
         self._requests.pop(request, None)
+        self._size -= request.size
+        request.size = 0
+
+    def came(self, request: ArrivingRequest, size: int) -> None:
+        """Count a part of a body."""
+        request.size += size
+        self._size += size
+        for oldest in [each for each in self._requests if each.size] if self._size > MAX_ARRIVING else ():
+            self._give_up(oldest)
+            if self._size <= MAX_ARRIVING:
+                break
+
+    def _give_up(self, request: ArrivingRequest) -> None:
+        self.end(request)
+        request.scope.cancel()
 
     def _arm(self) -> None:
         # The oldest request is the first.
@@ -108,8 +126,7 @@ class Arrivals:
         for request, until in list(self._requests.items()):
             if until > now:
                 break
-            del self._requests[request]
-            request.scope.cancel()
+            self._give_up(request)
         self._arm()
 
 
@@ -119,21 +136,23 @@ class ArrivingRequest:
     Attributes:
         has_arrived: Whether the body is there, or the request is answered without it.
         scope: Cancelled when the body is late, or when serving ends.
+        size: Bytes of the body that are there.
         started: Whether the response has begun.
         unfinished: Whether it has begun and not ended.
     """
 
-    __slots__ = ("_arrivals", "_receive", "_send", "has_arrived", "scope", "started", "unfinished")
+    __slots__ = ("_arrivals", "_receive", "_send", "has_arrived", "scope", "size", "started", "unfinished")
 
-    def __init__(self, method: str, receive: Receive, send: Send, arrivals: Arrivals) -> None:
-        """Begin with the head; `arrivals` watches over the body, if the method has one."""
+    def __init__(self, *, has_body: bool, receive: Receive, send: Send, arrivals: Arrivals) -> None:
+        """Begin with the head; `arrivals` watches over the body, if there is one."""
         self._receive = receive
         self._send = send
         self._arrivals = arrivals
         self.scope = anyio.CancelScope()
         self.started = False
         self.unfinished = False
-        self.has_arrived = method not in _WITH_BODY
+        self.size = 0
+        self.has_arrived = not has_body
         if not self.has_arrived:
             arrivals.begin(self)
 
@@ -142,6 +161,8 @@ class ArrivingRequest:
         message = await self._receive()
         if message["type"] != "http.request" or not message.get("more_body", False):
             self._arrived()
+        elif not self.has_arrived:
+            self._arrivals.came(self, len(message.get("body", b"")))
         return message
 
     async def send(self, message: Message) -> None:

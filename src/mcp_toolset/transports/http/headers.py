@@ -83,6 +83,11 @@ class Head:
         return _is_json(self.fields.get(b"content-type", b""))
 
     @property
+    def has_body(self) -> bool:
+        """Whether a body follows, whatever the method."""
+        return b"transfer-encoding" in self.fields or self.fields.get(b"content-length", b"0") != b"0"
+
+    @property
     def is_too_big(self) -> bool:
         """Whether the body is longer than `MAX_BODY` by what is said of it."""
         size = self.fields.get(b"content-length", b"")

@@ -250,7 +250,9 @@ class Doors(Router):
         path = path_in(scope)
         # What goes on the stream of HTTP+SSE is counted there.
         bounded = BoundedSend(self._unsent, peer_of(scope.get("client")), send, counts=path != SSE_PATH)
-        request = ArrivingRequest(scope["method"], receive, bounded, self._arrivals)
+        request = ArrivingRequest(
+            has_body=head.has_body, receive=receive, send=bounded, arrivals=self._arrivals
+        )
         with request.scope:
             self._draining.began(request.scope)
             try:

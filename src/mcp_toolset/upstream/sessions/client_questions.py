@@ -32,6 +32,7 @@ from mcp_toolset.protocol.json_rpc import (
 from mcp_toolset.tools.core.asking import ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
@@ -238,11 +239,20 @@ class ServerMessages:
     def take_of_call(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Have a notification of a call sent on to its client in the order of arrival; `False` for others."""
         self.health.heard()
-        return self.calls.take(method, self.link.cleaned(params))
+        return self.calls.take(method, self._cleaned(params))
 
     async def take(self, _: DispatchContext, method: str, params: Mapping[str, Any] | None) -> None:
         self.health.heard()
         if method == "notifications/elicitation/complete":
             await self.questions.page_done(params)
         elif not await self.notified(method, params) and method != "notifications/progress":
-            await self.calls.notify(method, self.link.cleaned(params))
+            await self.calls.notify(method, self._cleaned(params))
+
+    def _cleaned(self, params: Mapping[str, Any] | None) -> Any:
+        """The parameters of a notification without secrets; one that is too big says so in its place."""
+        takes = self.link.secrets.takes
+        if not takes(params):
+            known = {key: (params or {}).get(key) for key in ("level", "logger", "uri")}
+            params = {key: value for key, value in known.items() if isinstance(value, str) and takes(value)}
+            params["data"] = LEFT_OUT
+        return self.link.cleaned(params)

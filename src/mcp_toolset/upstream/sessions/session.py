@@ -43,6 +43,7 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.upstream.known_server import ServerInfo
+from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.client_questions import Notified, Questions, ServerMessages
 from mcp_toolset.upstream.sessions.handshake import negotiate
@@ -336,9 +337,8 @@ class UpstreamSession:
         message = self.link.scrubbed(told_briefly(fault.message))
         if missing := missing_extensions(fault.code, fault.data):
             message += f"; it runs only with {missing}, which was not declared to it"
-        return UpstreamProtocolError(
-            self.link.name, fault.code, message, self.link.cleaned(fault.data), plain=self.link.plain
-        )
+        data = self.link.cleaned(fault.data) if self.link.secrets.takes(fault.data) else LEFT_OUT
+        return UpstreamProtocolError(self.link.name, fault.code, message, data, plain=self.link.plain)
 
 
 @contextmanager

@@ -1,0 +1,210 @@
+"""`Effort`: bounds what checking one value may cost, as neither its schema nor the value may be trusted.
+
+A few lines of schema can hold each value against thousands of others, or ask of each character of a text in
+which of thousands of states a regular expression may be. Nothing else runs meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+from mcp_toolset.tools.core.frozen import FrozenArray, FrozenObject
+
+MAX_CHECKS: Final = 2_000_000
+"""Subschemas times values of one check: about a quarter of a second."""
+
+MAX_STEPS: Final = 10_000_000
+"""States of regular expressions times characters of one check: about as long."""
+
+MAX_REPORTED: Final = 10_000
+"""Subschemas times values up to which all problems are collected, and not the first alone."""
+
+FEW_STATES: Final = 16
+"""States of an expression that is certain to be fast."""
+
+BACKTRACKS: Final = 10_000
+"""Steps back that an expression with look-around or references may take in one text."""
+
+_PER_TEXT: Final = 2_000
+_PER_CHARACTER: Final = 100
+"""What such an expression counts for a text, and for each of its characters, which it may read again."""
+
+_FEW: Final = 30
+"""Values that are held against any schema."""
+
+_PER_FLOAT: Final = 10
+_LARGEST: Final = 10**6
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+_CONTAINERS: Final = frozenset({dict, list, FrozenObject, FrozenArray})
+_MAPS: Final = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
+_VALUES: Final = frozenset({"const", "enum", "default", "examples"})
+_PIECE: Final = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<least>\d{1,7})(?:,(?P<most>\d{0,7}))?\}|.", re.DOTALL
+)
+
+
+class TooMuchError(ValueError):
+    """A check would take too long."""
+
+    def __init__(self) -> None:
+        super().__init__("it is too big to be checked against this schema; send less at once")
+
+
+class Effort:
+    """What one schema may cost, and what the check at hand has cost so far."""
+
+    __slots__ = ("_each", "_mappings", "_names", "_sized", "_steps")
+
+    def __init__(
+        self, mappings: Sequence[Mapping[str, Any]], sized: Callable[[Mapping[str, Any]], int]
+    ) -> None:
+        """Begin with no check.
+
+        Args:
+            mappings: Every object in the schema.
+            sized: Tells how many subschemas a value is held against that a subschema applies to.
+        """
+        self._mappings, self._sized = mappings, sized
+        self._names = any("patternProperties" in mapping for mapping in mappings)
+        self._each: tuple[int, int] | None = None
+        self._steps = 0
+
+    def begin(self, value: object) -> int:
+        """The subschemas times the values of a check that begins.
+
+        Raises:
+            TooMuchError: they are too many.
+        """
+        self._steps = 0
+        count = 1 + sum(len(item) for level in levels(value) for item in level)
+        if count <= _FEW and not self._names:
+            return count
+        if self._each is None:
+            self._each = self._most()
+        each, states = self._each
+        if states:
+            self.spend(states * sum(map(len, _names_in(value))))
+        if count > _FEW and each * count > MAX_CHECKS:
+            raise TooMuchError
+        return each * count
+
+    def spend(self, steps: int) -> None:
+        """Count steps of regular expressions."""
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            raise TooMuchError
+
+    def _most(self) -> tuple[int, int]:
+        """The most subschemas, and states of expressions for names, that one value is held against."""
+        each = max(self._sized(one) + sum(_slow(one)) for one in self._mappings)
+        return each, max(sum(map(states_of, _mapped(one.get("patternProperties")))) for one in self._mappings)
+
+
+class Guards:
+    """Has costly expressions of a schema checked as formats, within its effort.
+
+    Attributes:
+        formats: The checks, by the expressions.
+    """
+
+    def __init__(
+        self, effort: Effort, matcher: Callable[[str], Callable[[str], bool]], *, backtracks: bool
+    ) -> None:
+        """Have `matcher` compile each expression; `backtracks` says whether it may step back."""
+        self._effort, self._matcher, self._backtracks = effort, matcher, backtracks
+        self.formats: dict[str, Callable[[str], bool]] = {}
+
+    def guarded(self, part: Any) -> Any:
+        """A part of a schema with formats in the place of costly expressions."""
+        if isinstance(part, list):
+            return [self.guarded(item) for item in cast("list[Any]", part)]
+        if not isinstance(part, dict):
+            return part
+        table = cast("dict[str, Any]", part)
+        copy = {
+            keyword: self._value(keyword, value) for keyword, value in table.items() if keyword != "format"
+        }
+        pattern = copy.get("pattern")
+        if isinstance(pattern, str) and (self._backtracks or states_of(pattern) > FEW_STATES):
+            copy["format"] = copy.pop("pattern")
+            self.formats[pattern] = self._check(pattern)
+        return copy
+
+    def _value(self, keyword: str, value: Any) -> Any:
+        if keyword in _MAPS and isinstance(value, dict):
+            return {name: self.guarded(item) for name, item in cast("dict[str, Any]", value).items()}
+        return value if keyword in _VALUES else self.guarded(value)
+
+    def _check(self, pattern: str) -> Callable[[str], bool]:
+        matches, effort = self._matcher(pattern), self._effort
+        each = states_of(pattern) + (_PER_CHARACTER if self._backtracks else 0)
+        text = _PER_TEXT if self._backtracks else 0
+
+        def check(value: str) -> bool:
+            effort.spend(each * len(value) + text)
+            return matches(value)
+
+        return check
+
+
+def states_of(pattern: str) -> int:
+    """How many states a regular expression has at most, its counted repetitions written out."""
+    sums, last = [0], 0
+    for piece in _PIECE.finditer(pattern):
+        if piece["least"] is not None:
+            more = last * (max(int(piece["most"] or piece["least"]), int(piece["least"]), 1) - 1)
+            sums[-1], last = min(sums[-1] + more, _LARGEST), min(last + more, _LARGEST)
+        elif piece[0] == "(":
+            sums.append(0)
+        elif piece[0] == ")" and len(sums) > 1:
+            last = sums.pop()
+            sums[-1] = min(sums[-1] + last, _LARGEST)
+        elif piece[0] not in "*+?|^$":
+            sums[-1], last = sums[-1] + 1, 1
+    return min(sum(sums), _LARGEST)
+
+
+def levels(value: object) -> Iterator[list[Any]]:
+    """The containers in a value, by depth."""
+    level: list[Any] = [value] if _is_container(value) else []
+    while level:
+        yield level
+        level = [child for item in level for child in _children(item) if _is_container(child)]
+
+
+def _is_container(value: object) -> bool:
+    kind = type(value)
+    return kind in _CONTAINERS or (kind not in _LEAVES and isinstance(value, Mapping | list))
+
+
+def _children(item: object) -> Iterable[object]:
+    if isinstance(item, dict | Mapping):  # a `dict` is told at once, any other mapping by its methods
+        return cast("Mapping[str, object]", item).values()
+    return cast("Iterable[object]", item)
+
+
+def _names_in(value: object) -> Iterator[str]:
+    for level in levels(value):
+        for item in level:
+            if isinstance(item, Mapping):
+                yield from cast("Mapping[str, Any]", item)
+
+
+def _slow(schema: Mapping[str, Any]) -> Iterator[int]:
+    """What keywords count that take longer than a subschema; texts and integers are looked up."""
+    listed: object = schema.get("enum")
+    if isinstance(listed, list):
+        yield from (
+            _PER_FLOAT if type(one) is float else not isinstance(one, str)
+            for one in cast("list[Any]", listed)
+        )
+    if type(schema.get("multipleOf")) is float:
+        yield _PER_FLOAT * 5
+
+
+def _mapped(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

@@ -1,0 +1,126 @@
+"""What values may cost to check against schemas of mounted servers: a budget, and a refusal beyond it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.faults.harness import SOON, mount, tool
+from tests.transports.client.raw_server import Request, raw_server
+
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import tool as local
+
+pytestmark = pytest.mark.anyio
+
+NESTED = "(a{1,100}){1,100}b"
+LONG = "a" * 2_000
+CHOICES = [{"const": number} for number in range(9_000)]
+COSTLY: dict[str, tuple[dict[str, Any], Any]] = {
+    "values against thousands of subschemas": ({"items": {"anyOf": CHOICES}}, [8_999] * 250),
+    "items that are looked for": ({"contains": {"anyOf": CHOICES}}, [-1] * 250),
+    "names of members": (
+        {"propertyNames": {"anyOf": [{"const": f"p{number}"} for number in range(9_000)]}},
+        {f"p{8_000 + number}": 1 for number in range(250)},
+    ),
+    "values against thousands of objects": (
+        {"items": {"enum": [{"a": number} for number in range(9_000)]}},
+        [{"a": 8_999}] * 250,
+    ),
+    "values against thousands of fractions": (
+        {"items": {"enum": [number + 0.5 for number in range(9_000)]}},
+        [8_999.5] * 250,
+    ),
+    "multiples of a fraction": ({"items": {"multipleOf": 0.0001}}, [1e300] * 60_000),
+    "a text against thousands of states": ({"pattern": NESTED}, LONG),
+    "a name against thousands of states": ({"patternProperties": {NESTED: True}}, {LONG: 1}),
+    "texts with look-around": ({"items": {"pattern": "^(?=(a+)+$)(a|aa)+$"}}, ["a" * 40] * 4_000),
+}
+
+
+@asynccontextmanager
+async def answering(schema: dict[str, Any], output: Any) -> AsyncGenerator[ToolsetServer]:
+    """A mounted server with one tool, `costly`, that answers so, beside another one."""
+    listed = {"tools": [tool("costly", outputSchema=schema)]}
+    begun = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+    results: dict[str, Any] = {
+        "initialize": {**begun, "serverInfo": {"name": "up", "version": "1"}},
+        "tools/list": listed,
+        "tools/call": {"content": [], "structuredContent": output},
+    }
+
+    async def handler(request: Request) -> None:
+        if not request.body or "id" not in request.message:
+            await request.answer(None, "405 Method Not Allowed" if request.verb == "GET" else "202 Accepted")
+        else:
+            await request.answer(request.result(results.get(request.message["method"])))
+
+    async with raw_server(handler) as raw:
+        costly = RemoteToolset(raw.url, name="up", protocol="legacy")
+        async with ToolsetServer(Toolset(costly, mount("other"))) as server:
+            with anyio.fail_after(SOON):
+                yield server
+
+
+@pytest.mark.parametrize("kind", COSTLY)
+async def test_u113_a_result_that_is_costly_to_check_is_refused(kind: str) -> None:
+    schema, value = COSTLY[kind]
+    shape = {"type": "object", "properties": {"x": schema}}
+    async with answering(shape, {"x": value}) as server:
+        refused = await server.call_tool("costly", {})
+        assert not (await server.call_tool("echo", {})).is_error
+    assert refused.is_error
+    assert "too big to be checked against this schema" in refused.text
+
+
+@pytest.mark.parametrize("fits", [True, False])
+async def test_u113_ordinary_patterns_and_lists_are_checked_as_before(fits: bool) -> None:
+    names = {"items": {"pattern": "^[a-z0-9-]{1,64}$"}}
+    kinds = {"items": {"enum": [f"kind {number}" for number in range(2_000)]}}
+    shape = {"type": "object", "properties": {"names": names, "kinds": kinds, "format": {"format": "email"}}}
+    fitting = {
+        "names": ["a-name"] * 2_000,
+        "kinds": ["kind 1999"] * 20_000,
+        "format": "no address",
+        "more": "x" * 1_000_000,
+    }
+    async with answering(shape, fitting if fits else {"names": ["NO"]}) as server:
+        result = await server.call_tool("costly", {})
+    assert result.is_error != fits
+    assert fits or 'names[0]: "NO" does not match "^[a-z0-9-]{1,64}$"' in result.text
+
+
+async def test_u113_a_client_that_sends_a_long_list_of_mistakes_is_told_the_first() -> None:
+    @local
+    def join(parts: list[str]) -> str:
+        """Join texts."""
+        return "".join(parts)
+
+    async with ToolsetServer(Toolset(join)) as served:
+        few = await served.call_tool("join", {"parts": [1] * 50})
+        many = await served.call_tool("join", {"parts": [1] * 50_000})
+    assert few.text.count("is not of type") == 5
+    assert many.text.count("is not of type") == 1
+
+
+@pytest.mark.parametrize("kind", ["many values", "many subschemas", "a text with many values"])
+async def test_u113_arguments_that_are_long_to_repair_are_not_repaired(kind: str, tmp_path: Path) -> None:
+    choices = [{"type": "integer", "minimum": number} for number in range(9_000)]
+    items = {"anyOf": choices} if kind == "many subschemas" else {"type": "integer"}
+    schema = {"type": "object", "properties": {"x": {"type": "array", "items": items}}}
+    listed = tmp_path / "tools"
+    listed.write_text(json.dumps([tool("take", inputSchema=schema)]))
+    few, many = ["1"], ["1"] * (20 if kind == "many subschemas" else 50_000)
+    long = json.dumps(many) if kind == "a text with many values" else many
+    async with ToolsetServer(Toolset(mount(tools_file=str(listed)))) as server:
+        if kind != "many subschemas":
+            assert json.loads((await server.call_tool("take", {"x": few})).text) == {"x": [1]}
+        with anyio.fail_after(SOON):
+            refused = await server.call_tool("take", {"x": long})
+    assert refused.is_error
+    assert "Invalid arguments" in refused.text
