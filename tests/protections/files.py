@@ -625,11 +625,6 @@ NULLS_AND_LISTS: list[tuple[str, Any, str]] = [
     ("journal is null", {"toolset": {"journal": None}}, f"toolset.journal: {NULL}"),
     ("journal with null tools", {"toolset": {"journal": {"tools": None}}}, f"toolset.journal.tools: {NULL}"),
     (
-        "limits with a null rate beside another",
-        {"toolset": {"limits": {"*": {"rate": None, "calls": 5}}}},
-        "rate: is null, so it would limit nothing",
-    ),
-    (
         "deny with two patterns in a text",
         {"toolset": {"permissions": {"deny": ["a/destroy,a/look"]}}},
         "is more than one pattern; write each as an item",

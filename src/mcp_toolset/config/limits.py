@@ -180,8 +180,6 @@ def _checked(table: dict[str, Any], place: Place, more: tuple[str, ...] = ("for"
         if key not in NAMES:
             known = "use one of " + ", ".join(f"`{name}`" for name in (*NAMES, *more))
             raise place.at(key).error("unknown limit", did_you_mean(key, (*NAMES, *more)) or known)
-        if value is None:
-            raise place.at(key).error("is null, so it would limit nothing", "give it a value, or remove it")
-        if fault := fault_of(key, value):
+        if value is not None and (fault := fault_of(key, value)):
             raise place.at(key).error("cannot be used", fault)
     return table
