@@ -91,7 +91,7 @@ class ToolRules:
 
 
 def _place_of(guard: Guard) -> int:
-    return 0 if isinstance(guard, NamesPatterns) else 2 if isinstance(guard, Replayer) else 1
+    return 2 if isinstance(guard, Replayer) else 0 if isinstance(guard, NamesPatterns) else 1
 
 
 _NO_RULES: Final = ToolRules()
