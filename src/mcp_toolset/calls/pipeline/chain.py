@@ -18,8 +18,8 @@ from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, e
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.middleware import (
     CallNext,
+    Denying,
     Guard,
-    NamesPatterns,
     Recorder,
     Replayer,
     Run,
@@ -91,7 +91,7 @@ class ToolRules:
 
 
 def _place_of(guard: Guard) -> int:
-    return 2 if isinstance(guard, Replayer) else 0 if isinstance(guard, NamesPatterns) else 1
+    return 0 if isinstance(guard, Denying) else 2 if isinstance(guard, Replayer) else 1
 
 
 _NO_RULES: Final = ToolRules()
