@@ -218,3 +218,43 @@ def test_u73_check_warns_of_what_has_no_effect_in_an_entry(line: CommandLine) ->
     told = checked.stdout + checked.stderr
     assert "mcpServers.a.journal: has no effect without a journal" in told
     assert "mcpServers.a.sandboxEnabled: is of another client: here the server runs without a sandbox" in told
+
+
+def adopted(line: CommandLine, client: str, file: str, text: str) -> dict[str, Any]:
+    (line.folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (line.folder / file).write_text(text)
+    home = str(line.folder)
+    done = line.run(
+        "install",
+        client,
+        "--adopt",
+        "--yes",
+        "--json",
+        env={"HOME": home, "XDG_CONFIG_HOME": f"{home}/.config"},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_u73_a_server_that_its_client_protects_is_not_adopted(line: CommandLine) -> None:
+    settings = {"mcpServers": {"a": SERVER, "b": SERVER}, "mcp": {"excluded": ["b"]}}
+    told = adopted(line, "gemini", ".gemini/settings.json", json.dumps(settings))
+    assert told["left"] == {"b": "the client has switched it off, in mcp.excluded"}
+    boxed = {"servers": {"a": SERVER, "b": {**SERVER, "sandboxEnabled": True}}}
+    told = adopted(line, "vscode", ".vscode/mcp.json", json.dumps(boxed))
+    assert told["left"] == {"b": "the client runs it in a sandbox"}
+
+
+def test_u73_the_tools_that_goose_takes_are_those_that_are_adopted(line: CommandLine) -> None:
+    entry = {
+        "type": "stdio",
+        "enabled": True,
+        "cmd": SERVER["command"],
+        "args": SERVER["args"],
+        "timeout": 300,
+    }
+    some = {"a": {**entry, "available_tools": ["look"]}, "b": {**entry, "available_tools": []}}
+    told = adopted(line, "goose", ".config/goose/config.yaml", json.dumps({"extensions": some}))
+    servers = json.loads(Path(told["file"]).read_text())["mcpServers"]
+    assert servers["a"]["includeTools"] == ["look"] and "includeTools" not in servers["b"]
+    assert not any("available_tools" in one for one in servers.values())
