@@ -133,7 +133,7 @@ def test_u14_any_other_unknown_key_is_a_warning() -> None:
     assert warning.startswith(f"{place}: unknown keys are ignored: `shoe_size`, `weather`;")
 
 
-KNOWN = ["alwaysAllow", "disabled", "autoApprove", "type", "icon", "trust", "gallery", "_note", "$x", "//"]
+KNOWN = ["alwaysAllow", "autoApprove", "type", "icon", "trust", "gallery", "_note", "$x", "//"]
 
 
 def test_u14_keys_of_other_clients_and_comments_are_no_warning() -> None:

@@ -563,7 +563,84 @@ VALUES: list[tuple[str, Any, str]] = [
 ]
 """Values that would keep or hold nothing."""
 
-FILES = [*MISPLACED, *MALFORMED, *TWICE, *NOTATIONS, *OTHER_WORDS, *NAMES, *VALUES]
+_ANOTHER = "is a rule for another server, which would not apply"
+
+
+def _beside(**more: Any) -> dict[str, Any]:
+    return {"mcpServers": {"a": {**SERVER, **more}, "b": SERVER}}
+
+
+OF_ANOTHER: list[tuple[str, Any, str]] = [
+    ("a deny of another server", _beside(permissions={"deny": ["b/destroy"]}), _ANOTHER),
+    ("an ask of another server by hint", _beside(permissions={"ask": ["destructive:b/*"]}), _ANOTHER),
+    ("limits of another server", _beside(limits={"b/*": {"rate": "5/min"}}), _ANOTHER),
+    ("a journal of another server", _beside(journal={"b/destroy": "once"}), _ANOTHER),
+    ("exclude of another server", _beside(exclude=["b/destroy"]), _ANOTHER),
+    ("disabledTools of another server", _beside(disabledTools=["b/destroy"]), _ANOTHER),
+]
+"""Rules in the entry of `a` for the tools of `b`, which would be served without them."""
+
+OF_CLIENTS: list[tuple[str, Any, str]] = [
+    ("excluded by Gemini CLI", {"mcp": {"excluded": ["a"]}}, "mcp.excluded: switches the server `a` off"),
+    ("not allowed by Gemini CLI", {"mcp": {"allowed": ["b"]}}, "mcp.allowed: switches the server `a` off"),
+    ("excluded by name", {"excludeMCPServers": ["a"]}, "switches the server `a` off in another client"),
+    ("disabled by Claude Code", {"disabledMcpjsonServers": ["a"]}, "switches the server `a` off"),
+]
+"""Servers that the client whose file it is has switched off."""
+
+_ITSELF = "itself, not a reference; write a reference as `${NAME}`"
+
+
+def _jwt(**more: Any) -> dict[str, Any]:
+    return {"toolset": {"auth": {"jwt": {"issuer": "https://i.example", "audience": "a", **more}}}}
+
+
+UNREPLACED: list[tuple[str, Any, str]] = [
+    *(
+        (
+            f"auth: a jwt secret written {one}",
+            _jwt(secret=one),
+            f"toolset.auth.jwt[0].secret: is the secret {_ITSELF}",
+        )
+        for one in (
+            "$JWT_SECRET_OF_THE_BUILD_SERVER_LONG",
+            "%JWT_SECRET_OF_THE_BUILD_SERVER_LONG%",
+            "{{JWT_SECRET_OF_THE_BUILD_SERVER_LONG}}",
+            " " * 40,
+        )
+    ),
+    *(
+        (
+            f"an audit key written {one}",
+            {"toolset": {"audit": {"path": "audit.jsonl", "key": one}}},
+            f"toolset.audit.key: is the key {_ITSELF}",
+        )
+        for one in ("$AUDIT_KEY_OF_THIS_LOG", "%AUDIT_KEY_OF_THIS_LOG%", "<at least 16 letters>")
+    ),
+    ("auth: a jwt without algorithms", _jwt(algorithms=[]), "algorithms: is empty"),
+]
+"""Secrets that only another program would replace: everybody who reads the file knows them."""
+
+NULLS_AND_LISTS: list[tuple[str, Any, str]] = [
+    ("journal is null", {"toolset": {"journal": None}}, f"toolset.journal: {NULL}"),
+    ("journal with null tools", {"toolset": {"journal": {"tools": None}}}, f"toolset.journal.tools: {NULL}"),
+    (
+        "deny with two patterns in a text",
+        {"toolset": {"permissions": {"deny": ["a/destroy,a/look"]}}},
+        "is more than one pattern; write each as an item",
+    ),
+    (
+        "limits with two patterns in a text",
+        {"toolset": {"limits": {"a/destroy a/look": {"rate": "1/min"}}}},
+        "is more than one pattern; write each as an item",
+    ),
+    ("lockFile at the top level", {"lockFile": "x.lock.json"}, f"lockFile: {_moved('toolset.lock')}"),
+]
+
+FILES = [
+    *(*OF_ANOTHER, *OF_CLIENTS, *UNREPLACED, *NULLS_AND_LISTS),
+    *(*MISPLACED, *MALFORMED, *TWICE, *NOTATIONS, *OTHER_WORDS, *NAMES, *VALUES),
+]
 
 ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     *(
@@ -654,12 +731,10 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ("permissions is null", {"permissions": None}, NULL),
     ("permissions is a list", {"permissions": ["destroy"]}, "must be an object"),
     ("permissions of callers", {"permissions": {"for": [{"roles": ["x"], "deny": ["*"]}]}}, "unknown option"),
-    ("permissions of another server", {"permissions": {"deny": ["b/destroy"]}}, "there is no server `b`"),
     ("permissions with a null deny", {"permissions": {"deny": None}}, NULL),
     ("a misspelt hint", {"permissions": {"deny": ["destrutive:*"]}}, "did you mean `destructive:*`?"),
     ("limits is null", {"limits": None}, NULL),
     ("limits with an unknown unit", {"limits": {"*": {"rate": "5/week"}}}, "write a positive whole number"),
-    ("limits of another server", {"limits": {"b/*": {"rate": "5/min"}}}, "there is no server `b`"),
     ("limits that limit nothing", {"limits": {"*": {}}}, "limits nothing"),
     ("pins with a wrong word", {"pins": "deny"}, "write `pins` as"),
     ("pins is null", {"pins": None}, NULL),
@@ -673,5 +748,39 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     ("journal with a wrong word", {"journal": {"*": "always"}}, '"once"'),
     ("a breaker of no failures", {"breaker": {"failures": 0}}, "a positive whole number"),
     ("a login for a program", {"auth": "oauth"}, "is for a server at a URL"),
+    *(
+        (f"{key} is null", {key: None}, f"mcpServers.a.{key}: {NULL}")
+        for key in (
+            *("includeTools", "excludeTools", "disabledTools", "enabled_tools", "disabled_tools", "tools"),
+            *("disabled", "enabled", "journal"),
+        )
+    ),
+    *(
+        (f"{one} beside {other}", {other: [taken], one: ["look"]}, f"a.{one}: is beside `{other}`")
+        for one, other, taken in (
+            ("includeTools", "include", "*"),
+            ("enabled_tools", "include", "d*"),
+            ("tools", "includeTools", "destroy"),
+        )
+    ),
+    *(
+        (key, {key: value}, f"did you mean `{meant}`?")
+        for key, value, meant in (
+            *((key, False, "enabled") for key in ("active", "isActive", "on", "visible")),
+            *((key, True, "disabled") for key in ("paused", "suspended", "deactivated")),
+            *((key, ["destroy"], "exclude") for key in ("omit", "drop", "skipTools", "toolBlocklist")),
+            *((key, ["look"], "include") for key in ("available_tools", "expose", "toolAllowlist")),
+        )
+    ),
+    *(
+        (key, {key: value}, "move it to `mcpServers.NAME.permissions.ask`")
+        for key, value in (
+            ("default_tools_approval_mode", "prompt"),
+            ("alwaysAsk", ["destroy"]),
+            ("requiresConfirmation", True),
+            ("humanInTheLoop", True),
+        )
+    ),
+    ("lockFile in an entry", {"lockFile": "x.lock.json"}, _moved("toolset.lock")),
 ]
 """Mistakes in the entry of the server `a`: it is down, and `b` is served."""

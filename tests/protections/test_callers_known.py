@@ -130,3 +130,131 @@ def test_u73_check_warns_of_what_applies_to_nobody(line: CommandLine) -> None:
     told = checked.stdout + checked.stderr
     assert "toolset.permissions.for[0].roles[0]: no token has it, so this applies to nobody" in told
     assert "mcpServers.a.journal: has no effect without a journal" in told
+
+
+HTTP = ("--transport", "http", "--port", "0", "--auth-token-env")
+
+
+@pytest.mark.parametrize(
+    "callers, says",
+    [
+        ({"principals": ["CI"]}, "principals[0]: no token has it; did you mean `ci`?"),
+        ({"principals": [["Ci", None, None]]}, "no token has it, so this applies to nobody"),
+        ({"roles": ["intern"]}, "roles[0]: no token has it, so this applies to nobody"),
+        ({"scopes": ["write"]}, "scopes[0]: no token has it, so this applies to nobody"),
+    ],
+)
+@pytest.mark.parametrize("key", ["permissions", "limits", "limits of an entry"])
+def test_u73_rules_for_callers_without_a_token_of_the_options_are_named(
+    line: CommandLine, key: str, callers: dict[str, Any], says: str
+) -> None:
+    some = {"for": [{**callers, **({"deny": ["a/*"]} if key == "permissions" else {"rate": "1/min"})}]}
+    limits = {"limits": {"*": some}}
+    entry = limits if key == "limits of an entry" else {}
+    section = {"permissions": some} if key == "permissions" else {} if entry else limits
+    # What no option can serve ends the command after the warning.
+    whole = {"mcpServers": {"a": {**SERVER, **entry}}, "toolset": section}
+    line.write("mcp.json", json.dumps(whole))
+    served = line.run(
+        "serve", "mcp.json", *HTTP, "ci=CI_TOKEN", "--host", "no.such.host.invalid", env={"CI_TOKEN": LONG}
+    )
+    assert served.returncode != 0 and says in served.stderr
+
+
+def test_u73_check_names_a_key_of_a_caller_that_no_token_has(line: CommandLine) -> None:
+    rules = {"for": [{"principals": [[None, None, "ci"]], "deny": ["a/*"]}]}
+    written(line.folder, auth={"tokens": {"ci": LONG}}, permissions=rules)
+    checked = line.run("check", "mcp.json", "--strict")
+    assert checked.returncode == 1
+    assert "for[0].principals[0]: no token has it" in checked.stdout + checked.stderr
+
+
+def test_u73_check_names_callers_of_an_entrys_limits(line: CommandLine) -> None:
+    limits = {"*": {"for": [{"roles": ["Robot"], "rate": "1/min"}]}}
+    auth = {"tokens": {"ci": {"token": LONG, "roles": ["robot"]}}}
+    whole = {"mcpServers": {"a": {**SERVER, "limits": limits}}, "toolset": {"auth": auth}}
+    line.write("mcp.json", json.dumps(whole))
+    checked = line.run("check", "mcp.json")
+    assert checked.returncode == 1 and "did you mean `robot`?" in checked.stdout + checked.stderr
+
+
+def test_u73_an_empty_scope_is_not_required(line: CommandLine) -> None:
+    written(line.folder)
+    served = line.run("serve", "mcp.json", *HTTP, "CI_TOKEN", "--required-scope", "", env={"CI_TOKEN": LONG})
+    assert served.returncode == 2 and "--required-scope is empty" in served.stderr
+
+
+def test_u73_an_option_does_not_replace_the_audit_log_of_a_file(line: CommandLine) -> None:
+    written(line.folder, audit={"path": "a.jsonl", "key": LONG})
+    served = line.here("serve", "mcp.json", "--audit", "b.jsonl")
+    assert served.returncode == 2 and "mcp.json has `audit`, which --audit would replace" in served.stderr
+
+
+def test_u73_check_and_serve_name_a_server_that_the_lock_file_does_not_pin(line: CommandLine) -> None:
+    written(line.folder)
+    assert line.run("pin", "mcp.json").returncode == 0
+    line.write("mcp.json", json.dumps({"mcpServers": {"renamed": SERVER}}))
+    says = "mcp.lock.json has no pins of the server 'renamed'"
+    checked = line.run("check", "mcp.json", "--strict")
+    assert checked.returncode == 1 and says in checked.stdout + checked.stderr
+    assert says in line.here("serve", "mcp.json").stderr
+
+
+def test_u73_a_bundle_is_not_made_without_the_lock_file_that_is_named(line: CommandLine) -> None:
+    line.write(
+        "mcp.json",
+        json.dumps({"mcpServers": {"a": {"command": "some-program"}}, "toolset": {"lock": "p.json"}}),
+    )
+    packed = line.run("pack", "mcp.json", "--name", "a", "--author", "me")
+    assert packed.returncode == 1 and "so nothing is pinned" in packed.stderr
+
+
+def test_u73_check_warns_of_what_has_no_effect_in_an_entry(line: CommandLine) -> None:
+    line.write(
+        "mcp.json", json.dumps({"mcpServers": {"a": {**SERVER, "journal": True, "sandboxEnabled": True}}})
+    )
+    checked = line.run("check", "mcp.json", "--strict")
+    assert checked.returncode == 1
+    told = checked.stdout + checked.stderr
+    assert "mcpServers.a.journal: has no effect without a journal" in told
+    assert "mcpServers.a.sandboxEnabled: is of another client: here the server runs without a sandbox" in told
+
+
+def adopted(line: CommandLine, client: str, file: str, text: str) -> dict[str, Any]:
+    (line.folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (line.folder / file).write_text(text)
+    home = str(line.folder)
+    done = line.run(
+        "install",
+        client,
+        "--adopt",
+        "--yes",
+        "--json",
+        env={"HOME": home, "XDG_CONFIG_HOME": f"{home}/.config"},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_u73_a_server_that_its_client_protects_is_not_adopted(line: CommandLine) -> None:
+    settings = {"mcpServers": {"a": SERVER, "b": SERVER}, "mcp": {"excluded": ["b"]}}
+    told = adopted(line, "gemini", ".gemini/settings.json", json.dumps(settings))
+    assert told["left"] == {"b": "the client has switched it off, in mcp.excluded"}
+    boxed = {"servers": {"a": SERVER, "b": {**SERVER, "sandboxEnabled": True}}}
+    told = adopted(line, "vscode", ".vscode/mcp.json", json.dumps(boxed))
+    assert told["left"] == {"b": "the client runs it in a sandbox"}
+
+
+def test_u73_the_tools_that_goose_takes_are_those_that_are_adopted(line: CommandLine) -> None:
+    entry = {
+        "type": "stdio",
+        "enabled": True,
+        "cmd": SERVER["command"],
+        "args": SERVER["args"],
+        "timeout": 300,
+    }
+    some = {"a": {**entry, "available_tools": ["look"]}, "b": {**entry, "available_tools": []}}
+    told = adopted(line, "goose", ".config/goose/config.yaml", json.dumps({"extensions": some}))
+    servers = json.loads(Path(told["file"]).read_text())["mcpServers"]
+    assert servers["a"]["includeTools"] == ["look"] and "includeTools" not in servers["b"]
+    assert not any("available_tools" in one for one in servers.values())

@@ -67,3 +67,59 @@ async def test_u73_a_limit_by_a_tools_own_name_is_named_with_the_name_that_it_ne
             ("limits", "look", ("a_look",)),
             ("a.limits", "lok", ()),
         }
+
+
+ODD = ("destroy.all", "déstroy", "destroy[all]", "what?")
+
+
+@pytest.mark.parametrize("tool", ODD)
+@pytest.mark.parametrize("key", ["exclude", "excludeTools", "disabledTools"])
+async def test_u73_a_tool_is_left_out_by_the_name_that_its_server_gives_it(
+    key: str, tool: str, tmp_path: Path
+) -> None:
+    folder = Folder(tmp_path)
+    folder.write({"a": folder.entry(tool, "look") | {key: [tool]}}, start="eager")
+    async with folder.server() as server:
+        assert [shown["name"] for shown in server.tools()] == ["a_look"]
+        assert not server.unbound()
+
+
+@pytest.mark.parametrize(
+    "tool, pattern",
+    [
+        ("destroy.all", "destroy.*"),
+        ("déstroy", "dé*"),
+        ("ns:destroy", "ns?destroy"),
+        ("destroy all", "destroy?all"),
+        ("a*b", "*b"),
+        ("x.y", "?.y"),
+    ],
+)
+async def test_u73_a_pattern_of_exclude_fits_the_name_that_the_server_gives(
+    tool: str, pattern: str, tmp_path: Path
+) -> None:
+    folder = Folder(tmp_path)
+    folder.write({"a": folder.entry(tool, "look") | {"exclude": [pattern]}}, start="eager")
+    async with folder.server() as server:
+        assert [shown["name"] for shown in server.tools()] == ["a_look"]
+        assert not server.unbound()
+
+
+@pytest.mark.parametrize("pattern", ["files[1]/*", "files[1]/destroy", "destructive:files[1]/*"])
+async def test_u73_a_rule_names_a_server_with_brackets_as_the_file_does(pattern: str, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write({"files[1]": folder.entry("destroy")}, permissions={"deny": [pattern]}, start="eager")
+    async with folder.server() as server:
+        assert not server.tools() and not server.unbound()
+
+
+async def test_u73_a_pattern_of_the_journal_that_fits_no_tool_is_named(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write(
+        {"a": folder.entry("destroy") | {"journal": {"*": "off", "destory": "once"}}},
+        journal={"path": "calls.sqlite3", "tools": {"a_destroy": "once", "a/Destroy": "once"}},
+        start="eager",
+    )
+    async with folder.server() as server:
+        named = sorted((one.where, one.name) for one in server.unbound())
+        assert named == [("a.journal", "destory"), ("journal", "a/Destroy")]

@@ -11,6 +11,7 @@ import click
 from mcp_toolset._records import dataclass
 
 if TYPE_CHECKING:
+    from mcp_toolset.config import HubConfig
     from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.serving.serve import TransportName
 
@@ -31,7 +32,7 @@ _OPTIONS: Final = (
     click.option(
         "--jwks-url", metavar="URL", help="Where the keys of the issuer are, if its metadata does not say it."
     ),
-    click.option("--required-scope", multiple=True, metavar="SCOPE", help="A scope that each token needs."),
+    click.option("--required-scope", multiple=True, metavar="SCOPE", help="A scope that each JWT needs."),
     click.option(
         "--insecure",
         is_flag=True,
@@ -76,6 +77,22 @@ class Inbound:
             verifiers.append(JWT(issuer=self.issuer, audience=self.audience, jwks_url=self.jwks_url))
         return Authenticator(verifiers, required_scopes=self.required_scopes)
 
+    def check_callers(self, config: HubConfig, warn: Callable[[str], None]) -> None:
+        """Refuse, or warn of, rules of a file for callers whose tokens these options do not accept.
+
+        Raises:
+            ConfigError: as `AuthConfig.check_callers` does.
+        """
+        if self.issuer is not None or not self.variables:
+            return
+        from mcp_toolset.config.auth import check_known, stated_callers
+        from mcp_toolset.config.jsonc import Place
+
+        names = [one.partition("=")[0] for one in self.variables]
+        known = {"principals": names, "roles": (), "scopes": self.required_scopes}
+        limits = {"": config.limits, **{one.name: one.limits for one in config.servers}}
+        check_known(known, stated_callers(config.rules, limits, Place(str(config.path))), warn)
+
     def _check(self, transport: TransportName) -> None:
         given = self.variables or self.issuer or self.audience or self.jwks_url or self.required_scopes
         if given and transport == "stdio":
@@ -90,6 +107,8 @@ class Inbound:
                 "--issuer needs --audience, or tokens for other servers would be accepted; give what the "
                 "claim `aud` of the tokens for this server is"
             )
+        if not all(map(str.strip, self.required_scopes)):
+            raise click.UsageError("--required-scope is empty, so no scope would be required; name one")
         if self.required_scopes and not (self.variables or self.issuer):
             raise click.UsageError("--required-scope needs --issuer or --auth-token-env")
 

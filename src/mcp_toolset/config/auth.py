@@ -5,11 +5,10 @@ A server on stdio needs no tokens, so a variable that is not set there is no err
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -18,18 +17,26 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import Entry, exact_names
-from mcp_toolset.config.variables import Variables
-from mcp_toolset.security.policy.patterns import fault_of_name, plain_name
+from mcp_toolset.config.variables import Variables, is_unreplaced
+from mcp_toolset.security.policy.patterns import fault_of_name, is_caller, plain_name
 
 if TYPE_CHECKING:
     from mcp_toolset.security.policy.limits import Limits
-    from mcp_toolset.security.policy.sections import Section
+    from mcp_toolset.security.policy.sections import Permissions, Section
 
-__all__ = ["AuthConfig", "AuthRules", "AuthSection", "JwtEntry", "JwtRule", "TokenEntry", "TokenRule"]
+__all__ = [
+    "AuthConfig",
+    "AuthRules",
+    "AuthSection",
+    "JwtEntry",
+    "JwtRule",
+    "TokenEntry",
+    "TokenRule",
+    "check_known",
+    "stated_callers",
+]
 
 _TEXTS = "a list of strings"
-_UNREPLACED = re.compile(r"\$\w+|%\w+%|\{\{.*\}\}|<.*>|\$\(.*\)")
-"""How references are written elsewhere, and what stands for a token in examples."""
 
 
 def _listed(value: object) -> Any:
@@ -153,12 +160,11 @@ class AuthConfig:
             validated(JwtEntry, entry, place.at("jwt", index)) for index, entry in enumerate(section.jwt)
         )
         for index, each in enumerate(issuers):
-            if fault := fault_of_name(each.roles_claim):
-                raise place.at("jwt", index, "roles_claim").error(*fault)
+            _check_issuer(each, place.at("jwt", index))
         for name, one in tokens.items():
             if fault := fault_of_name(name):
                 raise place.at("tokens", name).error(*fault)
-            if _UNREPLACED.fullmatch(one.token):
+            if is_unreplaced(one.token):
                 raise place.at("tokens", name, "token").error(
                     "is the token itself, not a reference", "write a reference as `${NAME}`"
                 )
@@ -172,27 +178,16 @@ class AuthConfig:
         return cls(place, section, tokens, issuers, variables)
 
     def check_callers(
-        self, stated: Sequence[tuple[Section | Limits, Place]], warn: Callable[[str], None]
+        self, stated: Iterable[tuple[Section | Limits, Place]], warn: Callable[[str], None]
     ) -> None:
         """Refuse a name that is nearly one of a token here; warn of one that no token has.
 
         What authorization servers tell of callers is not known, so with one of them any name may be right.
         """
-        known = {
-            "principals": {*self.tokens},
-            "roles": {plain_name(one) for token in self.tokens.values() for one in token.roles},
-            "scopes": {plain_name(one) for token in self.tokens.values() for one in token.scopes},
-        }
-        for section, place in stated if not self.jwt else ():
-            for key, names in known.items():
-                for number, one in enumerate(getattr(section, key) or ()):
-                    at, folded = place.at(key, number), {name.lower(): name for name in names}
-                    if one.startswith("[") or any(fnmatchcase(name, one) for name in names):
-                        continue
-                    if close := get_close_matches(one.lower(), folded, n=1, cutoff=0.8):
-                        raise at.error("no token has it", f"did you mean `{folded[close[0]]}`?")
-                    if getattr(section, "allow", None) is None:
-                        warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
+        if not self.jwt:
+            roles = {plain_name(one) for token in self.tokens.values() for one in token.roles}
+            scopes = {plain_name(one) for token in self.tokens.values() for one in token.scopes}
+            check_known({"principals": {*self.tokens}, "roles": roles, "scopes": scopes}, stated, warn)
 
     def rules(self) -> AuthRules:
         """The section with its references expanded."""
@@ -226,6 +221,61 @@ class AuthConfig:
 
     def _text(self, value: str, *steps: str | int) -> str:
         return self.variables.expand(value, self.place.at(*steps), _unheeded)
+
+
+def _check_issuer(issuer: JwtEntry, place: Place) -> None:
+    """Refuse what everybody could sign, and what would take no roles or every usual algorithm."""
+    if fault := fault_of_name(issuer.roles_claim):
+        raise place.at("roles_claim").error(*fault)
+    if is_unreplaced(issuer.secret):
+        raise place.at("secret").error(
+            "is the secret itself, not a reference", "write a reference as `${NAME}`"
+        )
+    if "algorithms" in issuer.model_fields_set and not issuer.algorithms:
+        raise place.at("algorithms").error(
+            "is empty, so the usual ones would be accepted", "name one, or remove it"
+        )
+
+
+def stated_callers(
+    rules: Permissions, limits: Mapping[str, Mapping[str, Limits]], root: Place
+) -> Iterator[tuple[Section | Limits, Place]]:
+    """The parts of a file that are for some callers, each with its place.
+
+    Args:
+        rules: The permissions of the file.
+        limits: Its limits by pattern, by the server whose entry has them; empty for those of all servers.
+        root: The place of the file.
+    """
+    for number, section in enumerate(rules.callers):
+        yield section, root.at("toolset", "permissions", "for", number)
+    for server, by_pattern in limits.items():
+        holder = root.at("mcpServers", server) if server else root.at("toolset")
+        for pattern, limit in by_pattern.items():
+            for number, one in enumerate(limit.callers):
+                yield one, holder.at("limits", pattern, "for", number)
+
+
+def check_known(
+    known: Mapping[str, Collection[str]],
+    stated: Iterable[tuple[Section | Limits, Place]],
+    warn: Callable[[str], None],
+) -> None:
+    """Refuse a caller that is nearly a known one, and warn of one that nobody is.
+
+    Raises:
+        ConfigError: with the place of the first such name.
+    """
+    for section, place in stated:
+        for key, names in known.items():
+            for number, one in enumerate(getattr(section, key) or ()):
+                at, folded = place.at(key, number), {name.lower(): name for name in names}
+                if any(is_caller(one, name, json.dumps([name, None, None])) for name in names):
+                    continue
+                if close := get_close_matches(one.lower(), folded, n=1, cutoff=0.8):
+                    raise at.error("no token has it", f"did you mean `{folded[close[0]]}`?")
+                if getattr(section, "allow", None) is None:
+                    warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
 
 
 def _token(entry: object) -> object:

@@ -5,7 +5,7 @@ Keys of other clients are ignored; see `keys`. The descriptions of the keys are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast, get_args
 
 from pydantic_core import ValidationError
@@ -268,12 +268,13 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
     raise place.at(*first["loc"]).error(cause, mend, len(problems) - 1)
 
 
-def server_keys(keys: Iterable[str], place: Place) -> list[str]:
+def server_keys(table: Mapping[str, object], place: Place) -> list[str]:
     known = {*known_keys(ServerEntry), *CLIENT_KEYS}
-    unknown = unknown_keys(keys, known)
+    unknown = unknown_keys(table, known)
     for written in unknown:
         # Our keys come first: they protect the user.
-        meant = synonym(written) or nearest(written, known_keys(ServerEntry)) or nearest(written, CLIENT_KEYS)
+        meant = synonym(written, table[written]) or nearest(written, known_keys(ServerEntry))
+        meant = meant or nearest(written, CLIENT_KEYS)
         if meant is not None:
             raise place.at(written).error("unknown key", f"did you mean `{meant}`?")
         right = misplaced(written) or ""

@@ -32,13 +32,14 @@ from mcp_toolset.config.keys import (
     misplaced,
     named_servers,
     nearest,
+    switched_off,
     unknown_keys,
 )
-from mcp_toolset.config.limits import check_servers, limits_in, prefixes_of
+from mcp_toolset.config.limits import check_own, check_servers, limits_in, prefixes_of
 from mcp_toolset.config.models import AuditConfig, HubConfig, JournalConfig, ServerConfig
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.server_auth import guarded
-from mcp_toolset.config.variables import Variables
+from mcp_toolset.config.variables import Variables, is_unreplaced
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.security.egress import Egress
 from mcp_toolset.security.policy.sections import Permissions
@@ -105,6 +106,7 @@ def parse_config(
     references = References(vault or Vault(environ))
     surroundings = _surroundings(path, defaults, environ, _inputs(table, root), references)
     _check_file_keys(table, root, warnings.append)
+    check_own(entries, section)
     egress = _egress(defaults.egress, root.at("toolset", "egress"))
     servers = tuple(
         _guarded(_server(name, entry, section.at(name), surroundings, warnings.append, report), egress)
@@ -128,13 +130,10 @@ def parse_config(
 
         check_order(rules, own, root.at("toolset", "permissions"))
     if auth is not None:
-        stated = root.at("toolset", "permissions", "for")
-        auth.check_callers([(one, stated.at(at)) for at, one in enumerate(rules.callers)], warnings.append)
-        for pattern, limit in limits.items():
-            stated = root.at("toolset", "limits", pattern, "for")
-            auth.check_callers(
-                [(one, stated.at(at)) for at, one in enumerate(limit.callers)], warnings.append
-            )
+        from mcp_toolset.config.auth import stated_callers
+
+        by_server = {"": limits, **{one.name: one.limits for one in servers}}
+        auth.check_callers(stated_callers(rules, by_server, root), warnings.append)
     if defaults.lock is not None and (defaults.lock != defaults.lock.strip() or "$" in defaults.lock):
         raise root.at("toolset", "lock").error(
             "has blanks at an end or a reference, which is not replaced here", "write the path of a file"
@@ -142,7 +141,9 @@ def parse_config(
     lock = None if defaults.lock is None else path.parent / defaults.lock
     if defaults.journal is False:
         for server in servers:
-            if any(mode != "off" for mode in server.journal.values()):
+            said = entries[server.name]
+            on = isinstance(said, dict) and cast("dict[str, object]", said).get("journal") is True
+            if on or any(mode != "off" for mode in server.journal.values()):
                 told = section.at(server.name, "journal")
                 warnings.append(
                     str(told.error("has no effect without a journal", 'add "journal": true to `toolset`'))
@@ -348,6 +349,8 @@ def _audit(said: str | dict[str, object] | None, variables: Variables, place: Pl
         raise place.at("key").error(
             "is empty, so the log would not be keyed", "give it a value, or remove it"
         )
+    if isinstance(said, dict) and is_unreplaced(said.get("key")):
+        raise place.at("key").error("is the key itself, not a reference", "write a reference as `${NAME}`")
     return AuditConfig(path, entry.max_bytes, entry.keep, entry.key)
 
 
@@ -385,6 +388,15 @@ def _server(
         return ServerConfig(name, "stdio", disabled=_is_disabled(data), fault=str(fault))
     if unknown:
         warn(_ignored(unknown, place))
+    if table.get("sandboxEnabled") and not read.disabled:
+        warn(
+            str(
+                place.at("sandboxEnabled").error(
+                    "is of another client: here the server runs without a sandbox",
+                    "leave the server in that client, or remove the key",
+                )
+            )
+        )
     return read
 
 
@@ -429,6 +441,13 @@ def _check_file_keys(table: dict[str, object], root: Place, warn: Callable[[str]
                 _check_buried(key, holder[key], at)
                 if key in ("mcpServers", "servers") and holder[key]:
                     warn(str(at.at(key).error(f"is not read, as `{'.'.join(read)}` is", "keep one of them")))
+    _, entries = named_servers(table) or ((), None)
+    named = cast("dict[str, object]", entries) if isinstance(entries, dict) else {}
+    for name, steps in switched_off(table, [one for one in named if not _is_disabled(named[one])]).items():
+        raise root.at(*steps).error(
+            f"switches the server `{name}` off in another client, and not here",
+            f'write "disabled": true into `{".".join((*read, name))}`',
+        )
     if "toolset" in table and (unknown := unknown_keys(table, FILE_KEYS)):
         warn(_ignored(unknown, root))
 

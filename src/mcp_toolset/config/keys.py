@@ -7,7 +7,7 @@ Any other unknown key is a warning. Keys that begin with `_`, `$`, `#`, `x-` or 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, cast
 from unicodedata import normalize
@@ -27,6 +27,7 @@ __all__ = [
     "misplaced",
     "named_servers",
     "nearest",
+    "switched_off",
     "synonym",
     "unknown_keys",
 ]
@@ -67,15 +68,18 @@ FILE_KEYS: Final = frozenset(
 
 _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        "allow allowed allowedtools allowtools allowlist whitelist only onlytools".split(), "include"
+        "allow allowed allowedtools allowtools allowlist whitelist only onlytools availabletools expose "
+        "exposetools permit permitted select selected toolallowlist toolnames toolwhitelist".split(),
+        "include",
     ),
     **dict.fromkeys(
         "deny denied deniedtools denytools denylist block blocked blockedtools blocklist blacklist hide "
         "hidden hiddentools ignore ignored ignoredtools ignoretools skip without forbid forbidden "
-        "forbiddentools restrict restricted filter toolfilter toolsfilter".split(),
+        "forbiddentools restrict restricted filter toolfilter toolsfilter ban banned bannedtools "
+        "dangeroustools drop neverallow omit remove skiptools toolblacklist toolblocklist".split(),
         "exclude",
     ),
-    **dict.fromkeys("off inactive".split(), "disabled"),
+    **dict.fromkeys("off inactive deactivated paused removed suspended".split(), "disabled"),
 }
 """Synonyms of keys that protect, in lower case without separators; ignored, they would be unsafe."""
 
@@ -105,7 +109,9 @@ PLACES: Final[Mapping[str, str]] = {
 _OTHER_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         "approvals approval approve confirm requireapproval requireapprovals requiresapproval "
-        "approvalrequired needsapproval".split(),
+        "approvalrequired needsapproval alwaysask approvalmode confirmation defaulttoolsapprovalmode "
+        "humanintheloop interrupton manualapproval requireconfirmation requiresconfirmation "
+        "supervised".split(),
         "toolset.permissions.ask",
     ),
     **dict.fromkeys(
@@ -123,13 +129,14 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "maxconcurrency": "toolset.limits.PATTERN.concurrency",
     "maxresultbytes": "toolset.limits.PATTERN.result_bytes",
     **dict.fromkeys("quarantine pin pinned pinning".split(), "toolset.pins"),
+    **dict.fromkeys("lockfile pinfile pinsfile".split(), "toolset.lock"),
     **dict.fromkeys("disabledservers disabledmcpservers".split(), "mcpServers.NAME.disabled"),
 }
 """Where that stands which other words mean, in lower case without separators."""
 
 GUARDS: Final = (
     *("toolset.permissions", "toolset.limits", "toolset.pins", "toolset.audit"),
-    *("toolset.egress", "toolset.http"),
+    *("toolset.egress", "toolset.http", "toolset.lock"),
 )
 """The places of rules that would be lost in the entry of a server."""
 
@@ -149,9 +156,17 @@ OF_ALL_SERVERS: Final = frozenset("toolset audit tokens jwt required_scopes lock
 
 NEVER_NULL: Final = frozenset(
     "permissions limits audit pins new_tools hidden_text include exclude allow ask deny for principals roles "
-    "required_scopes tokens jwt audience roles_claim lock arguments".split()
+    "required_scopes tokens jwt audience algorithms roles_claim lock arguments journal tools disabled "
+    "enabled includeTools excludeTools disabledTools enabled_tools disabled_tools".split()
 )
 """The keys that protect. Elsewhere null is the same as no key; here somebody meant to write a rule."""
+
+_SWITCHED_ON: Final = frozenset("active isactive isenabled on use visible".split())
+"""Other words for `enabled`, in lower case without separators; they matter where they are false."""
+
+_OFF_BY_NAME: Final = (("mcp", "excluded"), ("excludeMCPServers",), ("disabledMcpjsonServers",))
+_ON_BY_NAME: Final = (("mcp", "allowed"), ("allowMCPServers",))
+"""Where other clients (Gemini CLI, Claude Code) list the servers that are off, and all that are on."""
 
 _OF_SERVERS: Final = frozenset(
     "type transport command args env url serverUrl httpUrl headers disabled".split()
@@ -198,9 +213,23 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
     return None if found is None else plain[found]
 
 
-def synonym(key: str) -> str | None:
+def synonym(key: str, value: object = None) -> str | None:
     """The key of ours that a synonym stands for, such as `exclude` for `blockedTools`."""
-    return _MEANT.get(_plain(key))
+    plain = _plain(key)
+    return "enabled" if value is False and plain in _SWITCHED_ON else _MEANT.get(plain)
+
+
+def switched_off(table: Mapping[str, Any], servers: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The servers that another client's own keys in its file switch off, and the place of each such key."""
+    found: dict[str, tuple[str, ...]] = {}
+    for steps in (*_OFF_BY_NAME, *_ON_BY_NAME):
+        listed: object = table
+        for step in steps:
+            listed = cast("dict[str, object]", listed).get(step) if isinstance(listed, dict) else None
+        if isinstance(listed, list):
+            off = {*cast("list[Any]", listed)} if steps in _OFF_BY_NAME else {*servers} - {*listed}
+            found.update((name, steps) for name in servers if name in off and name not in found)
+    return found
 
 
 def misplaced(key: str, *, holder: str | None = None) -> str | None:

@@ -67,6 +67,39 @@ def check_servers(
             raise at.error(*fault)
 
 
+def check_own(entries: Mapping[str, object], section: Place) -> None:
+    """Refuse a rule in a server's entry that is for the tools of another server of the file.
+
+    Raises:
+        ConfigError: with the place of the first such pattern.
+    """
+    for name, entry in entries.items():
+        others, place = {*entries} - {name}, section.at(name)
+        table = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        rules = [*_patterns(table.get("permissions"), place.at("permissions"))]
+        for key in ("limits", "journal", "idempotency"):
+            said = table.get(key)
+            named = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+            rules += [(one, place.at(key, one)) for one in named]
+        for key in ("include", "exclude", "includeTools", "excludeTools", "disabledTools", "disabled_tools"):
+            said = table.get(key)
+            rules += [
+                (one, place.at(key, at))
+                for at, one in enumerate(cast("list[Any]", said) if isinstance(said, list) else [])
+                if isinstance(one, str)
+            ]
+        for pattern, at in rules:
+            from mcp_toolset.security.policy.patterns import fault_of, fault_of_server, split_hint
+
+            own = fault_of_server(pattern, [name])
+            if own and not fault_of(pattern) and "/" in pattern and not fault_of_server(pattern, others):
+                other = next(one for one in others if not fault_of_server(pattern, [one]))
+                raise at.error(
+                    "is a rule for another server, which would not apply",
+                    f"move `{split_hint(pattern)[1]}` into the entry of `{other}`, or into `toolset`",
+                )
+
+
 def prefixes_of(entries: Mapping[str, object]) -> Mapping[str, str]:
     """The servers by the prefixes of their tools; those whose name cannot be a prefix are left out."""
     said = (

@@ -136,6 +136,17 @@ def _check_own_names(name: str, entry: ServerEntry, place: Place) -> None:
         "disabledTools": entry.disabled_tools,
         "disabled_tools": entry.codex_disabled,
     }
+    taken = {
+        "include": entry.include,
+        "includeTools": entry.include_tools,
+        "enabled_tools": entry.codex_enabled,
+        "tools": None if entry.copilot_tools == [EVERY_TOOL] else entry.copilot_tools,
+    }
+    first, *others = [key for key, listed in taken.items() if listed is not None] or [""]
+    if others:
+        raise place.at(others[0]).error(
+            f"is beside `{first}`, and the tools of both would be taken", "keep one of them"
+        )
     named = {"include": entry.include or [], "exclude": entry.exclude, **exact}
     if isinstance(entry.idempotency, dict):
         named["idempotency"] = [*entry.idempotency]

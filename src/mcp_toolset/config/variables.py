@@ -28,7 +28,7 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.errors import SecretError
 from mcp_toolset.security.secrets.references import AbsentError, References
 
-__all__ = ["PLAIN_VARIABLES", "REFERENCE", "Variables", "parse_env_file"]
+__all__ = ["PLAIN_VARIABLES", "REFERENCE", "Variables", "is_unreplaced", "parse_env_file"]
 
 PLAIN_VARIABLES: Final = frozenset(
     "HOME USER LOGNAME USERNAME PATH PWD SHELL LANG LC_ALL TZ TERM TMPDIR TMP TEMP USERPROFILE APPDATA "
@@ -45,6 +45,8 @@ REFERENCE = re.compile(
         )(?::-(?P<default>[^}]*))?\}""",
     re.VERBOSE,
 )
+_UNREPLACED = re.compile(r"\$\w+|%\w+%|\{\{.*\}\}|<.*>|\$\(.*\)|\s+")
+"""How references are written elsewhere, and what stands for a secret in examples."""
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _ENV_LINE = re.compile(
     r"""^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.-]*)[ \t]*=[ \t]*
@@ -145,6 +147,11 @@ class Variables:
                 return os.sep
             case _:
                 return None
+
+
+def is_unreplaced(secret: object) -> bool:
+    """Whether a secret is what another program would replace: everybody who reads the file knows it."""
+    return isinstance(secret, str) and _UNREPLACED.fullmatch(secret) is not None
 
 
 def parse_env_file(text: str) -> dict[str, str]:

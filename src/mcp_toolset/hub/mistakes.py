@@ -15,7 +15,7 @@ from mcp_toolset.config.keys import named_servers
 from mcp_toolset.config.models import HubConfig
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.hub.authentication import authenticator_of, check_callers
-from mcp_toolset.hub.mounts import check_lock, judged, mounted
+from mcp_toolset.hub.mounts import check_lock, judged, lock_of, mounted, unpinned
 from mcp_toolset.security.secrets.vault import Vault
 
 __all__ = ["Mistakes", "Problem", "mistakes_in"]
@@ -107,6 +107,10 @@ def _read(data: object, source: str, vault: Vault) -> tuple[HubConfig | None, li
 
 def _sorted_out(config: HubConfig, found: list[ConfigError], text: str, source: str) -> Mistakes:
     config = judged(config, lambda server: mounted(server, None))
+    try:
+        config = replace(config, warnings=(*config.warnings, *unpinned(config, lock_of(config))))
+    except ConfigError:
+        pass  # What is wrong with the lock file is among the mistakes.
     sources = (source, str(config.path))
     found += [
         ConfigError(server.fault, steps=_entry(decode(text, source), server.name))

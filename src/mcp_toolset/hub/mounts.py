@@ -109,6 +109,19 @@ def check_lock(config: HubConfig) -> None:
         )
 
 
+def unpinned(config: HubConfig, lock: LockFile) -> list[str]:
+    """A warning for each server that the lock file of a configuration does not have, as after a rename."""
+    if not lock.exists:
+        return []
+    name = shlex.quote(config.path.name)
+    return [
+        f"{config.path}: {lock.path.name} has no pins of the server {server.name!r}, which is served as "
+        f"without a lock file; accept it with `mcp-toolset pin {name} --accept {shlex.quote(server.name)}`"
+        for server in enabled(config)
+        if server.name not in lock.servers()
+    ]
+
+
 def lock_path(config: HubConfig) -> Path:
     """The path of a configuration's lock file, which need not exist."""
     return config.lock or lock_beside(config.path)

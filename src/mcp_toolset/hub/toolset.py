@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 
 from mcp_toolset.config import HubConfig, ServerConfig, chain, load_config
 from mcp_toolset.hub.authentication import ConfiguredAuthentication, authenticator_of, check_callers
-from mcp_toolset.hub.mounts import Mount, check_lock, enabled, judged, lock_of, lock_path, mounted, shaped
+from mcp_toolset.hub.mounts import (
+    Mount,
+    check_lock,
+    enabled,
+    judged,
+    lock_of,
+    lock_path,
+    mounted,
+    shaped,
+    unpinned,
+)
 from mcp_toolset.security.policy.sections import Permissions
 from mcp_toolset.security.secrets.vault import Vault
 from mcp_toolset.server.reloadable import Reloading
@@ -45,6 +55,7 @@ class ConfiguredToolset(Toolset):
         """Mount every server of `config` that is not disabled; see `toolset_from_config`."""
         lock = lock_of(config)
         self._warned = frozenset[str]()
+        self._warn(unpinned(config, lock))
         self._authentication = ConfiguredAuthentication()
         self._knows_callers = True
         self.shared: Shared | None = None
@@ -61,11 +72,15 @@ class ConfiguredToolset(Toolset):
         self._members = tuple(shaped(self.config, self.mounts))
 
     def _judged(self, config: HubConfig, mount: Callable[[ServerConfig], object] | None = None) -> HubConfig:
-        for warning in config.warnings:
+        self._warn(config.warnings)
+        return judged(config, mount or partial(mounted, lock=None))
+
+    def _warn(self, warnings: Collection[str]) -> None:
+        """Log each warning once."""
+        for warning in warnings:
             if warning not in self._warned:
                 _log.warning("%s", warning)
-        self._warned |= frozenset(config.warnings)
-        return judged(config, mount or partial(mounted, lock=None))
+        self._warned |= frozenset(warnings)
 
     def passing(self) -> RemoteToolset | None:
         """The only server, if its entry says `"unlisted": "pass"`; see `PassingToolset`."""
@@ -102,6 +117,7 @@ class ConfiguredToolset(Toolset):
         """Serve this configuration from the next compilation on."""
         self._members = tuple(shaped(config, mounts))
         self.config, self.mounts = config, dict(mounts)
+        self._warn(unpinned(config, lock_of(config)))
         if self._authentication.is_used:
             self.authenticator()
 

@@ -12,6 +12,7 @@ from mcp_toolset.server.reloadable import toolsets_in
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.journal.guard import JournalGuard
     from mcp_toolset.calls.middleware.call_limits import CallLimits
     from mcp_toolset.calls.middleware.permissions import Record
     from mcp_toolset.calls.middleware.rate import CountStore
@@ -49,7 +50,7 @@ class CallGuards:
         approvals: Approvals | str | PathLike[str] | Literal[False] | None,
         record: Record | None,
         store: CountStore | None = None,
-        journal: Callable[[], Guard] | None = None,
+        journal: Callable[[], JournalGuard] | None = None,
     ) -> None:
         """Begin with nothing.
 
@@ -85,6 +86,10 @@ class CallGuards:
         if len(found) != len(self._known) or any(a is not b for a, b in zip(found, self._known, strict=True)):
             self._known = found
         return self._known
+
+    def with_patterns(self) -> list[CallLimits | JournalGuard]:
+        """The limits and the journal, whose patterns are to fit tools."""
+        return [*self.of_limits(), *(() if self._journal is None else (self._journal(),))]
 
     def _of_policy(self, policy: Policy) -> Guard:
         from mcp_toolset.calls.middleware.permissions import PolicyGuard

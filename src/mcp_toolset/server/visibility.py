@@ -148,8 +148,8 @@ class Visibility(Visible):
         return [one for each in guards if isinstance(each, CallLimits) for one in each.of(binding, identity)]
 
     def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:
-        """The patterns of limits that fit none of some tools."""
-        for one in self._guards.of_limits():
+        """The patterns of limits and of the journal that fit none of some tools."""
+        for one in self._guards.with_patterns():
             facts = [one.facts(tool) for tool in tools]
             public = {fact.own if fact.server else fact.name: fact.name for fact in facts}
             for place, pattern in one.unused(tools):

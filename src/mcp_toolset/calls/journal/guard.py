@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -34,6 +34,7 @@ from mcp_toolset.calls.middleware.permissions import shown_arguments
 from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.concurrency.asked_store import answer_of
 from mcp_toolset.errors import StoreError, ToolsetError
+from mcp_toolset.security.policy.patterns import ToolFacts
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -111,6 +112,14 @@ class JournalGuard:
     def gate(self, binding: ToolBinding) -> Gate | None:
         """Nothing: the journal refuses only what would run."""
         return None
+
+    def facts(self, binding: ToolBinding) -> ToolFacts:
+        """What the patterns look at of a tool."""
+        return self._rules.facts(binding)
+
+    def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
+        """The patterns that fit none of the tools, each with its place."""
+        return self._rules.unused(bindings)
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """None: it stands inside of all layers; see `recorded`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, get_args
 
 from mcp_toolset.errors import DefinitionError
@@ -10,6 +10,7 @@ from mcp_toolset.security.policy.limits import precision
 from mcp_toolset.security.policy.patterns import SectionRules, ToolFacts, check_pattern, hints_of
 from mcp_toolset.security.policy.sections import Section
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
+from mcp_toolset.tools.view.tool_names import EVERY_TOOL
 
 Mode = Literal["off", "once", "repeat"]
 """`off`: not recorded. `once`: never run again. `repeat`: run again if its outcome is not known."""
@@ -58,15 +59,29 @@ class JournalRules:
         """The mode of a tool; the tools of the bridge itself have no effects of their own."""
         if binding.redirect is not None or binding.place == DEFERRED_CATALOG:
             return "off"
-        definition = binding.definition
-        hints = hints_of(definition.annotations)
-        facts = ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)
+        definition, facts = binding.definition, self.facts(binding)
         for entry in self._entries:
             if entry.server in ("", facts.server) and entry.rules.first(facts) is not None:
                 return entry.mode
         if definition.read_only and not self._reads:
             return "off"
         return "repeat" if definition.repeatable else "once"
+
+    @staticmethod
+    def facts(binding: ToolBinding) -> ToolFacts:
+        """What the patterns look at of a tool."""
+        definition = binding.definition
+        hints = hints_of(definition.annotations)
+        return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)
+
+    def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
+        """The patterns that fit none of the tools, each with its place."""
+        tools = [self.facts(one) for one in bindings]
+        for entry in self._entries:
+            among = [one for one in tools if entry.server in ("", one.server)]
+            for _, pattern in entry.rules.unused(among):
+                if pattern != EVERY_TOOL:
+                    yield entry.rules.section.place, pattern
 
 
 def _entry(place: str, server: str, pattern: str, mode: Mode) -> _Entry:

@@ -9,7 +9,7 @@ is the old one or the new one, and both work.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -23,6 +23,7 @@ from mcp_toolset.cli.installers.forms import KeptByClientError, NotAServerError
 from mcp_toolset.cli.installers.install import difference, starts_mcp_toolset
 from mcp_toolset.cli.installers.replacing import read_regular, replace_text
 from mcp_toolset.config.jsonc import decode, marked_as, without_mark
+from mcp_toolset.config.keys import switched_off
 from mcp_toolset.errors import ConfigError
 
 __all__ = ["HUB_NAME", "Adoption", "Restoration", "adopt", "plan_adoption", "plan_restoration", "restore"]
@@ -225,6 +226,9 @@ def _sorted_out(
     """The entries to adopt as an `mcpServers` file has them, and why others stay."""
     taken: dict[str, dict[str, Any]] = {}
     left: dict[str, str] = {}
+    table = decode(text, str(path)) if client.format is JSON else None
+    known = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+    off = switched_off(known, client.format.entries(text, client.section, str(path)))
     for name, entry in client.format.entries(text, client.section, str(path)).items():
         if not name.strip():
             left[name] = "it has no name"
@@ -242,11 +246,18 @@ def _sorted_out(
         if starts_mcp_toolset(made):
             if name != HUB_NAME:
                 left[name] = "it is an mcp-toolset already"
-        elif reason := _why_kept({name: made}, scope):
+        elif reason := _protected(made, off.get(name, ())) or _why_kept({name: made}, scope):
             left[name] = reason
         else:
             taken[name] = made
     return taken, left
+
+
+def _protected(entry: Mapping[str, object], off: Sequence[str]) -> str:
+    """Which protection of the client would be lost; `off` is where the client switches the server off."""
+    if off:
+        return f"the client has switched it off, in {'.'.join(off)}"
+    return "the client runs it in a sandbox" if entry.get("sandboxEnabled") else ""
 
 
 def _why_kept(entry: object, scope: Scope) -> str:

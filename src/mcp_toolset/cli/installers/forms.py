@@ -139,6 +139,9 @@ def _from_goose(entry: Entry) -> Entry:
     if entry.get("env_keys"):
         raise KeptByClientError("Goose keeps its secrets in its own keyring")
     made = {"type": kind, **_without(entry, *_OF_GOOSE)}
+    # Goose writes an empty list where it takes every tool.
+    if taken := made.pop("available_tools", None):
+        made["includeTools"] = taken
     if kind == "stdio":
         return made | {"command": entry.get("cmd"), "env": entry.get("envs") or {}}
     return made | {"url": entry.get("uri")}

@@ -147,7 +147,7 @@ def _of_configuration(target: ConfigFile, asked: Mapping[str, Question], keep: S
     from mcp_toolset.cli.packing.configuration import PortableConfig
     from mcp_toolset.config import load_config
     from mcp_toolset.config.jsonc import decode, read_text, without_mark
-    from mcp_toolset.hub.mounts import lock_path
+    from mcp_toolset.hub.mounts import check_lock, lock_path
 
     path = Path(target.path)
     config = load_config(path)
@@ -165,6 +165,7 @@ def _of_configuration(target: ConfigFile, asked: Mapping[str, Question], keep: S
     if made.section:
         served["toolset"] = made.section
     files = {"mcp.json": (json.dumps(served, indent=2, ensure_ascii=False) + "\n").encode()}
+    check_lock(config)
     if (lock := lock_path(config)).is_file():
         files["mcp.lock.json"] = lock.read_bytes()
     if unused := sorted(set(asked) - set(made.questions)):

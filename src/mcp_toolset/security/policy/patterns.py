@@ -112,6 +112,8 @@ def fault_of(pattern: str) -> tuple[str, str] | None:
 def _fault_of_notation(name: str, *, is_tag: bool) -> tuple[str, str] | None:
     """What is wrong with a pattern in another notation; the name of a server may have any characters."""
     own = name.rpartition("/")[2]
+    if listed := re.search(r"/[^/]*([,;|\s])[^/]*/", name):
+        return f"has `{listed[1]}`, and is more than one pattern", "write each as an item"
     # What is left without sets such as `[abc]` is open or empty.
     rest = re.sub(r"\[!?\]?[^\]]+\]", "", own)
     found = _NO_PART.search(own) or re.search(r"[][]", rest) or (None if is_tag else re.search(r"\s", own))
@@ -288,7 +290,9 @@ class SectionRules:
             check_pattern(pattern, f"{section.place}.{kind}")
             hint, name = split_hint(pattern)
             # A name with `[` in it is meant as it is written, too.
-            part = f"(?:{translate(name)}|{re.escape(name)}\\Z)"
+            server, _, own = name.rpartition("/")
+            its = f"|{re.escape(server)}/{translate(own)}" if server else ""
+            part = f"(?:{translate(name)}|{re.escape(name)}\\Z{its})"
             if hint != TAG:
                 parts.append(part)
             self._rules.append(_Rule(kind, pattern, hint, re.compile(part).match))

@@ -184,9 +184,11 @@ class ToolNames:
             now: dict[str, list[ToolBinding]] = {}
             before: dict[str, list[ToolBinding]] = {}
             for one in self._bindings:
-                for name in {one.name, one.asked or one.name}:
+                # What the protocol made of a server's own name, which no verb has changed, is no other name.
+                own = one.definition.name if one.source and not one.former else one.name
+                for name in {one.name, one.asked or one.name, own}:
                     now.setdefault(name, []).append(one)
-                for name in {*one.former, one.definition.name} - {one.name, one.asked}:
+                for name in {*one.former, one.definition.name} - {one.name, one.asked, own}:
                     before.setdefault(name, []).append(one)
             self._table = (now, before)
         return self._table

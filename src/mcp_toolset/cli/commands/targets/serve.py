@@ -187,6 +187,15 @@ def serve_command(
                     "leave them out, or remove the section",
                     ctx,
                 )
+            if server.configured is not None:
+                from mcp_toolset.cli.display.output import complain
+
+                config = server.configured.config
+                inbound.check_callers(config, complain)
+                if audit is not None and config.audit is not None:
+                    raise click.UsageError(
+                        f"{target} has `audit`, which --audit would replace; leave one of them out", ctx
+                    )
             single = bool(command) or "://" in (target or "")
             _serve(server, single, how, log, None if child is None else child.following())
 
