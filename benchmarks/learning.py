@@ -20,7 +20,7 @@ from reporting import say
 from search import Asked, asked, entries_of, lines
 
 from mcp_toolset.catalog.search.index import SearchIndex
-from mcp_toolset.catalog.search.learning import MOST, SearchLearning
+from mcp_toolset.extensions.learning.extension import MOST, SearchLearning
 from mcp_toolset.tools.core.call import ToolContext
 
 POOL = 100

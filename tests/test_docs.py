@@ -31,7 +31,7 @@ def blocks(*languages: str) -> list[tuple[Path, str | None, str]]:
     ]
 
 
-@pytest.mark.parametrize(("page", "file", "code"), blocks("python", "json"))
+@pytest.mark.parametrize(("page", "file", "code"), blocks("python", "json", "toml"))
 def test_a_block_of_code_is_a_file_that_is_tested(page: Path, file: str | None, code: str) -> None:
     assert file is not None, f"{page.name}: a block without the file that it shows"
     assert (ROOT / file).read_text() == code
@@ -93,7 +93,7 @@ def test_a_picture_names_modules_that_exist(page: Path, file: str | None, code: 
 
 def test_no_block_is_of_a_language_that_nothing_checks() -> None:
     languages = {block["language"] for page in PAGES for block in BLOCK.finditer(page.read_text())}
-    assert languages <= {"python", "json", "console", "text", "mermaid"}
+    assert languages <= {"python", "json", "toml", "console", "text", "mermaid"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.stem)

@@ -23,6 +23,7 @@ NAMESPACES = [
     "code",
     "config",
     "errors",
+    "extending",
     "grants",
     "journal",
     "middleware",

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
     from mcp_toolset.calls.pipeline.observers import CallObserver
     from mcp_toolset.calls.pipeline.rules import Rules
-    from mcp_toolset.calls.processes.processes import Processes
     from mcp_toolset.calls.rounds.call_result import (
         CallResult,
         RoundHalt,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
     from mcp_toolset.errors import ToolsetError
+    from mcp_toolset.extensions.processes.extension import Processes
     from mcp_toolset.hub.toolset import toolset_from_config
     from mcp_toolset.protocol.cache_hints import CacheHint
     from mcp_toolset.server.manual_calls import PendingCall
@@ -209,6 +209,7 @@ _NAMESPACES: Final = (
     "code",
     "config",
     "errors",
+    "extending",
     "grants",
     "journal",
     "middleware",

@@ -9,10 +9,11 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from opcode import opmap
-from typing import Any, Final, Self, cast
+from types import CodeType, FunctionType
+from typing import Any, ClassVar, Final, Self, cast
 
 from mcp_toolset.errors import DefinitionError
 
@@ -31,11 +32,15 @@ class Rule:
 
     __slots__ = ("_is_taken",)
 
+    _decides: ClassVar[Collection[str]] = ()
+    """Methods that a subclass outside of the package cannot replace: calls are decided without them."""
+
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Refuse rules as attributes of a class that is itself a rule, where nothing would apply them."""
         super().__init_subclass__(**keywords)
-        if not _is_ours(cls):
+        if not is_ours(cls):
             refuse_rules_in(cls, "give it to the object, when it is made")
+            refuse_replaced(cls, cls._decides, "write a hook or middleware")
 
     def taken(self) -> Self:
         """The rule, noted as given to something that applies it."""
@@ -60,7 +65,7 @@ def refuse_rules_in(kind: type, mend: str) -> None:
 
     A class with an `__init__` of its own may pass its attributes on.
     """
-    own = [one for one in kind.__mro__ if not _is_ours(one) and one is not object]
+    own = [one for one in kind.__mro__ if not is_ours(one) and one is not object]
     if any("__init__" in vars(one) for one in own):
         return
     base = next(one for one in kind.__mro__ if one not in own)
@@ -77,7 +82,19 @@ def refuse_rules_in(kind: type, mend: str) -> None:
             )
 
 
-def _is_ours(kind: type) -> bool:
+def refuse_replaced(kind: type, names: Collection[str], mend: str) -> None:
+    """Raise `DefinitionError` for a method of a subclass that nothing asks in the place of the base's."""
+    for name in vars(kind):
+        if name in names:
+            base = next(one for one in kind.__mro__ if is_ours(one) and hasattr(one, name))
+            raise DefinitionError(
+                f"{kind.__qualname__}.{name} takes the place of {base.__name__}.{name}, by which calls "
+                f"are not decided, so it would protect nothing: {mend}, or give the method another name"
+            )
+
+
+def is_ours(kind: type) -> bool:
+    """Whether a class is of this package."""
     return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
@@ -85,17 +102,28 @@ def take(*values: object) -> None:
     """Note those of some values that are rules as taken."""
     for value in values:
         if isinstance(value, Rule):
-            value.taken()
+            Rule.taken(value)  # a subclass of the application may have an attribute of this name
+        elif getattr(value, "_is_taken", True) is False:
+            cast("Any", value)._is_taken = True
 
 
 def rules_among(value: object) -> Iterator[str]:
     """The kinds of the rules that a value is or holds: rules themselves, and objects with hooks."""
     if isinstance(value, Rule) or _is_policy_object(value):
         yield type(value).__name__
+    elif is_middleware(value):
+        yield "layer of middleware"
     elif isinstance(value, Mapping):
         yield from (kind for one in cast("Mapping[Any, object]", value).values() for kind in rules_among(one))
     elif isinstance(value, list | tuple | set | frozenset):
         yield from (kind for one in cast("list[object]", value) for kind in rules_among(one))
+
+
+def is_middleware(value: object) -> bool:
+    """Whether a value is a function that can only be middleware."""
+    if not inspect.iscoroutinefunction(value) or not isinstance(value, FunctionType):
+        return False
+    return value.__code__.co_varnames[: value.__code__.co_argcount] == ("call", "context", "next")
 
 
 def _is_policy_object(value: object) -> bool:
@@ -113,8 +141,12 @@ def idle_rules(space: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     A name that begins with an underscore says that the rule is for something else.
     """
     for name, value in space.items():
-        if not name.startswith("_") and isinstance(value, Rule) and not value.is_taken:
-            yield name, type(value).__name__
+        held = cast("Mapping[Any, object]", value).values() if isinstance(value, dict) else (value,)
+        for one in held if not name.startswith("_") else ():
+            if isinstance(one, FunctionType) and getattr(one, "_is_taken", True) is False:
+                yield name, "middleware"
+            elif isinstance(one, Rule) and not one.is_taken:
+                yield name, type(one).__name__
 
 
 def fault_of_syntax(pattern: str) -> tuple[str, str] | None:
@@ -162,18 +194,42 @@ def require_kept(new: str, *modules: str) -> None:
     Raises:
         DefinitionError: the call is a statement by itself.
     """
+    if at := _thrown_away(modules):
+        line, made = at
+        raise DefinitionError(
+            f"{made}(…) changes nothing in place: it returns a new {new}, which {line} throws away; write "
+            f"{new} = {new}.{made}(…), and use that one"
+        )
+
+
+def require_given(what: str, *modules: str) -> None:
+    """Refuse a statement that makes a decision and throws it away: `Reject("no")` without `return`.
+
+    Raises:
+        DefinitionError: the call is a statement by itself.
+    """
+    if at := _thrown_away(modules):
+        raise DefinitionError(f"{what}(…) decides nothing, as {at[0]} throws it away; write return {what}(…)")
+
+
+def _is_of_record(code: CodeType) -> bool:
+    """Whether code is the `__init__` that was made for a dataclass."""
+    return (code.co_filename, code.co_name) == ("<string>", "__init__")
+
+
+def _thrown_away(modules: tuple[str, ...]) -> tuple[str, str] | None:
+    """The line that throws away what code of some modules makes, and the function that it calls there."""
     frame, made = inspect.currentframe(), ""
     frame = frame and frame.f_back
-    while frame is not None and frame.f_globals.get("__name__") in modules:
+    frame = frame and frame.f_back
+    while frame is not None and (frame.f_globals.get("__name__") in modules or _is_of_record(frame.f_code)):
         frame, made = frame.f_back, frame.f_code.co_name
     # Other interpreters, and compiled code, may have other instructions.
     if frame is None or frame.f_lasti < 0 or sys.implementation.name != "cpython":
-        return
+        return None
     code, at = frame.f_code.co_code, frame.f_lasti + 2
     while at < len(code) and code[at] == _CACHE:
         at += 2
     if at < len(code) and code[at] == _POP_TOP:
-        raise DefinitionError(
-            f"{made}(…) changes nothing in place: it returns a new {new}, which line {frame.f_lineno} of "
-            f"{frame.f_code.co_filename} throws away; write {new} = {new}.{made}(…), and use that one"
-        )
+        return f"line {frame.f_lineno} of {frame.f_code.co_filename}", made
+    return None

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.security.audit.audit_log import AuditLog
+    from mcp_toolset.extensions.audit.audit_log import AuditLog
+    from mcp_toolset.extensions.audit.extension import Audit
 
-__all__ = ["AuditLog"]
+__all__ = ["Audit", "AuditLog"]
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
     __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.code.code_mode import CodeMode
-    from mcp_toolset.calls.code.sandbox import (
+    from mcp_toolset.extensions.code.extension import CodeMode
+    from mcp_toolset.extensions.code.sandbox import (
         CallAnswer,
         Called,
         Ended,

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.journal.guard import JournalGuard
-    from mcp_toolset.calls.journal.journal import Found, Intent, Journal, Outcome, Record
-    from mcp_toolset.calls.journal.rules import JournalRules
-    from mcp_toolset.calls.journal.sqlite_journal import SqliteJournal
-    from mcp_toolset.shared.journal import RedisJournal
-    from mcp_toolset.shared.postgres_journal import PostgresJournal
+    from mcp_toolset.extensions.journal.extension import Journal
+    from mcp_toolset.extensions.journal.guard import JournalGuard
+    from mcp_toolset.extensions.journal.journal_store import Found, Intent, JournalStore, Outcome, Record
+    from mcp_toolset.extensions.journal.postgres_journal import PostgresJournal
+    from mcp_toolset.extensions.journal.redis_journal import RedisJournal
+    from mcp_toolset.extensions.journal.rules import JournalRules
+    from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
 
 __all__ = [
     "Found",
@@ -20,6 +21,7 @@ __all__ = [
     "Journal",
     "JournalGuard",
     "JournalRules",
+    "JournalStore",
     "Outcome",
     "PostgresJournal",
     "Record",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.middleware.retry import RetryLimit
     from mcp_toolset.calls.middleware.validator import SchemaValidator
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
-    from mcp_toolset.calls.results.large_results import LargeResults
+    from mcp_toolset.extensions.large_results.extension import LargeResults
 
 __all__ = [
     "CacheStore",

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
         RunReport,
         ToolFailure,
     )
-    from mcp_toolset.calls.rounds.durable_rounds import DurableRounds
     from mcp_toolset.calls.rounds.invalid_call import InvalidCall, InvalidCallReason
     from mcp_toolset.calls.rounds.round_commit import RoundCommit
     from mcp_toolset.calls.rounds.suspended_rounds import SuspendedRounds
     from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
+    from mcp_toolset.extensions.durable_rounds.durable_rounds import DurableRounds
     from mcp_toolset.tools.declare.function import FunctionCall
     from mcp_toolset.tools.declare.input import AnyCall, DecodedCall
     from mcp_toolset.tools.declare.round_context import RoundContext

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     )
     from mcp_toolset.catalog.search.entry import CatalogEntry
     from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
-    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.catalog.search.meaning import MeaningScorer
     from mcp_toolset.catalog.search.models.bert import SentenceModel
     from mcp_toolset.catalog.search.ranking import Scorer
+    from mcp_toolset.extensions.learning.extension import SearchLearning
 
 __all__ = [
     "CatalogEntry",

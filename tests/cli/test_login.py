@@ -22,8 +22,8 @@ from mcp_toolset import ToolsetServer
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.cli.login_record import LoginRecord
 from mcp_toolset.config import load_config
-from mcp_toolset.config.models import AuditConfig
 from mcp_toolset.errors import TargetError
+from mcp_toolset.extensions.audit.settings import AuditSettings
 from mcp_toolset.hub.toolset import toolset_from_config
 
 __all__ = ["line"]
@@ -142,7 +142,7 @@ async def test_i9_logins_and_logouts_are_in_the_audit_log_of_the_configuration(
 
 def test_i9_a_login_that_fails_is_in_the_audit_log_with_its_reason(line: CommandLine) -> None:
     path = line.folder / "audit.jsonl"
-    record = LoginRecord(AuditConfig(path, 1_000_000, 3), "up", "the key of alice")
+    record = LoginRecord({"audit": AuditSettings(path=path)}, "up", "the key of alice")
     with pytest.raises(TargetError), record.failing("login"):
         raise TargetError("nobody has logged in")
     failed = json.loads(path.read_text().splitlines()[1])

@@ -45,6 +45,7 @@ async def test_m6_the_transcript_of_a_whole_task_is_what_happens(
 
 
 def test_m6_a_configuration_and_a_program_give_limits(program: Callable[[str], dict[str, Any]]) -> None:
-    assert program("limits.py")["limited"].toolset.runs_code
+    assert program("limits.py")["limited"].toolset.extension_keys == {"code"}
     config = load_config(ROOT / "examples" / "code_mode" / "mcp.json")
-    assert config.code == {"seconds": 5, "calls": 30}
+    stated = config.extensions["code"]
+    assert (stated.seconds, stated.calls, stated.timeout) == (5, 30, 60)

@@ -14,14 +14,16 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "journal" / "mcp.json"
 def test_j2_the_configuration_of_the_page_is_read() -> None:
     found = load_config(EXAMPLE)
     [server] = found.servers
-    assert found.journal is not None and found.journal.path == EXAMPLE.with_name("calls.sqlite3")
-    assert dict(found.journal.tools) == {"idempotent:*": "repeat"}
-    assert dict(server.journal) == {"refund": "once", "preview_*": "off"}
-    assert dict(server.idempotency) == {"charge": "arguments.request_id", "*": "_meta.idempotencyKey"}
+    journal = found.extensions["journal"]
+    assert journal.path == EXAMPLE.with_name("calls.sqlite3")
+    assert dict(journal.tools) == {"idempotent:*": "repeat"}
+    own = server.extensions["journal"]
+    assert dict(own.modes) == {"refund": "once", "preview_*": "off"}
+    assert dict(own.places) == {"charge": "arguments.request_id", "*": "_meta.idempotencyKey"}
     assert not server.fault and not found.warnings
 
 
 def test_j1_the_store_of_the_page_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CALLS", "postgresql://db/calls")
     found = load_config(EXAMPLE.with_name("store.json"))
-    assert found.journal is not None and found.journal.store == "postgresql://db/calls"
+    assert found.extensions["journal"].store == "postgresql://db/calls"

@@ -435,7 +435,7 @@ async def test_p13_what_was_reloaded_is_served_when_the_server_is_opened_again(f
             later = {"name": "other", "audit": "audit.jsonl", "http": {"sessions": 5}}
             folder.write({"two": folder.entry("b", "c"), "three": folder.entry("d")}, **later)
             report = await server.reload(patience=BOUND)
-            assert report.at_restart == ("name", "audit", "http") and "added three" in str(report)
+            assert report.at_restart == ("name", "http", "audit") and "added three" in str(report)
         with pytest.raises(StateError, match="while the server is open"):
             await server.reload()
         async with server:

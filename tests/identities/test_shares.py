@@ -17,8 +17,8 @@ from tests.tasks.jobs import DECLARED, Jobs
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.code import CodeMode
 from mcp_toolset.context import request_state
+from mcp_toolset.extensions.code import waiting_runs
 from mcp_toolset.server.answers import tasks
-from mcp_toolset.server.code import waiting_runs
 from mcp_toolset.shared import SuspendedFile
 from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http.sessions import legacy_session

@@ -14,9 +14,9 @@ from tests.pairs.world import World
 from mcp_toolset import Rules, RunNormally, ToolCall
 from mcp_toolset.cli.pinning import compare
 from mcp_toolset.code import CodeMode
+from mcp_toolset.extensions.audit.verification import verify
 from mcp_toolset.middleware import ResultCache
 from mcp_toolset.policy import Approvals, Limits, Policy
-from mcp_toolset.security.audit.verification import verify
 
 Check = Callable[[World], Awaitable[None]]
 MOST = 6

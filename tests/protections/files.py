@@ -245,7 +245,7 @@ MALFORMED: list[tuple[str, Any, str]] = [
     _login("null required_scopes", {**TOKENS, "required_scopes": None}, NULL),
     _login("required_scopes as a number", {**TOKENS, "required_scopes": 5}, "write `required_scopes` as"),
     _section("audit is true", {"audit": True}, "the path of a file"),
-    _section("audit is empty", {"audit": ""}, "toolset.audit.path"),
+    _section("audit is empty", {"audit": ""}, "toolset.audit: must be"),
     _section("audit has file", {"audit": {"file": "a.jsonl"}}, "unknown option"),
     _section(
         "audit has a short key", {"audit": {"path": "a.jsonl", "key": "short"}}, "at least 16 characters"
@@ -523,7 +523,7 @@ VALUES: list[tuple[str, Any, str]] = [
     ),
     _section("audit is a number", {"audit": 1}, "the path of a file"),
     _section("audit is a device", {"audit": "/dev/null"}, "is a device, which keeps no line"),
-    _section("audit has a null key", {"audit": {"path": "a.jsonl", "key": None}}, "would not be keyed"),
+    _section("audit has a null key", {"audit": {"path": "a.jsonl", "key": None}}, NULL),
     _section("audit has a blank key", {"audit": {"path": "a.jsonl", "key": " " * 16}}, "would not be keyed"),
     *(
         _section(

@@ -129,7 +129,7 @@ def test_u73_check_warns_of_what_applies_to_nobody(line: CommandLine) -> None:
     assert checked.returncode == 1
     told = checked.stdout + checked.stderr
     assert "toolset.permissions.for[0].roles[0]: no token has it, so this applies to nobody" in told
-    assert "mcpServers.a.journal: has no effect without a journal" in told
+    assert "mcpServers.a.journal: has no effect without `journal`" in told
 
 
 HTTP = ("--transport", "http", "--port", "0", "--auth-token-env")
@@ -216,7 +216,7 @@ def test_u73_check_warns_of_what_has_no_effect_in_an_entry(line: CommandLine) ->
     checked = line.run("check", "mcp.json", "--strict")
     assert checked.returncode == 1
     told = checked.stdout + checked.stderr
-    assert "mcpServers.a.journal: has no effect without a journal" in told
+    assert "mcpServers.a.journal: has no effect without `journal`" in told
     assert "mcpServers.a.sandboxEnabled: is of another client: here the server runs without a sandbox" in told
 
 

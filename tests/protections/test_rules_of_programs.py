@@ -51,7 +51,14 @@ def test_u75_a_rule_of_another_form_than_its_place_takes_raises(row: Row) -> Non
 
 TOOLS = """
 from mcp_toolset import *
+from mcp_toolset.audit import *
+from mcp_toolset.auth import *
+from mcp_toolset.journal import *
+from mcp_toolset.middleware import *
 from mcp_toolset.policy import *
+
+async def _layer(call, context, next):
+    return await next()
 
 @tool
 def destroy() -> str:
@@ -69,6 +76,13 @@ def deciding():
 """
 
 IDLE = {
+    "by_tool": "Limits",
+    "around": "middleware",
+    "rate": "RateLimit",
+    "guarding": "JournalGuard",
+    "auth": "StaticTokens",
+    "known": "Authenticator",
+    "audit": "AuditLog",
     "hooks": "HookSet",
     "rules": "Rules",
     "policy": "Policy",
@@ -77,6 +91,13 @@ IDLE = {
     "inner": "Policy",
 }
 VALUES = {
+    "by_tool": "{'destroy': Limits(calls=1)}",
+    "around": "tool_middleware(_layer)",
+    "rate": "RateLimit(1, 60)",
+    "guarding": "JournalGuard(SqliteJournal('j'))",
+    "auth": "StaticTokens({'ann': 'x' * 20})",
+    "known": "Authenticator([StaticTokens({'ann': 'x' * 20})])",
+    "audit": "AuditLog('a.jsonl')",
     "hooks": "deciding()",
     "rules": "Rules(hooks=deciding())",
     "policy": "Policy(deny=['destroy'])",
@@ -133,6 +154,7 @@ PASSED_OVER = {
     "a toolset with rules beside tools": "bridge = _all.carrying(deciding())",
     "a toolset that is off": "tools = _all\nbridge = tools.off('destroy')",
     "a toolset behind search": "tools = _all\nbridge = tools.deferred()",
+    "a toolset that is filtered": "tools = _all\nbridge = tools.filtered(include=[])",
 }
 
 
@@ -141,6 +163,32 @@ def test_u75_a_copy_with_rules_is_not_passed_over(name: str, line: CommandLine) 
     line.write("app.py", f"{TOOLS}\n{PASSED_OVER[name]}\n")
     ran = line.run("call", "app.py", "destroy")
     assert ran.returncode != 0 and "name one as app.py:bridge" in ran.stderr
+
+
+UNRUN = {
+    "serve in a function that nothing runs": "def main():\n    serve(tools, policy=Policy(deny=['destroy']))",
+    "a server in the main block": "import asyncio\nif __name__ == '__main__':\n"
+    "    asyncio.run(ToolsetServer(tools, policy=Policy(deny=['destroy'])).run_stdio())",
+    "an application": "app = ToolsetServer(tools, hooks=deciding()).http_app()",
+}
+
+
+@pytest.mark.parametrize("name", UNRUN)
+def test_u75_tools_are_not_served_without_the_rules_of_a_line_that_is_not_run(
+    name: str, line: CommandLine
+) -> None:
+    line.write("app.py", f"{TOOLS}\ntools = _all\n{UNRUN[name]}\n")
+    ran = line.run("call", "app.py", "destroy")
+    assert ran.returncode != 0 and "whose rules would not apply, as that line is not run here" in ran.stderr
+
+
+def test_u75_a_named_toolset_is_not_served_without_the_rules_of_its_serve(line: CommandLine) -> None:
+    block = "if __name__ == '__main__':\n    serve(tools, policy=Policy(deny=['destroy']))"
+    line.write("app.py", f"{TOOLS}\ntools = _all\nother = Toolset(destroy)\n{block}\n")
+    for target in ("app:tools", "app.py:tools"):
+        ran = line.run("call", target, "destroy")
+        assert ran.returncode != 0 and "serve(…, policy=…), whose rules would not apply" in ran.stderr
+    assert "destroyed" in line.run("call", "app.py:other", "destroy").stdout
 
 
 def test_u75_a_program_that_serves_itself_logs_a_rule_that_nothing_applies(line: CommandLine) -> None:

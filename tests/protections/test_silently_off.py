@@ -14,7 +14,7 @@ from tests.protections.files import ENTRIES, FILES, SERVER
 from tests.protections.programs import DECLARATIONS, DECORATORS, POLICIES, PREAMBLE
 
 from mcp_toolset.config.entries import ToolsetSection, known_keys
-from mcp_toolset.config.keys import PLACES
+from mcp_toolset.config.keys import places
 from mcp_toolset.hub.toolset import toolset_from_config
 
 __all__ = ["line"]
@@ -99,5 +99,5 @@ def test_u73_a_policy_a_limit_or_a_login_that_would_not_apply_raises(row: Row) -
 
 def test_u71_every_key_of_the_section_has_its_place_in_the_table() -> None:
     # Another client has a top-level key `telemetry`, which is not ours.
-    missing = {*known_keys(ToolsetSection)} - {*PLACES} - {"telemetry"}
+    missing = {*known_keys(ToolsetSection)} - {*places()} - {"telemetry"}
     assert not missing

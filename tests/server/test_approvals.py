@@ -47,7 +47,8 @@ POLICY = Policy(ask=["delete"], deny=["secret"])
 
 
 def serving(**options: Any) -> ToolsetServer:
-    return ToolsetServer(Toolset(delete, secret), policy=POLICY, **{"approvals": Approvals(), **options})
+    approvals = options.pop("approvals", Approvals())
+    return ToolsetServer(Toolset(delete, secret), policy=POLICY, approvals=approvals, **options)
 
 
 @pytest.mark.parametrize("era", ERAS)

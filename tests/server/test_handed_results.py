@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
-from tests.server.test_code_upstreams import on_http
-from tests.server.test_large_results import id_in, rows
+from tests.extensions.code.test_code_upstreams import on_http
+from tests.extensions.large_results.test_large_results import id_in, rows
 from tests.support.asking import Person, text_of
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool

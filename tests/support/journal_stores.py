@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcp_toolset.calls.journal.journal import Journal
-from mcp_toolset.calls.journal.sqlite_journal import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import JournalStore
+from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
 
 
 async def _by_itself() -> None:
@@ -26,13 +26,13 @@ class Stores:
         expire: Lets what has to expire do so, where a server does it by its own clock.
     """
 
-    made: Callable[..., Journal]
+    made: Callable[..., JournalStore]
     expire: Callable[[], Awaitable[None]] = _by_itself
 
 
 @asynccontextmanager
 async def sqlite(folder: Path) -> AsyncGenerator[Stores]:
-    def made(**options: Any) -> Journal:
+    def made(**options: Any) -> JournalStore:
         return SqliteJournal(folder / "journal.sqlite3", **options)
 
     yield Stores(made)
@@ -42,13 +42,13 @@ async def sqlite(folder: Path) -> AsyncGenerator[Stores]:
 async def redis(folder: Path) -> AsyncGenerator[Stores]:
     from tests.support.valkey import valkey_process
 
+    from mcp_toolset.extensions.journal.redis_journal import RedisJournal
     from mcp_toolset.shared.connection import StoreConnection
-    from mcp_toolset.shared.journal import RedisJournal
 
     async with AsyncExitStack() as stack:
         server = stack.enter_context(valkey_process())
 
-        def made(**options: Any) -> Journal:
+        def made(**options: Any) -> JournalStore:
             connection = StoreConnection(server.url, timeout=30)
             stack.push_async_callback(connection.aclose)
             return RedisJournal(connection, **options)
@@ -58,7 +58,7 @@ async def redis(folder: Path) -> AsyncGenerator[Stores]:
 
 @asynccontextmanager
 async def postgres(folder: Path) -> AsyncGenerator[Stores]:
-    from mcp_toolset.shared.postgres_journal import PostgresJournal
+    from mcp_toolset.extensions.journal.postgres_journal import PostgresJournal
 
     where = os.environ[POSTGRES]
     async with PostgresJournal(where) as journal:

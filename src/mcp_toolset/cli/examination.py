@@ -53,7 +53,7 @@ EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
     "model": ("numpy", "search can use a sentence model"),
     "otel": ("opentelemetry.sdk", "metrics and traces are sent to collectors"),
     "prometheus": ("prometheus_client", "Prometheus can read metrics"),
-    "postgres": ("psycopg", "the journal can be in PostgreSQL"),
+    "postgres": ("psycopg", "recorded calls can be in PostgreSQL"),
     "redis": ("redis", "replicas can share their state"),
 }
 _OF_DESKTOP_PROGRAMS: Final = "/usr/bin:/bin:/usr/sbin:/sbin"

@@ -1,15 +1,16 @@
-"""`LoginRecord`: the lines of `login` and `logout` in the audit log of the configuration."""
+"""`LoginRecord`: what the extensions of a configuration are told of `login` and `logout`."""
 
 from __future__ import annotations
 
 import getpass
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.config.models import AuditConfig
+from mcp_toolset.config.extensions import Settings
 from mcp_toolset.errors import ToolsetError
+from mcp_toolset.extending.finding import find
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +18,12 @@ class LoginRecord:
     """Records what is done with the login to one server.
 
     Attributes:
-        audit: The audit log; `None` for none.
+        stated: What the configuration says of extensions, by key.
         server: The name of the server.
         caller: The key of the caller whose login it is; empty for the one that all share.
     """
 
-    audit: AuditConfig | None
+    stated: Mapping[str, Settings | None]
     server: str
     caller: str = ""
 
@@ -35,15 +36,10 @@ class LoginRecord:
             raise
 
     def note(self, event: str, outcome: str, **facts: Any) -> None:
-        said = self.audit
-        if said is None:
-            return
-        from mcp_toolset.security.audit.audit_log import AuditLog
-
-        log = AuditLog(said.path, max_bytes=said.max_bytes, keep=said.keep, key=said.key)
-        log.hand_over(
-            event, server=self.server, outcome=outcome, key=self.caller, user=system_user(), **facts
-        )
+        told = {"server": self.server, "outcome": outcome, "key": self.caller, "user": system_user(), **facts}
+        for key, settings in self.stated.items():
+            if settings is not None and (kind := find(key)) is not None:
+                kind.event_elsewhere(settings, event, **told)
 
 
 def system_user() -> str:

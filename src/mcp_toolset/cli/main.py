@@ -12,15 +12,19 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
 from mcp_toolset import __version__
+from mcp_toolset._index import GROUP, commands_of_others, index, loaded
 from mcp_toolset.cli.display.output import complain, debugging
-from mcp_toolset.cli.display.usage import Commands, Context, usage_message
+from mcp_toolset.cli.display.usage import Commands, Context, sentence, usage_message
 from mcp_toolset.cli.options import examples
-from mcp_toolset.errors import ToolsetError, innermost
+from mcp_toolset.errors import DefinitionError, ToolsetError, innermost
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["cli", "main"]
 
@@ -55,11 +59,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "uninstall": "clients.install",
     "restore": "clients.restore",
     "secret": "credentials.secret",
-    "audit": "records.audit",
-    "journal": "records.journal",
-    "stats": "records.stats",
     "logs": "records.logs",
-    "learning": "records.learning",
 }
 """The module of each command, below `cli.commands`, in the order in which a new user meets them."""
 
@@ -68,17 +68,43 @@ class _Commands(Commands):
     """Commands whose modules are imported when they are run, or told of."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, in the order of the table."""
-        return list(COMMANDS)
+        """All commands, in the order of the table; those of other distributions are the last."""
+        return list(dict.fromkeys((*COMMANDS, *index().COMMANDS, *commands_of_others())))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name; `None` if there is none."""
-        if (home := COMMANDS.get(cmd_name)) is None:
+        if (home := COMMANDS.get(cmd_name)) is not None:
+            module = import_module(f"mcp_toolset.cli.commands.{home}")
+        elif (home := index().COMMANDS.get(cmd_name)) is not None:
+            module = import_module(f"{GROUP}.{home}.command")
+        elif (point := commands_of_others().get(cmd_name)) is not None:
+            return _command_of_others(point)
+        else:
             return None
-        module = import_module(f"mcp_toolset.cli.commands.{home}")
         command = cast("click.Command", getattr(module, f"{cmd_name}_command"))
         command.context_class = Context
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each command with its whole first sentence."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._told(ctx, name)) for name in self.list_commands(ctx)])
+
+    def _told(self, ctx: click.Context, name: str) -> str:
+        try:
+            command = self.get_command(ctx, name)
+        except DefinitionError as fault:
+            # One package that is broken does not hide the commands of all others.
+            return str(fault)
+        return "" if command is None else sentence(command)
+
+
+def _command_of_others(point: EntryPoint) -> click.Command:
+    command = loaded(point)
+    if not isinstance(command, click.Command):
+        raise DefinitionError(f"{point.name}: {point.value} is no command of click")
+    command.context_class = Context
+    return command
 
 
 @click.group(

@@ -13,11 +13,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 import click
 
+from mcp_toolset._index import index
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.cli.credentials import Headers
@@ -25,6 +26,7 @@ from mcp_toolset.cli.display.servers import complain_of, opening, reachable, req
 from mcp_toolset.cli.program import load
 from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target, Url, default_name
 from mcp_toolset.errors import TargetError
+from mcp_toolset.extending.finding import served_keywords
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.core.source import ToolSource
@@ -34,9 +36,10 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig, ServerConfig
+    from mcp_toolset.extending.finding import Keywords
     from mcp_toolset.shared.state import SharedState
     from mcp_toolset.upstream.toolset import RemoteToolset
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import anyio
@@ -78,11 +81,9 @@ class MountOptions:
         lock: The lock file; None means next to the configuration, or in this folder.
         afresh: Whether catalogs of the last run are left aside; those of this run are kept in any case.
         headers: Sent to the target's URL.
-        audit: The file of the audit log; None leaves the target's own, False means none.
-        code: Whether models may run code; False leaves the target's own setting.
-        stats: Whether calls and tokens are summed for `mcp-toolset stats`.
+        serves: Whether it is opened for clients, and not to look at it.
         shared: What the server shares with its replicas; None leaves the target's own.
-        telemetry: Where metrics and traces go; None leaves the target's own, False means nowhere.
+        extensions: Extensions by their key; None leaves the target's own, False means none.
     """
 
     deferred: bool | None = None
@@ -94,20 +95,18 @@ class MountOptions:
     lock: Path | None = None
     afresh: bool = False
     headers: Headers = field(default=(), repr=False)
-    audit: Path | Literal[False] | None = None
-    code: bool = False
-    stats: bool = False
+    serves: bool = False
     shared: SharedState | None = None
-    telemetry: str | Literal[False] | None = None
+    extensions: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def looking(self) -> MountOptions:
         """The options of a command that shows the present answers of servers, beside one that may serve.
 
-        No kept catalog is used; what servers list now is kept. The running server writes the audit log, and
-        exports telemetry.
+        No kept catalog is used; what servers list now is kept. Calls are recorded by the running server.
         """
-        return replace(self, afresh=True, audit=False, telemetry=False)
+        off = dict.fromkeys(index().STAYING, False)
+        return replace(self, afresh=True, extensions={**self.extensions, **off})
 
 
 def mount(target: Target, options: MountOptions, *, serving: bool = False) -> ToolsetServer:
@@ -253,17 +252,16 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
 
 def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
     made = _with_options(server, options)
-    if not options.stats:
-        made.keep_no_statistics()
-    if options.telemetry is False:
-        made.send_no_telemetry()
+    if not options.serves:
+        made.extensions.leave_served()
     return made
 
 
 def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
-    plain = replace(options, timeout=None, afresh=False, audit=options.audit or None, stats=False)
-    plain = replace(plain, telemetry=options.telemetry or None)
-    if plain == MountOptions() and not (options.audit is False and server.audit):
+    has = server.extensions.get
+    said = {key: one for key, one in options.extensions.items() if one or (one is False and has(key))}
+    plain = replace(options, timeout=None, afresh=False, serves=False, extensions=said)
+    if plain == MountOptions():
         return server
     return server.derived(
         toolset=_settled(server.toolset, options.deferred),
@@ -271,10 +269,8 @@ def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer
         grants=options.grants,
         client_prefix=options.client_prefix,
         state=options.state,
-        audit=options.audit,
-        code=options.code or None,
         shared=options.shared,
-        telemetry=options.telemetry,
+        **cast("Keywords", options.extensions),
     )
 
 
@@ -285,11 +281,8 @@ def _server(toolset: Toolset, name: str, options: MountOptions) -> ToolsetServer
         grants=options.grants,
         client_prefix=options.client_prefix or "",
         state=options.state,
-        audit=options.audit,
-        code=options.code or None,
-        stats=options.stats,
+        **cast("Keywords", {**served_keywords(options.serves), **options.extensions}),
         shared=options.shared,
-        telemetry=options.telemetry,
     )
     if options.afresh:
         made.use_nothing_kept()

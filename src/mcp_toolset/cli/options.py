@@ -6,15 +6,17 @@ kinds of target: a command after `--` replaces TARGET, which is then left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
+from mcp_toolset._index import GROUP, index
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.target import FORMS, SEPARATED
@@ -33,6 +35,7 @@ __all__ = [
     "lock_option",
     "reach_options",
     "scope_option",
+    "serve_options",
     "serving_arguments",
     "serving_options",
     "target_and_words",
@@ -198,33 +201,35 @@ _SERVING: Final = (
         help="Keep the names of tools, and which are switched on, in FILE over restarts.",
     ),
     click.option(
-        "--audit",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="Record calls, decisions, grants and logins in FILE; see mcp-toolset audit.",
-    ),
-    click.option(
         "--watch/--no-watch",
         default=True,
         show_default=True,
         help="Read the configuration again when its file changes.",
     ),
     deferred_option,
-    click.option(
-        "--code",
-        is_flag=True,
-        help="Let models run code that calls tools behind search; needs the extra `code` of this package.",
-    ),
     timeout_option,
 )
 
 
-_SERVING_NAMES: Final = ("grants", "client_prefix", "state", "audit", "watch", "deferred", "code", "timeout")
+_SERVING_NAMES: Final = ("grants", "client_prefix", "state", "watch", "deferred", "timeout")
 
 
 def serving_options(function: _Function) -> _Function:
     """The options of `serve` besides target and address; `install` writes them into the entry."""
-    for option in reversed(_SERVING):
+    return _with((*_SERVING, *_of_extensions(index().OPTIONS)), function)
+
+
+def serve_options(function: _Function) -> _Function:
+    """The options of extensions that `serve` alone has."""
+    return _with(_of_extensions(index().SERVE_OPTIONS), function)
+
+
+def _of_extensions(folders: Mapping[str, str]) -> list[Any]:
+    return [import_module(f"{GROUP}.{home}.option").OPTION for home in folders.values()]
+
+
+def _with(options: Sequence[Any], function: _Function) -> _Function:
+    for option in reversed(options):
         function = option(function)
     return function
 
@@ -232,9 +237,10 @@ def serving_options(function: _Function) -> _Function:
 def serving_arguments(ctx: click.Context) -> list[str | Path]:
     """The options above that were given, in the form that `serve` takes; files are paths."""
     given: list[str | Path] = []
+    known = (*_SERVING_NAMES, *index().OPTIONS)
     for option in ctx.command.params:
         name = option.name or ""
-        if name not in _SERVING_NAMES or ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:
+        if name not in known or ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:
             continue
         value: object = ctx.params[name]
         if isinstance(value, bool):

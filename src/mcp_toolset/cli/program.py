@@ -51,13 +51,60 @@ def load(target: Module | Program, is_mountable: Callable[[object], bool]) -> An
             f"serve(…), ToolsetServer(…) or toolset.carrying(…), or remove it; call it _{name} if it has "
             "another use"
         )
-    if target.attribute is not None:
-        return _attribute(module, target.attribute, str(target))
-    if len(held) > 1:
+    if len(held) > 1 and target.attribute is None:
         raise TargetError(
             f"{target}: calls serve() {len(held)} times; name one toolset as {target}:attribute"
         )
-    return held[0] if held else _offered(module, str(target), is_mountable)
+    if held and target.attribute is None:
+        return held[0]
+    found = (
+        _offered(module, str(target), is_mountable)
+        if target.attribute is None
+        else _attribute(module, target.attribute, str(target))
+    )
+    if not isinstance(found, ToolsetServer) and (call := _passed_over(module, target.attribute)):
+        raise TargetError(
+            f"{target}: {call}, whose rules would not apply, as that line is not run here: name a "
+            "ToolsetServer(…) that is made outside of functions, or start the program itself: -- python …"
+        )
+    return found
+
+
+_SERVING: Final = ("serve", "ToolsetServer")
+_DECIDING: Final = (
+    "rules",
+    "hooks",
+    "middleware",
+    "tool_middleware",
+    "policy",
+    "limits",
+    "access",
+    "auth",
+    "audit",
+)
+
+
+def _passed_over(module: ModuleType, attribute: str | None) -> str:
+    """The call in a program's source that serves its tools under rules, while the tools alone are loaded.
+
+    If the user names an attribute, only a `serve(…)` of that one counts.
+    """
+    for node in ast.walk(_tree(getattr(module, "__file__", None) or "")):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "id", None) or getattr(node.func, "attr", "")
+        given = [one.arg for one in node.keywords if one.arg in _DECIDING]
+        first = next((one.id for one in node.args[:1] if isinstance(one, ast.Name)), None)
+        if given and (name in _SERVING if attribute is None else name == "serve" and first == attribute):
+            return f"line {node.lineno} has {name}(…, {given[0]}=…)"
+    return ""
+
+
+def _tree(path: str) -> ast.Module:
+    try:
+        return ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ast.Module([], [])
 
 
 @contextmanager
@@ -78,10 +125,7 @@ def _import(target: Module | Program) -> ModuleType:
 
 
 def _serves_as_main(target: Program) -> bool:
-    try:
-        tree = ast.parse(Path(target.path).read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return False
+    tree = _tree(target.path)
     names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in ast.walk(tree)}
     return "serve" in names and any(_is_main_guard(node) for node in tree.body)
 
@@ -210,10 +254,12 @@ def _guarded_ones(module: ModuleType, chosen: object) -> list[str]:
 
 def _protection(value: object) -> set[object]:
     """What keeps tools of a toolset from being called, or decides about their calls."""
-    bindings = cast("Toolset", value).bindings() if isinstance(value, Toolset) else []
+    toolset = cast("Toolset", value) if isinstance(value, Toolset) else Toolset()
+    bindings = toolset.bindings()
     carried = {id(one.rules) for binding in bindings for one in binding.carried}
     held = [one for one in bindings if not one.on or one.deferred]
-    return {*carried, *(one.name for one in held)}
+    filtered = {one.tool_id for one in toolset.everything()} - {one.tool_id for one in bindings}
+    return {*carried, *filtered, *(one.name for one in held)}
 
 
 def _offered(module: ModuleType, place: str, is_mountable: Callable[[object], bool]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast, get_args
 
 from pydantic_core import ValidationError
 
+from mcp_toolset._index import every_key, index
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import (
@@ -42,6 +43,7 @@ from mcp_toolset.config.tables import (
     TEXTS,
     Schema,
     Table,
+    any_of,
     key,
     keys_of,
     one_of,
@@ -78,11 +80,6 @@ def _after(prepare: Any, schema: Schema) -> Schema:
     return {"type": "function-before", "function": {"type": "no-info", "function": prepare}, "schema": schema}
 
 
-def _any_of(*schemas: Schema) -> Schema:
-    return {"type": "union", "choices": [*schemas]}
-
-
-_STRICT_TEXT: Final[Schema] = {**TEXT, "strict": True, "coerce_numbers_to_str": False}
 _TIME: Final[Schema] = {"type": "float", "gt": 0, "allow_inf_nan": False}
 _TIMEOUT = _after(seconds, _TIME)
 _PREFIX = _after(_no_prefix, TEXT)
@@ -102,7 +99,6 @@ _HIDDEN_TEXT = '"strip", "flag" or "refuse"'
 _RULES = "an object with `allow`, `ask` and `deny`"
 _START = "one of lazy, background and eager"
 _TABLE = "an object with string values"
-_MODES = 'false, or an object such as {"charge_*": "once"}'
 _LIMITS = 'an object such as {"*": {"rate": "60/min"}}'
 
 
@@ -169,10 +165,6 @@ class ServerEntry(Table):
         {},
     )
     permissions: object = key(ANY, _RULES)
-    journal: bool | dict[str, Any] = key(_any_of(BOOL, TABLE), _MODES, True)
-    idempotency: str | dict[str, str] | None = key(
-        _any_of(TEXT, TEXT_TABLE), 'a place such as "arguments.request_id", or an object of such by tool'
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,33 +189,12 @@ class ToolsetSection(Table):
     list_patience: float | None = key(_TIMEOUT, _SECONDS)
     limits: dict[str, Any] = key(TABLE, _LIMITS, {})
     permissions: object = key(ANY, _RULES)
-    audit: str | dict[str, Any] | None = key(
-        _any_of(_STRICT_TEXT, TABLE), 'the path of a file, or an object such as {"path": "audit.jsonl"}'
-    )
     auth: dict[str, Any] | None = key(TABLE, "an object with `tokens` or `jwt`")
-    code: bool | dict[str, Any] = key(
-        _any_of(BOOL, TABLE), 'true, false or limits such as {"seconds": 5}', False
-    )
-    large_results: bool | int | dict[str, Any] = key(
-        _any_of(BOOL, {"type": "int"}, TABLE),
-        'true, a number of characters, or an object such as {"limit": 20000}',
-        False,
-    )
-    stats: bool = key(BOOL, _SWITCH, True)
     log: bool | dict[str, Any] = key(
-        _any_of(BOOL, TABLE), 'true, false or an object such as {"level": "debug"}', True
-    )
-    learning: bool | dict[str, Any] = key(
-        _any_of(BOOL, TABLE), 'true, false or an object such as {"path": "learnt.json"}', False
-    )
-    journal: bool | dict[str, Any] = key(
-        _any_of(BOOL, TABLE), 'true, false or an object such as {"path": "calls.sqlite3"}', False
-    )
-    telemetry: str | dict[str, Any] | None = key(
-        _any_of(TEXT, TABLE), 'a text such as "prometheus,otlp", or an object such as {"otlp": true}'
+        any_of(BOOL, TABLE), 'true, false or an object such as {"level": "debug"}', True
     )
     suspended: bool | dict[str, Any] = key(
-        _any_of(BOOL, TABLE), 'true, false or an object such as {"patience": 604800}', False
+        any_of(BOOL, TABLE), 'true, false or an object such as {"patience": 604800}', False
     )
     ready: dict[str, Any] | None = key(TABLE, 'an object such as {"servers": ["github"]}')
     http: dict[str, Any] | None = key(TABLE, 'an object such as {"sessions_per_peer": 2000}')
@@ -286,7 +257,11 @@ def server_keys(table: Mapping[str, object], place: Place) -> list[str]:
 
 
 def known_keys(model: type[_Checked]) -> list[str]:
-    return list(_descriptions(model))
+    """The keys of a part, those of extensions among them."""
+    own = list(_descriptions(model))
+    if model is ToolsetSection:
+        return [*own, *every_key()]
+    return [*own, *index().SERVER_KEYS] if model is ServerEntry else own
 
 
 def _one_of(keys: Sequence[str]) -> str:

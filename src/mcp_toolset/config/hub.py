@@ -8,11 +8,11 @@ the project's folder, and its servers start there; any other file configures the
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from mcp_toolset._index import index, section_keys
 from mcp_toolset._records import replace
 from mcp_toolset.config.entries import (
     WRONG_PLACE,
@@ -36,10 +36,11 @@ from mcp_toolset.config.keys import (
     unknown_keys,
 )
 from mcp_toolset.config.limits import check_own, check_servers, limits_in, prefixes_of
-from mcp_toolset.config.models import AuditConfig, HubConfig, JournalConfig, ServerConfig
+from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.server_auth import guarded
-from mcp_toolset.config.variables import Variables, is_unreplaced
+from mcp_toolset.config.tables import keys_of
+from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.security.egress import Egress
 from mcp_toolset.security.policy.sections import Permissions
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
 __all__ = ["config_text", "load_config", "parse_config"]
 
 _NAMED = 5
-_NO_FILE = re.compile(r"^(?:-|stdout|stderr|syslog|nul)$|^\$|://|%\w+%", re.IGNORECASE)
-"""What other programs write for an audit log that goes elsewhere, or for a variable."""
-
 _EDITOR_FOLDERS = (".cursor", ".vscode")
 
 
@@ -102,7 +100,8 @@ def parse_config(
     root, path = Place(os.fspath(source)), Path(source).absolute()
     table, warnings = _table(data, root), list[str]()
     section, entries = _server_section(table, root)
-    defaults = validated(ToolsetSection, table.get("toolset", {}), root.at("toolset"))
+    own, extending = _parted(table.get("toolset", {}))
+    defaults = validated(ToolsetSection, own, root.at("toolset"))
     references = References(vault or Vault(environ))
     surroundings = _surroundings(path, defaults, environ, _inputs(table, root), references)
     _check_file_keys(table, root, warnings.append)
@@ -112,13 +111,11 @@ def parse_config(
         _guarded(_server(name, entry, section.at(name), surroundings, warnings.append, report), egress)
         for name, entry in entries.items()
     )
-    journal = defaults.journal.get("tools") if isinstance(defaults.journal, dict) else None
     check_servers(
         root.at("toolset"),
         entries,
         defaults.permissions,
         limits=defaults.limits,
-        journal=journal,
         prefixes=prefixes_of(entries),
     )
     auth = _auth(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
@@ -139,15 +136,8 @@ def parse_config(
             "has blanks at an end or a reference, which is not replaced here", "write the path of a file"
         )
     lock = None if defaults.lock is None else path.parent / defaults.lock
-    if defaults.journal is False:
-        for server in servers:
-            said = entries[server.name]
-            on = isinstance(said, dict) and cast("dict[str, object]", said).get("journal") is True
-            if on or any(mode != "off" for mode in server.journal.values()):
-                told = section.at(server.name, "journal")
-                warnings.append(
-                    str(told.error("has no effect without a journal", 'add "journal": true to `toolset`'))
-                )
+    extensions = _extensions(extending, root.at("toolset"), surroundings.variables, entries)
+    warnings += _idle(servers, entries, extensions, section)
     return HubConfig(
         path=path,
         name=defaults.name,
@@ -157,21 +147,15 @@ def parse_config(
         warnings=(*warnings, *references.warnings),
         list_patience=defaults.list_patience,
         references=references,
-        audit=_audit(defaults.audit, surroundings.variables, root.at("toolset", "audit")),
         limits=limits,
         auth=auth,
         rules=rules,
-        large_results=_large_results(defaults.large_results, root.at("toolset", "large_results")),
-        code=_code(defaults.code, root.at("toolset", "code")),
-        stats=defaults.stats,
+        extensions=extensions,
         handle_after=defaults.handle_after,
         log=_log(defaults.log, surroundings.variables, root.at("toolset", "log")),
-        journal=_journal(defaults.journal, surroundings.variables, root.at("toolset", "journal")),
-        telemetry=_telemetry(defaults.telemetry, root.at("toolset", "telemetry")),
         suspended=_suspended(defaults.suspended, surroundings.variables, root.at("toolset", "suspended")),
         ready=_ready(defaults.ready, root.at("toolset", "ready")),
         http=_http(defaults.http, root.at("toolset", "http")),
-        learning=_learning(defaults.learning, surroundings.variables, root.at("toolset", "learning")),
     )
 
 
@@ -194,49 +178,53 @@ def _permissions(said: object, place: Place) -> Permissions:
     return permissions_at(said, place)
 
 
-def _large_results(said: bool | int | dict[str, Any], place: Place) -> Mapping[str, Any] | None:
-    if said is False:
-        return None
-    from mcp_toolset.config.sections import LargeResultsEntry
-
-    table: object = {} if said is True else {"limit": said} if isinstance(said, int) else said
-    entry = validated(LargeResultsEntry, table, place)
-    if entry.preview is not None and entry.preview > entry.limit:
-        raise place.at("preview").error(f"is longer than the limit, {entry.limit}", "choose a smaller number")
-    return entry.model_dump()
+def _parted(said: object) -> tuple[object, dict[str, object]]:
+    """The section `toolset` without the keys of extensions, and these."""
+    if not isinstance(said, dict):
+        return said, {}
+    section = cast("dict[str, object]", said)
+    if not (found := section_keys(section, keys_of(ToolsetSection))):
+        return section, {}
+    return {key: section[key] for key in section if key not in found}, {key: section[key] for key in found}
 
 
-def _code(said: bool | dict[str, object], place: Place) -> Mapping[str, Any] | None:
-    """The limits of code mode that the file gives; None without code mode."""
-    if isinstance(said, bool):
-        return {} if said else None
-    from mcp_toolset.config.sections import CodeEntry
+def _extensions(
+    said: Mapping[str, object], place: Place, variables: Variables, entries: Mapping[str, object]
+) -> Mapping[str, Any]:
+    if not said:
+        return {}
+    from mcp_toolset.config.extensions import read_settings
 
-    return validated(CodeEntry, said, place).model_dump(exclude_none=True)
-
-
-def _learning(said: bool | dict[str, object], variables: Variables, place: Place) -> Mapping[str, Any] | None:
-    """What search learns; its path is in the folder of the configuration."""
-    if said is False:
-        return None
-    from mcp_toolset.config.sections import LearningEntry
-
-    entry = validated(LearningEntry, {} if said is True else said, place)
-    path = None if entry.path is None else variables.path(entry.path)
-    return {**entry.model_dump(), "path": path}
+    prefixes = {name: prefix for prefix, name in prefixes_of(entries).items()}
+    return read_settings(said, place, variables, {name: prefixes.get(name, "") for name in entries})
 
 
-def _telemetry(said: str | dict[str, object] | None, place: Place) -> Mapping[str, Any] | None:
-    """Where metrics and traces go; None means nowhere."""
-    if said is None:
-        return None
-    from mcp_toolset.config.sections import TelemetryEntry
+def _idle(
+    servers: Iterable[ServerConfig],
+    entries: Mapping[str, object],
+    extensions: Mapping[str, Any],
+    place: Place,
+) -> list[str]:
+    """What entries say of extensions that the section `toolset` does not turn on."""
+    return [
+        str(
+            place.at(one.name, named).error(
+                f"has no effect without `{key}`", f'add "{key}": true to `toolset`'
+            )
+        )
+        for one in servers
+        for key, stated in one.extensions.items()
+        if extensions.get(key) is None and (named := stated.idle(cast("Any", entries[one.name])))
+    ]
 
-    table = said if isinstance(said, dict) else {word.strip(): True for word in said.split(",")}
-    entry = validated(TelemetryEntry, table, place)
-    if not (entry.prometheus or entry.otlp):
-        raise place.error("says nothing to send to", 'write "prometheus": true or "otlp": true')
-    return entry.model_dump()
+
+def _of_server(table: Mapping[str, object], place: Place, name: str) -> Mapping[str, Any]:
+    """What an entry says of extensions, by their key."""
+    if not any(key in index().SERVER_KEYS for key in table):
+        return {}
+    from mcp_toolset.config.extensions import read_server_settings
+
+    return read_server_settings(table, place, name)
 
 
 def _suspended(
@@ -302,58 +290,6 @@ def _log(said: bool | dict[str, object], variables: Variables, place: Place) -> 
     return {"level": entry.level, "folder": folder}
 
 
-def _journal(said: bool | dict[str, object], variables: Variables, place: Place) -> JournalConfig | None:
-    """The journal of calls; its path is in the folder of the configuration, and references are expanded."""
-    if said is False:
-        return None
-    from mcp_toolset.config.sections import JournalEntry, modes_in
-
-    entry = validated(JournalEntry, {} if said is True else said, place)
-    if entry.path is not None and entry.store is not None:
-        raise place.error("`path` and `store` name two places", "leave one of them out")
-    path, store = (
-        None if said is None else variables.expand(said, place.at(key), lambda _: None)
-        for key, said in (("path", entry.path), ("store", entry.store))
-    )
-    return JournalConfig(
-        path=None if path is None else Path(variables.path(path)),
-        store=store,
-        lifetime=entry.lifetime,
-        wait=entry.wait,
-        most=entry.result_bytes,
-        reads=entry.read_only,
-        tools=modes_in(entry.tools, place.at("tools")),
-    )
-
-
-def _audit(said: str | dict[str, object] | None, variables: Variables, place: Place) -> AuditConfig | None:
-    """The audit log; its path is in the folder of the configuration, and references are expanded."""
-    if said is None:
-        return None
-    from mcp_toolset.config.sections import AuditEntry
-
-    table = {"path": said} if isinstance(said, str) else said
-    expanded = {
-        key: variables.expand(value, place.at(key), lambda _: None) if isinstance(value, str) else value
-        for key, value in table.items()
-    }
-    entry = validated(AuditEntry, expanded, place)
-    path = Path(variables.path(entry.path))
-    if entry.path != entry.path.strip() or _NO_FILE.search(entry.path):
-        raise place.error("is no path of a file", "write a path, and a variable as `${NAME}`")
-    if path.is_dir():
-        raise place.error("is a folder, so no line could be written", "name a file in it")
-    if path.exists() and not path.is_file():
-        raise place.error("is a device, which keeps no line", "name a file")
-    if isinstance(said, dict) and "key" in said and not (entry.key or "").strip():
-        raise place.at("key").error(
-            "is empty, so the log would not be keyed", "give it a value, or remove it"
-        )
-    if isinstance(said, dict) and is_unreplaced(said.get("key")):
-        raise place.at("key").error("is the key itself, not a reference", "write a reference as `${NAME}`")
-    return AuditConfig(path, entry.max_bytes, entry.keep, entry.key)
-
-
 def _surroundings(
     path: Path,
     defaults: ToolsetSection,
@@ -381,7 +317,8 @@ def _server(
         table = _table(data, place)
         unknown = server_keys(table, place)
         entry = validated(ServerEntry, table, place)
-        read = server_config(name, entry, list(table), place, surroundings)
+        extensions = _of_server(table, place, name)
+        read = server_config(name, entry, list(table), place, surroundings, extensions)
     except ConfigError as fault:
         if report is not None:
             report(fault)

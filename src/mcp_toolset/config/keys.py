@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Final, cast
 from unicodedata import normalize
+
+from mcp_toolset._index import index, others
 
 __all__ = [
     "CLIENT_KEYS",
@@ -22,7 +25,7 @@ __all__ = [
     "USUAL_FILES",
     "buried",
     "did_you_mean",
-    "PLACES",
+    "places",
     "is_section",
     "misplaced",
     "named_servers",
@@ -83,11 +86,11 @@ _MEANT: Final[Mapping[str, str]] = {
 }
 """Synonyms of keys that protect, in lower case without separators; ignored, they would be unsafe."""
 
-PLACES: Final[Mapping[str, str]] = {
+_PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         "name deferred timeout start_timeout start idle_timeout handle_after client_prefix pins new_tools "
-        "hidden_text arguments lock list_patience limits permissions audit auth code large_results stats log "
-        "learning journal suspended ready http egress".split(),
+        "hidden_text arguments lock list_patience limits permissions auth log "
+        "suspended ready http egress".split(),
         "toolset",
     ),
     **dict.fromkeys("allow ask deny for".split(), "toolset.permissions"),
@@ -104,7 +107,15 @@ PLACES: Final[Mapping[str, str]] = {
         "mcpServers.NAME",
     ),
 }
-"""Where each key of ours stands. At another place it would be ignored, and a protection would be off."""
+
+
+@cache
+def places() -> Mapping[str, str]:
+    """Where each key of ours stands. At another place it would be ignored, and a protection would be off."""
+    of_servers = dict.fromkeys(index().SERVER_KEYS, "mcpServers.NAME")
+    own = [key for key in index().KEYS if key not in index().OF_CLIENTS]
+    return {**of_servers, **_PLACES, **dict.fromkeys(own, "toolset")}
+
 
 _OTHER_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -156,7 +167,7 @@ OF_ALL_SERVERS: Final = frozenset("toolset audit tokens jwt required_scopes lock
 
 NEVER_NULL: Final = frozenset(
     "permissions limits audit pins new_tools hidden_text include exclude allow ask deny for principals roles "
-    "required_scopes tokens jwt audience algorithms roles_claim lock arguments journal tools disabled "
+    "required_scopes tokens jwt audience algorithms roles_claim lock arguments tools disabled "
     "enabled includeTools excludeTools disabledTools enabled_tools disabled_tools".split()
 )
 """The keys that protect. Elsewhere null is the same as no key; here somebody meant to write a rule."""
@@ -236,11 +247,13 @@ def misplaced(key: str, *, holder: str | None = None) -> str | None:
     """The right place of a key of ours, or of nearly one that protects, where no key of ours is known."""
     if (other := _OTHER_WORDS.get(_plain(key))) is not None:
         return other
-    plain = {_plain(one): one for one in PLACES}
+    known = {**dict.fromkeys(others(), "toolset"), **places()}
+    plain = {_plain(one): one for one in known}
     meant = plain.get(_plain(key)) or nearest(key, _PROTECTING)
-    if meant is None or PLACES[meant] == holder:
+    place = known.get(meant) if meant else None
+    if place is None or place == holder:
         return None
-    return f"{PLACES[meant]}.{meant}".removeprefix(".")
+    return f"{place}.{meant}".removeprefix(".")
 
 
 def buried(key: str, value: object) -> tuple[tuple[str | int, ...], str] | None:
@@ -291,14 +304,14 @@ def _rule(name: str, value: object) -> str | None:
     if "path" in keys and ("audit" in name or {"max_bytes", "keep"} & keys):
         return "toolset.audit"
     said = keys if _rule("auth", table.get("auth")) else keys - {"auth"}
-    is_section = said & _PROTECTING and all(PLACES.get(one) == "toolset" for one in keys)
+    is_section = said & _PROTECTING and all(places().get(one) == "toolset" for one in keys)
     return "toolset" if is_section else None
 
 
 def is_section(name: str, entry: object) -> bool:
     """Whether an entry among the servers is a section that belongs elsewhere."""
     keys = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
-    return PLACES.get(name) in ("", "toolset") and not _OF_SERVERS & {*keys}
+    return places().get(name) in ("", "toolset") and not _OF_SERVERS & {*keys}
 
 
 def did_you_mean(key: str, known: Sequence[str]) -> str:

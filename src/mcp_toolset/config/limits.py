@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from mcp_toolset._index import index
 from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import did_you_mean
@@ -36,7 +37,6 @@ def check_servers(
     permissions: object,
     *,
     limits: object,
-    journal: object,
     prefixes: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Refuse a rule for the tools of a server that is not there; wrong types are refused elsewhere.
@@ -46,18 +46,32 @@ def check_servers(
         servers: The names of the servers.
         permissions: Rules of who may use what.
         limits: Limits by pattern.
-        journal: How calls are recorded, by pattern.
         prefixes: The servers by the prefixes of their tools, as far as they are known.
 
     Raises:
         ConfigError: with the place of the first such pattern.
     """
     rules = [*_patterns(permissions, place.at("permissions"))]
-    for table, at in ((limits, place.at("limits")), (journal, place.at("journal"))):
-        rules += [
-            (one, at.at(one)) for one in (cast("dict[str, Any]", table) if isinstance(table, dict) else {})
-        ]
-    for pattern, at in rules:
+    at = place.at("limits")
+    stated = cast("dict[str, Any]", limits) if isinstance(limits, dict) else {}
+    rules += [(one, at.at(one)) for one in stated]
+    check_patterns(rules, servers, prefixes)
+
+
+def check_patterns(
+    patterns: Iterable[tuple[str, Place]], servers: Collection[str], prefixes: Mapping[str, str]
+) -> None:
+    """Refuse a pattern, each with its place, for the tools of a server that is not there.
+
+    Args:
+        patterns: The patterns with their places.
+        servers: The names of the servers.
+        prefixes: The servers by the prefixes of their tools, as far as they are known.
+
+    Raises:
+        ConfigError: with the place of the first such pattern.
+    """
+    for pattern, at in patterns:
         # Imported here, because few configurations have rules.
         from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, fault_of_server
 
@@ -77,7 +91,7 @@ def check_own(entries: Mapping[str, object], section: Place) -> None:
         others, place = {*entries} - {name}, section.at(name)
         table = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
         rules = [*_patterns(table.get("permissions"), place.at("permissions"))]
-        for key in ("limits", "journal", "idempotency"):
+        for key in ("limits", *index().SERVER_KEYS):
             said = table.get(key)
             named = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
             rules += [(one, place.at(key, one)) for one in named]

@@ -15,7 +15,6 @@ from mcp_toolset.config.rules import (
     ChangePolicy,
     Era,
     HiddenTextPolicy,
-    JournalMode,
     ProtocolRule,
     SessionRule,
     StartRule,
@@ -38,10 +37,6 @@ def _no_eras() -> Mapping[str, Era]:
 
 
 def _nothing() -> Mapping[str, str]:
-    return MappingProxyType({})
-
-
-def _nothing_journaled() -> Mapping[str, JournalMode]:
     return MappingProxyType({})
 
 
@@ -95,10 +90,9 @@ class ServerConfig:
         breaker: The failures in a row after which it is not called, and for how many seconds.
         permissions: Which of its tools exist, and which need an approval; see docs/policies.md.
         auth: The kind of login that gets its tokens; None means without OAuth.
-        journal: How the calls of its tools are recorded, by pattern.
         single: Whether one replica alone may have it at a time.
         unlisted: Whether calls of what it does not list are refused or passed on.
-        idempotency: Where its tools are told the key of a call, by pattern of its own names.
+        extensions: What its entry says of extensions, by their key.
         egress: Hosts and networks that the servers may send the bridge to; see `Egress`.
     """
 
@@ -139,8 +133,7 @@ class ServerConfig:
     breaker: tuple[int, float] | None = None
     permissions: Section | None = None
     auth: ServerAuth | CallerAuth | None = field(default=None, repr=False)
-    journal: Mapping[str, JournalMode] = field(default_factory=_nothing_journaled, hash=False)
-    idempotency: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    extensions: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
     single: bool = False
     egress: tuple[str, ...] = ()
     unlisted: UnlistedRule = "refuse"
@@ -154,38 +147,9 @@ class ServerConfig:
         rest = (
             "deferred prefix names include exclude timeout start_timeout pins new_tools hidden_text env_file"
         )
-        judged = ("start", "idle_timeout", "limits", "retries", "breaker", "permissions")
-        judged += ("journal", "idempotency")
+        judged = ("start", "idle_timeout", "limits", "retries", "breaker", "permissions", "extensions")
         kept = {name: getattr(plain, name) for name in (*rest.split(), *judged)}
         return replace(self, **kept)
-
-
-@dataclass(frozen=True, slots=True)
-class AuditConfig:
-    """The audit log that a file asks for; `AuditLog` says what each field means."""
-
-    path: Path
-    max_bytes: int
-    keep: int
-    key: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class JournalConfig:
-    """The journal that a file asks for; `JournalGuard` and `JournalRules` say what each field means.
-
-    Attributes:
-        path: Its file; None means the user's own, unless there is a store.
-        store: The URL of its store.
-    """
-
-    path: Path | None
-    store: str | None = field(repr=False)
-    lifetime: float
-    wait: float
-    most: int
-    reads: bool
-    tools: Mapping[str, JournalMode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,18 +166,11 @@ class HubConfig:
         list_patience: Seconds that lists wait for servers whose tools are unknown; None means the default.
         rules: The permissions of the file for all servers: who may use which tools.
         references: The values of references to secrets, and the files that they have named so far.
-        audit: The audit log; None for none.
         limits: The limits of callers, by pattern of tools, for all servers.
         auth: Who may call over HTTP; None means that the file has no section `auth`.
-        large_results: The arguments of `LargeResults`; None means that results are passed on whole.
-        code: The limits of code that models run, by name; None means that they run none.
-        learning: The arguments of `SearchLearning`, its path absolute if the file names one; None means that
-            search learns nothing.
-        stats: Whether calls and tokens are counted for `mcp-toolset stats` while it is served.
+        extensions: The settings of the extensions that the file names, by key; `None` if it turns one off.
         log: The `level` and the absolute `folder` of the log, if the file names them; None means no log.
-        journal: The journal of calls; None for none.
         handle_after: Seconds after which slow calls are answered with a handle; None means that clients wait.
-        telemetry: Where metrics and traces go, the arguments of `Telemetry`; None means nowhere.
         suspended: The arguments of `SuspendedFile`, and for how long `grants` hold at least; None means that
             calls wait in memory.
         ready: What must work for the server to be ready, the arguments of `Ready`; None means nothing.
@@ -228,18 +185,12 @@ class HubConfig:
     warnings: tuple[str, ...] = ()
     list_patience: float | None = None
     references: References = field(default_factory=References, repr=False, compare=False)
-    audit: AuditConfig | None = None
     limits: Mapping[str, Limits] = field(default_factory=_no_limits)
     auth: AuthConfig | None = None
     rules: Permissions = Permissions()
-    large_results: Mapping[str, Any] | None = None
-    code: Mapping[str, Any] | None = None
-    learning: Mapping[str, Any] | None = None
-    stats: bool = True
+    extensions: Mapping[str, Any] = field(default_factory=dict[str, Any])
     log: Mapping[str, Any] | None = field(default_factory=dict[str, Any])
-    journal: JournalConfig | None = None
     handle_after: float | None = None
-    telemetry: Mapping[str, Any] | None = None
     suspended: Mapping[str, Any] | None = None
     ready: Mapping[str, Any] | None = None
     http: Mapping[str, Any] | None = None

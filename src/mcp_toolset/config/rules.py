@@ -31,8 +31,5 @@ ArgumentRule: TypeAlias = Literal["strict", "lenient"]
 UnlistedRule: TypeAlias = Literal["refuse", "pass"]
 """What is done with calls of tools and prompts that a server does not list; see docs/transparent.md."""
 
-JournalMode: TypeAlias = Literal["off", "once", "repeat"]
-"""Whether calls of a tool are recorded, and may run again after an unknown outcome; see docs/journal.md."""
-
 Asked: TypeAlias = Literal["elicitation", "roots", "sampling"]
 """What a server may ask its client for; see docs/sessions.md."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import WRONG_PLACE, ServerEntry, ToolsetSection
@@ -16,7 +16,7 @@ from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.keys import NO_VARIABLES, did_you_mean
 from mcp_toolset.config.limits import breaker_in, check_servers, limits_in
 from mcp_toolset.config.models import ServerConfig
-from mcp_toolset.config.rules import JournalMode, Transport
+from mcp_toolset.config.rules import Transport
 from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.security.egress import MEND_ADDRESS, is_web_address
 
@@ -36,6 +36,7 @@ _TRANSPORTS: Mapping[str, Transport] = {
     "sse": "sse",
 }
 EVERY_TOOL: Final = "*"
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _SSE_ADDRESS = re.compile(r"/sse/?(?:[?#]|$)")
 _FORBIDDEN = {"env": re.compile(r"\0"), "headers": re.compile(r"[\r\n\0]")}
 
@@ -79,11 +80,25 @@ class _Reader:
 
 
 def server_config(
-    name: str, entry: ServerEntry, keys: Sequence[str], place: Place, surroundings: Surroundings
+    name: str,
+    entry: ServerEntry,
+    keys: Sequence[str],
+    place: Place,
+    surroundings: Surroundings,
+    extensions: Mapping[str, Any] = NOTHING,
 ) -> ServerConfig:
-    """The model of one entry; `keys` are the keys as they were written, to guess at misspelt ones."""
+    """The model of one entry.
+
+    Args:
+        name: Its key in the file.
+        entry: Its keys of the core.
+        keys: The keys as they were written, to guess at misspelt ones.
+        place: Where it is, for errors.
+        surroundings: What the file gives to each of its servers.
+        extensions: What it says of extensions, by their key.
+    """
     defaults = surroundings.defaults
-    check_servers(place, [name], entry.permissions, limits=entry.limits, journal=entry.journal)
+    check_servers(place, [name], entry.permissions, limits=entry.limits)
     _check_own_names(name, entry, place)
     disabled = entry.disabled or not entry.enabled
     common = ServerConfig(
@@ -115,7 +130,7 @@ def server_config(
         unlisted=entry.unlisted,
         breaker=breaker_in(entry.breaker, place),
         permissions=_permissions(entry.permissions, place.at("permissions")),
-        **_recorded(entry, place),
+        extensions=extensions,
     )
     if entry.unlisted == "pass":
         common = _transparent(common, place)
@@ -147,25 +162,37 @@ def _check_own_names(name: str, entry: ServerEntry, place: Place) -> None:
         raise place.at(others[0]).error(
             f"is beside `{first}`, and the tools of both would be taken", "keep one of them"
         )
-    named = {"include": entry.include or [], "exclude": entry.exclude, **exact}
-    if isinstance(entry.idempotency, dict):
-        named["idempotency"] = [*entry.idempotency]
-    for key, listed in named.items():
-        for number, one in enumerate(listed):
-            # Imported here, because few configurations choose tools.
-            from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, split_hint
+    for key, listed in {"include": entry.include or [], "exclude": entry.exclude, **exact}.items():
+        named = ((one, place.at(key, number)) for number, one in enumerate(listed))
+        check_own_names(name, named, exact=key in exact)
 
-            own = one.removeprefix(f"{name}/")
-            if own != one:
-                fault = "takes the server's own names of its tools", f"write `{own}`"
-            elif split_hint(one)[0]:
-                fault = "takes names, and no hints", "write it into `deny` or `allow` of `permissions`"
-            elif key in exact and "*" in one:
-                fault = "takes exact names", "write the pattern into `exclude`"
-            else:
-                fault = fault_of(one) or fault_of_public(one, {})
-            if fault:
-                raise place.at(key, one if key == "idempotency" else number).error(*fault)
+
+def check_own_names(server: str, names: Iterable[tuple[str, Place]], *, exact: bool = False) -> None:
+    """Refuse what fits no tool where only the server's own names of its tools are looked at.
+
+    Args:
+        server: The name of the server.
+        names: The names or patterns, each with its place.
+        exact: Whether they are names alone.
+
+    Raises:
+        ConfigError: with the place of the first one that fits nothing.
+    """
+    for one, place in names:
+        # Imported here, because few configurations choose tools.
+        from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, split_hint
+
+        own = one.removeprefix(f"{server}/")
+        if own != one:
+            fault = "takes the server's own names of its tools", f"write `{own}`"
+        elif split_hint(one)[0]:
+            fault = "takes names, and no hints", "write it into `deny` or `allow` of `permissions`"
+        elif exact and "*" in one:
+            fault = "takes exact names", "write the pattern into `exclude`"
+        else:
+            fault = fault_of(one) or fault_of_public(one, {})
+        if fault:
+            raise place.error(*fault)
 
 
 def _transparent(common: ServerConfig, place: Place) -> ServerConfig:
@@ -177,25 +204,6 @@ def _transparent(common: ServerConfig, place: Place) -> ServerConfig:
                 f"remove `{key}`, or leave out `unlisted`",
             )
     return replace(common, prefix=False)
-
-
-class _Recorded(TypedDict, total=False):
-    journal: Mapping[str, JournalMode]
-    idempotency: Mapping[str, str]
-
-
-def _recorded(entry: ServerEntry, place: Place) -> _Recorded:
-    """How the calls of its tools are recorded, which few files say."""
-    if entry.journal is True and entry.idempotency is None:
-        return {}
-    from mcp_toolset.config.sections import modes_in, places_in
-
-    modes = {} if entry.journal is True else {EVERY_TOOL: "off"} if not entry.journal else entry.journal
-    places = {} if entry.idempotency is None else entry.idempotency
-    return {
-        "journal": modes_in(modes, place.at("journal")),
-        "idempotency": places_in(places, place.at("idempotency")),
-    }
 
 
 class _Chosen(TypedDict):

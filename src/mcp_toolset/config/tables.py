@@ -9,13 +9,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, fields
 from functools import cache
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, NamedTuple, Self, cast
 
 from pydantic_core import SchemaValidator
 
 from mcp_toolset._records import dataclass
 
-__all__ = ["ANY", "BOOL", "TABLE", "TEXT", "TEXTS", "TEXT_TABLE", "Key", "Schema", "Table", "key", "one_of"]
+__all__ = [
+    "ANY",
+    "BOOL",
+    "COUNT",
+    "PATH",
+    "SECONDS",
+    "TABLE",
+    "TEXT",
+    "TEXTS",
+    "TEXT_TABLE",
+    "Key",
+    "Meaning",
+    "Schema",
+    "Table",
+    "any_of",
+    "is_path",
+    "key",
+    "keys_of",
+    "one_of",
+]
 
 Schema = Mapping[str, Any]
 """What pydantic's core is to check (`pydantic_core.core_schema`)."""
@@ -26,10 +45,39 @@ TEXT_TABLE: Final[Schema] = {"type": "dict", "keys_schema": TEXT, "values_schema
 BOOL: Final[Schema] = {"type": "bool"}
 ANY: Final[Schema] = {"type": "any"}
 TABLE: Final[Schema] = {"type": "dict", "keys_schema": TEXT, "values_schema": ANY}
+COUNT: Final[Schema] = {"type": "int", "gt": 0, "strict": True}
+SECONDS: Final[Schema] = {"type": "float", "gt": 0, "strict": True, "allow_inf_nan": False}
+PATH: Final[Schema] = {
+    "type": "str",
+    "strict": True,
+    "coerce_numbers_to_str": False,
+    "min_length": 1,
+    "metadata": {"path": True},
+}
+"""A path in the folder of the file; it is absolute once the file is read."""
+
+
+def is_path(schema: Schema) -> bool:
+    """Whether a value is a path in the folder of the file."""
+    return "path" in schema.get("metadata", ())
 
 
 def one_of(*values: str) -> Schema:
     return {"type": "literal", "expected": [*values]}
+
+
+def any_of(*schemas: Schema) -> Schema:
+    return {"type": "union", "choices": [*schemas]}
+
+
+class Meaning(NamedTuple):
+    """What a key does, and a value for it as a file may have it.
+
+    The text is Markdown, and its links are relative to `docs/`.
+    """
+
+    text: str
+    example: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +88,42 @@ class Key:
         schema: What its value has to be.
         description: How to write it.
         alias: Its name in files, if that is no Python name.
+        meaning: What it does.
+        live: Whether a change of it in a file that is read again holds at once.
+        published: Its JSON Schema, where the check of single values says less.
+        required: Whether a table without it is refused.
     """
 
     schema: Schema
     description: str
     alias: str | None = None
+    meaning: Meaning | None = None
+    live: bool = False
+    published: Mapping[str, Any] | None = None
+    required: bool = False
 
 
-def key(schema: Schema, description: str, default: Any = None, *, alias: str | None = None) -> Any:
-    """A key of a table, with what it is where a file does not have it."""
-    said = {"key": Key(schema, description, alias)}
+def key(
+    schema: Schema,
+    description: str,
+    default: Any = None,
+    *,
+    alias: str | None = None,
+    meaning: str = "",
+    example: Any = None,
+    live: bool = False,
+    published: Mapping[str, Any] | None = None,
+    secret: bool = False,
+    required: bool = False,
+) -> Any:
+    """A key of a table, with what it is where a file does not have it; `Key` says what the others mean."""
+    meant = Meaning(meaning, example) if meaning else None
+    said = {"key": Key(schema, description, alias, meant, live, published, required)}
     if isinstance(default, list | dict):
-        return field(default_factory=type(cast("list[Any]", default)), metadata=said)
-    return field(default=default, metadata=said)
+        return field(default_factory=type(cast("list[Any]", default)), metadata=said, hash=False)
+    if required:
+        return field(metadata=said, repr=not secret)
+    return field(default=default, metadata=said, repr=not secret)
 
 
 class Table:
@@ -84,7 +155,7 @@ def _validator(table: type[Table]) -> SchemaValidator:
             name: {
                 "type": "typed-dict-field",
                 "schema": one.schema,
-                "required": False,
+                "required": one.required,
                 "validation_alias": one.alias or name,
             }
             for name, one in keys_of(table).items()

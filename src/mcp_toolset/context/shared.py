@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from mcp_toolset.calls.suspended.store import SuspendedStore
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.journal.journal import Journal
     from mcp_toolset.calls.middleware.cache import CacheStore
     from mcp_toolset.calls.middleware.rate import CountStore
     from mcp_toolset.catalog.grants.cached_grants import CachedGrants
@@ -96,8 +95,9 @@ class Shared(SuspendedStore, Protocol):
         """The names and members of the tools of a server."""
         ...
 
-    def journal(self, lifetime: float) -> Journal:
-        """A journal of calls, which are remembered for so many seconds."""
+    @property
+    def connection(self) -> Any:
+        """The connection to the store, for what extensions keep in it."""
         ...
 
 

@@ -2,7 +2,8 @@
 
 Names and attributes are those of OpenTelemetry's conventions for MCP. OpenTelemetry is imported by the
 program that collects traces, because a variable of its environment names a provider (`provide`), or by a
-server with telemetry (`calls.telemetry`). While none is so, there are no spans, and nothing is imported.
+server with a `Sampler` (`calls.pipeline.observers`). While none is so, there are no spans, and nothing is
+imported.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from mcp_toolset.config import HubConfig, ServerConfig, chain
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.loops import check_no_loop
 from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
+from mcp_toolset.extending.finding import find
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import (
@@ -246,11 +247,9 @@ def _shaped(server: ServerConfig, mount: Mount, prefix: str, chosen: frozenset[s
     if server.include or server.exclude:
         tools = tools.filtered(include=server.include or ("*",), exclude=server.exclude)
     tools = _Named(tools, served, _Names(server.name, mount, prefix, server.names, chosen))
-    if server.idempotency:
-        # Few servers are told the keys of calls.
-        from mcp_toolset.tools.toolsets.keyed import KeyPlaces
-
-        tools = Transformed(tools, Each(KeyPlaces(server.name, server.idempotency)))
+    for key, stated in server.extensions.items():
+        if (kind := find(key)) is not None:
+            tools = kind.mounted(server.name, stated, tools)
     return tools.deferred() if server.deferred else tools
 
 

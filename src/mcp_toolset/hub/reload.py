@@ -23,14 +23,15 @@ from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.config import HubConfig
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import NameConflictError, StateError
+from mcp_toolset.extending.finding import find
 from mcp_toolset.hub.mounts import Misconfigured, Mount, enabled, lock_of, lock_path, mounted, settle, shaped
 from mcp_toolset.server.reloadable import ReloadReport
 from mcp_toolset.tools.core.source import ToolSource
 
 _log = logging.getLogger("mcp_toolset.reload")
 _AT_RESTART: Final = (
-    *("name", "client_prefix", "list_patience", "large_results", "code", "learning", "stats", "log"),
-    *("telemetry", "suspended", "handle_after", "audit", "http"),
+    *("name", "client_prefix", "list_patience", "log"),
+    *("suspended", "handle_after", "http"),
 )
 
 
@@ -272,19 +273,6 @@ async def _leave(mount: Mount, drain: float) -> None:
         successor.remote.connection.unfollow(ending)
 
 
-def _place(config: HubConfig) -> object:
-    """Where calls are recorded, and for how long."""
-    return (
-        None
-        if config.journal is None
-        else (
-            config.journal.path,
-            config.journal.store,
-            config.journal.lifetime,
-        )
-    )
-
-
 def _reported(
     before: HubConfig, wanted: HubConfig, mounts: Mapping[str, Mount], opening: Mapping[str, _Starting]
 ) -> ReloadReport:
@@ -295,8 +283,10 @@ def _reported(
     later = [key for key in _AT_RESTART if getattr(before, key) != getattr(wanted, key)]
     if before.auth is not None and wanted.auth is None:
         later.append("auth")
-    if _place(before) != _place(wanted):
-        later.append("journal")
+    for key in sorted({**before.extensions, **wanted.extensions}):
+        kind = find(key)
+        if kind is not None and kind.at_restart(before.extensions.get(key), wanted.extensions.get(key)):
+            later.append(key)
     return ReloadReport(
         added=tuple(name for name in names if name not in mounts),
         removed=tuple(name for name in mounts if name not in names),

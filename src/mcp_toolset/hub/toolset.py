@@ -29,11 +29,7 @@ from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.code.code_mode import CodeMode
-    from mcp_toolset.calls.journal.journal import Journal
-    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.context.shared import Shared
-    from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.security.policy.limits import Limits
     from mcp_toolset.upstream.toolset import RemoteToolset
@@ -130,46 +126,6 @@ class ConfiguredToolset(Toolset):
         """How much callers may use, as the configuration says: of all tools, and of those of its servers."""
         servers = {server.name: server.limits for server in enabled(self.config) if server.limits}
         return self.config.limits, servers
-
-    def audit(self) -> AuditLog | None:
-        """The audit log, as the configuration says; `None` if it does not say."""
-        said = self.config.audit
-        if said is None:
-            return None
-        # Few configurations have an audit log.
-        from mcp_toolset.security.audit.audit_log import AuditLog
-
-        return AuditLog(said.path, max_bytes=said.max_bytes, keep=said.keep, key=said.key)
-
-    def journal(self) -> Journal | None:
-        """Where calls are recorded; `None` if the configuration names neither a file nor a store."""
-        said = self.config.journal
-        if said is None or (said.path is None and said.store is None):
-            return None
-        # Few configurations have a journal.
-        from mcp_toolset.shared.journals import journal_at
-
-        return journal_at(said.store or said.path, lifetime=said.lifetime)
-
-    def learning(self) -> SearchLearning | None:
-        """What search learns from use, as the configuration says; `None` if it does not say."""
-        if self.config.learning is None:
-            return None
-        # Few configurations learn.
-        from mcp_toolset.hub.learning import learning_of
-
-        return learning_of(self.config)
-
-    @property
-    def code(self) -> CodeMode | None:
-        """The limits of code that models may run, as the configuration says; `None` if it says nothing."""
-        said = self.config.code
-        if said is None:
-            return None
-        # Few configurations run code.
-        from mcp_toolset.calls.code.code_mode import CodeMode
-
-        return CodeMode(**said)
 
     def watched(self) -> list[Path]:
         """The configuration file, its lock file, and the files of environments and secrets that it names."""

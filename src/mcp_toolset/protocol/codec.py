@@ -34,6 +34,10 @@ MAX_ERROR: Final = 64 * 1024
 """Characters of the message of an error that are kept: it is scrubbed, logged and shown."""
 
 _COLLECTION: Final = 4
+
+LIGHT: Final = MAX_WEIGHT // _COLLECTION
+"""Bytes of a message that cannot weigh too much."""
+
 _MARKS: Final = b",:[{"
 _PIECE: Final = 1024 * 1024
 _DIGITS: Final = bytes.maketrans(b"0123456789", b"9" * 10)
@@ -58,7 +62,7 @@ def json_in(line: bytes) -> Any:
 
 def check_weight(line: bytes, limit: int = MAX_WEIGHT) -> None:
     """Raise `ValueError` if the values of a message weigh too much; its texts do not count."""
-    if _COLLECTION * len(line) <= limit:
+    if len(line) <= limit // _COLLECTION:
         return
     weight, begin, in_text = 0, 0, False
     while begin < len(line):

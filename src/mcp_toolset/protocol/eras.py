@@ -88,6 +88,8 @@ _PARTS: Final = frozenset(
 )
 """Where the parts of a result stand that have a `_meta` of their own; `structuredContent` is data."""
 
+_SAYING: Final = _PARTS | {"_meta"}
+
 
 def drop_own(result: dict[str, Any], depth: int = 3) -> None:
     """Take out of a mounted server's result, and of its parts, what only the bridge says."""
@@ -98,7 +100,7 @@ def drop_own(result: dict[str, Any], depth: int = 3) -> None:
     for key in _PARTS & result.keys() if depth else ():
         part: Any = result[key]
         for each in cast("list[Any]", part if isinstance(part, list) else [part]):
-            if isinstance(each, dict):
+            if isinstance(each, dict) and not _SAYING.isdisjoint(cast("dict[str, Any]", each)):
                 drop_own(cast("dict[str, Any]", each), depth - 1)
 
 

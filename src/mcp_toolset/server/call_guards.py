@@ -12,17 +12,31 @@ from mcp_toolset.server.reloadable import toolsets_in
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.journal.guard import JournalGuard
     from mcp_toolset.calls.middleware.call_limits import CallLimits
     from mcp_toolset.calls.middleware.permissions import Record
     from mcp_toolset.calls.middleware.rate import CountStore
     from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.limits import Limits
+    from mcp_toolset.security.policy.patterns import ToolFacts
     from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.tools.binding.binding import ToolBinding
 
     LimitsByPattern = Mapping[str, Limits]
     StatedLimits = tuple[LimitsByPattern, Mapping[str, LimitsByPattern]]
     """The limits for all tools, and those for the tools of mounted servers, by server."""
+
+
+@runtime_checkable
+class Patterned(Protocol):
+    """A guard that applies by patterns of tools."""
+
+    def facts(self, binding: ToolBinding) -> ToolFacts:
+        """What the patterns look at of a tool."""
+        ...
+
+    def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
+        """The patterns that fit none of the tools, each with its place."""
+        ...
 
 
 @runtime_checkable
@@ -50,7 +64,7 @@ class CallGuards:
         approvals: Approvals | str | PathLike[str] | Literal[False] | None,
         record: Record | None,
         store: CountStore | None = None,
-        journal: Callable[[], JournalGuard] | None = None,
+        others: Callable[[], Iterable[Guard]] = tuple,
     ) -> None:
         """Begin with nothing.
 
@@ -61,9 +75,9 @@ class CallGuards:
             approvals: Where calls wait for an approval.
             record: Notes decisions, for an audit log.
             store: Where replicas count together.
-            journal: What records calls now.
+            others: The guards of extensions, as they are now.
         """
-        self._journal = journal
+        self._others = others
         self._own: list[StatedLimits] = [(limits, {})] if limits else []
         self._toolsets = toolsets
         self._served = served
@@ -80,16 +94,14 @@ class CallGuards:
         """What applies a policy, and the limits that are stated now."""
         if self._policy[0] is not policy:
             self._policy = (policy, () if policy is None else (self._of_policy(policy),))
-        found = (*self._policy[1], *self.of_limits())
-        if self._journal is not None:
-            found = (*found, self._journal())
+        found = (*self._policy[1], *self.of_limits(), *self._others())
         if len(found) != len(self._known) or any(a is not b for a, b in zip(found, self._known, strict=True)):
             self._known = found
         return self._known
 
-    def with_patterns(self) -> list[CallLimits | JournalGuard]:
-        """The limits and the journal, whose patterns are to fit tools."""
-        return [*self.of_limits(), *(() if self._journal is None else (self._journal(),))]
+    def with_patterns(self) -> list[Patterned]:
+        """The limits and the guards of extensions whose patterns are to fit tools."""
+        return [*self.of_limits(), *(one for one in self._others() if isinstance(one, Patterned))]
 
     def _of_policy(self, policy: Policy) -> Guard:
         from mcp_toolset.calls.middleware.permissions import PolicyGuard

@@ -6,15 +6,15 @@ calls wait for the application instead; a question as the outcome is put to the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.context.request_state import FOREIGN, Replay
+from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import KEPT_MS, begin_task
 from mcp_toolset.errors import CallError, CapabilityError
 from mcp_toolset.server.answers.tool_answers import answered
@@ -37,9 +37,9 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.processes.processes import Processes
     from mcp_toolset.tools.core.processes import OwnProcesses
-    from mcp_toolset.tools.core.sampling import ModelSampler
+
+_S = TypeVar("_S")
 
 
 class Host(Protocol):
@@ -59,17 +59,11 @@ class Host(Protocol):
         ...
 
     @property
-    def sampler(self) -> ModelSampler | None:
-        """A model of the program, for clients that lend none."""
-        ...
-
-    @property
-    def processes(self) -> Processes | None:
-        """Keeps processes, if the program wants them kept."""
-        ...
-
-    @property
     def events(self) -> EventLog: ...
+
+    def need(self, kind: type[_S]) -> _S | None:
+        """A service of an extension, by type; `None` if there is none."""
+        ...
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that a caller is shown, in wire form."""
@@ -88,8 +82,8 @@ class HandlerContext(ToolContext):
     __slots__ = (
         "_call",
         "_host",
+        "_model",
         "_outer",
-        "_replay",
         "arguments",
         "capabilities",
         "injected",
@@ -105,7 +99,7 @@ class HandlerContext(ToolContext):
         self._call = call
         self._outer = outer
         self._host = host
-        self._replay: Replay | None = None
+        self._model: Callable[[Mapping[str, Any], str], Awaitable[SampledMessage]] | None = None
         self.name = call.name
         self.arguments = call.arguments
         self.capabilities = capabilities
@@ -143,12 +137,13 @@ class HandlerContext(ToolContext):
         return await self._outer.elicit(question, schema, key=key)
 
     async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
-        sampler = self._host.sampler
-        if sampler is not None and self._outer.client_capabilities.get("sampling") is None:
-            from mcp_toolset.server.answers.direct_sampling import replay_of, sampled
+        # Few tools ask for a model.
+        from mcp_toolset.tools.core.sampling import ModelsOfCalls
 
-            self._replay = self._replay or replay_of(self._call, self._outer)
-            return await sampled(sampler, self._replay, self._call, self._outer, params, key)
+        models = self._host.need(ModelsOfCalls)
+        if models is not None and self._outer.client_capabilities.get("sampling") is None:
+            self._model = self._model or models.of_call(self._call, self._outer)
+            return await self._model(params, key)
         cause = {"tool": self.name, **({"id": self._call.id} if self._call.id else {})}
         return await self._outer._sample({**params, "_meta": {CALL_META_KEY: cause}}, key)
 
@@ -198,9 +193,12 @@ class HandlerContext(ToolContext):
     def processes(self) -> OwnProcesses:
         """The caller's processes, whose records outlive the server."""
         self.require("processes")
-        if self._host.processes is None:
+        # Few tools start processes.
+        from mcp_toolset.tools.core.processes import ProcessesOf
+
+        if (found := self._host.need(ProcessesOf)) is None:
             raise CapabilityError("processes", "ToolsetServer(…, processes=True)")
-        return self._host.processes.owned_by(self)
+        return found.owned_by(self)
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
         """Note something in the server's `events`."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset.calls.pipeline.decision import tracing
@@ -18,7 +17,7 @@ from mcp_toolset.context.client import client_of
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.shared import Shared
-from mcp_toolset.context.spans import error_of, provide, server_span
+from mcp_toolset.context.spans import provide, server_span
 from mcp_toolset.protocol.revisions import SERVER_INFO_META_KEY
 from mcp_toolset.server.answers.handshake import Handshake
 from mcp_toolset.server.answers.tool_answers import Surface, ToolAnswers
@@ -28,11 +27,9 @@ from mcp_toolset.server.offers.subscriptions import OVERLAP, Announcements, Subs
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.observers import Sampler
-    from mcp_toolset.calls.results.large_results import LargeResults
+    from mcp_toolset.extending.joined import Extensions
 
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
-Note = Callable[[str, str, str, float], None]
-"""Is told the method, the revision, the class of the error and the seconds of a request."""
 
 _log = logging.getLogger("mcp_toolset.server")
 
@@ -75,9 +72,10 @@ class MCPServer:
         version: str,
         instructions: str | None,
         offering: Offering,
-        large: LargeResults | None = None,
+        extensions: Extensions,
         shared: Shared | None = None,
         suspended: SuspendedStore | None = None,
+        traces: Sampler | None = None,
     ) -> None:
         """Serve what `surface` and `offering` give; calls that wait for answers are kept in `suspended`."""
         provide()
@@ -87,14 +85,13 @@ class MCPServer:
         self.handshake = Handshake(surface, offering, name=name, version=version, instructions=instructions)
         stamp: Mapping[str, Any] = {SERVER_INFO_META_KEY: self.handshake.info}
         trips = RoundTrips(store=suspended)
-        tools = ToolAnswers(surface, trips, self.announcements, stamp, large, suspended, shared)
+        tools = ToolAnswers(surface, trips, self.announcements, stamp, extensions, suspended, shared)
         self.tasks = tools.tasks
         self.tasks.offered = self.handshake.offers_tasks
         self.reading = Reading(offering, trips, self.subscriptions, stamp)
         self.program: Program | None = None
-        self.traces: Sampler | None = None
+        self.traces = traces
         self.shared = shared
-        self._unknown: Answer = self.reading.unknown
         self._answers: dict[str, Answer] = {
             "tools/call": tools.call,
             "tools/list": tools.list,
@@ -104,7 +101,10 @@ class MCPServer:
             "tasks/update": self.tasks.update,
             **tools.legacy_tasks.answers(),
             **self.reading.answers(),
+            "": self.reading.unknown,
         }
+        extensions.intercepting(self._answers)
+        self._unknown = self._answers.pop("")
 
     @property
     def methods(self) -> frozenset[str]:
@@ -114,13 +114,6 @@ class MCPServer:
         """Have what `around` makes of an answer take its place, for each of the methods."""
         for method in methods:
             self._answers[method] = around(self._answers[method])
-
-    def timed(self, note: Note) -> None:
-        """Tell `note` of each request that calls no tool."""
-        for method, answer in self._answers.items():
-            if method != "tools/call":
-                self._answers[method] = _timed(answer, method, note)
-        self._unknown = _timed(self._unknown, "_OTHER", note)
 
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         """The result of a request, in the envelope of its client's era; see `Answers`."""
@@ -196,21 +189,6 @@ def _has_trace(request: RequestContext) -> bool:
     """Whether the client has sent its trace."""
     meta = None if request.params is None or "_meta" not in request.params else request.params["_meta"]
     return bool(meta) and "traceparent" in meta
-
-
-def _timed(answer: Answer, method: str, note: Note) -> Answer:
-    async def timed(request: RequestContext) -> dict[str, Any]:
-        began, error = perf_counter(), ""
-        try:
-            return await answer(request)
-        # Whatever a request fails by is counted.
-        except BaseException as fault:
-            error = error_of(fault)
-            raise
-        finally:
-            note(method, request.protocol_version, error, perf_counter() - began)
-
-    return timed
 
 
 async def _pong(request: RequestContext) -> dict[str, Any]:

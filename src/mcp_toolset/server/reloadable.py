@@ -14,12 +14,8 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mcp_toolset.calls.code.code_mode import CodeMode
-    from mcp_toolset.calls.journal.journal import Journal
-    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.config import HubConfig
     from mcp_toolset.context.shared import Shared
-    from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
 
 PATIENCE: Final = 10.0
@@ -111,23 +107,6 @@ class Reloadable(Protocol):
         """
         ...
 
-    def audit(self) -> AuditLog | None:
-        """The audit log, as the configuration says; `None` if it does not say."""
-        ...
-
-    def journal(self) -> Journal | None:
-        """Where calls are recorded; `None` if the configuration names neither a file nor a store."""
-        ...
-
-    def learning(self) -> SearchLearning | None:
-        """What its search learns from use; `None` if the configuration does not say."""
-        ...
-
-    @property
-    def code(self) -> CodeMode | None:
-        """The limits of code that models may run, as the configuration says; `None` if it says nothing."""
-        ...
-
     def share(self, shared: Shared) -> None:
         """Take what the replicas of the server share."""
         ...
@@ -155,8 +134,8 @@ def reloadable_in(toolset: Toolset) -> Reloadable | None:
     """
     found = [each for each in toolsets_in(toolset) if isinstance(each, Reloadable)]
     for other in found[1:]:
-        for key in ("auth", "audit", "journal"):
-            if found[0] is not other and getattr(other.config, key) is not None:
+        for key, stated in {"auth": other.config.auth, **other.config.extensions}.items():
+            if found[0] is not other and stated is not None:
                 raise DefinitionError(
                     f"{other.config.path}: toolset.{key} would have no effect beside {found[0].config.path}, "
                     "whose settings are for the whole server; move it there, or serve the files apart"

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from mcp_toolset._index import index
 from mcp_toolset._records import replace
-from mcp_toolset._rule import refuse_rules_in, rules_among, take
+from mcp_toolset._rule import refuse_replaced, refuse_rules_in, rules_among, take
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
+from mcp_toolset.calls.pipeline.observers import sampler_of
 from mcp_toolset.calls.pipeline.rules import AnyRule, rules_from
+from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
-from mcp_toolset.catalog.deferred.tool_names import CODE_TOOLS, FIXED_TOOLS
 from mcp_toolset.catalog.grants.access import Access, AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.context.offer_kinds import OfferingSource, Offers
+from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extending.joined import extensions_of
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.server import unlisted_mounts as unlisted
 from mcp_toolset.server.attachments import Attachments
@@ -33,15 +37,11 @@ from mcp_toolset.server.interface.lifecycle import Lifecycle
 from mcp_toolset.server.interface.live_changes import LiveChanges
 from mcp_toolset.server.interface.parts import (
     ServerOptions,
-    audit_trail,
     authenticator,
-    call_journal,
-    long_results,
-    observability_of,
     observed_by,
     suspended_store,
     task_handles,
-    usage_of,
+    turned_on,
 )
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs, SharedIndexes, folder_for
 from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
@@ -49,37 +49,30 @@ from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offers.local_offers import LocalOffers
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.reloadable import reloadable_in
+from mcp_toolset.server.server_host import ServerHost
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
-from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.capability import ALWAYS, Sessions, granted
 from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset, offered_by
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.code.code_mode import CodeMode
-    from mcp_toolset.calls.processes.processes import Processes
-    from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
-    from mcp_toolset.catalog.search.learning import SearchLearning
+    from mcp_toolset.config.extensions import Settings
     from mcp_toolset.context.shared import Shared
+    from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.security.authentication.authenticator import Auth
     from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.server.audit_trail import Audit
     from mcp_toolset.server.call_guards import LimitsByPattern
-    from mcp_toolset.server.call_journal import Journaled
-    from mcp_toolset.server.code.code_tools import CodeTools
     from mcp_toolset.server.interface.monitor import Ready
-    from mcp_toolset.server.interface.observability import Told
     from mcp_toolset.server.interface.parts import Suspending
     from mcp_toolset.server.lowlevel.server import LowlevelServer
     from mcp_toolset.server.state_keeper import StateKeeper
-    from mcp_toolset.tools.core.sampling import ModelSampler
 
 
 class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
@@ -119,25 +112,18 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         client_prefix: str = "",
         state: str | PathLike[str] | StateStore | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
-        learn: SearchLearning | None = None,
         list_hint: CacheHint = STRICTEST,
         list_patience: float | None = None,
         keep: Keeping = None,
         instructions_budget: int = BUDGET,
         auth: Auth | None = None,
-        audit: Audit | Literal[False] | None = None,
-        large_results: LargeResults | int | bool | None = None,
-        code: CodeMode | bool | None = None,
-        stats: bool | str | PathLike[str] = False,
         sessions: Sessions | None = None,
-        sampler: ModelSampler | None = None,
         shared: Shared | None = None,
-        journal: Journaled | None = None,
         suspended: Suspending | None = None,
-        processes: Processes | str | PathLike[str] | bool = False,
         handle_after: float | None = None,
         ready: Ready | None = None,
-        telemetry: Told | None = None,
+        extensions: Sequence[Any] = (),
+        **others: Unpack[Keywords],
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -174,8 +160,6 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             state: A file or a `StateStore` that keeps names and membership from one run to the next.
             scorer: The second ranking beside the words in the search of deferred tools, as for `SearchIndex`;
                 for a sentence model give an `EmbeddingScorer` that no other server uses.
-            learn: How the search of deferred tools learns from use; by default as the configuration says,
-                otherwise not. See docs/search.md.
             list_hint: How long, and for whom, clients of 2026-07-28 may keep this server's own entries of
                 lists. Mounted servers send their own hints, and the strictest hint of a list counts.
             list_patience: Seconds from the opening on in which lists and searches wait for mounted servers
@@ -187,54 +171,35 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
                 them out.
             auth: Who may call over HTTP: a verifier of tokens, several, or an `Authenticator`; the
                 configuration's unless given, otherwise any client. See docs/authentication.md.
-            audit: The audit log, or the path of its file: a chained line for each call, decision, grant and
-                login; the configuration's unless given, `False` for none. See docs/audit.md.
-            large_results: How many characters a result may have, or `True` for 20,000: a longer one is kept
-                here, and the model gets its beginning and ways to read and search the rest; the
-                configuration's unless given, else results are passed on. See docs/large-results.md.
-            code: Whether models may run code that calls granted tools, and its limits; by default as the
-                toolset or the configuration says. See docs/code-mode.md.
-            stats: Whether calls and tokens are counted for `mcp-toolset stats`, in the user's file or in the
-                given file; a configuration can turn it off. See docs/statistics.md.
             sessions: Returns another session for a tool with the capability `sessions`, from its id and the
                 context of the call; `None` if the tool may not read that session.
-            sampler: A model of the program, which answers `context.sample` for clients that lend no model: a
-                function of a `SamplingRequest`. See docs/sampling.md.
             shared: What the replicas of this server share, such as `SharedState("redis://…")`: grants, names
                 and members, limits, sessions and questions, unless these are given. See docs/replicas.md.
-            journal: Where calls are recorded, so that a repeat has no second effect: a `Journal`, the path of
-                a file, `True` for that of `shared` or else the user's file, or a `JournalGuard`; the
-                configuration's unless given, `False` for none. See docs/journal.md.
             suspended: Where calls that wait for answers are kept, so that they go on after the server is
                 started again: the path of a file, `True` for the user's file, or a `SuspendedStore`; `shared`
                 or else the configuration's unless given, `False` for none. See docs/suspended.md.
             handle_after: Seconds after which a call of a client that takes no tasks is answered with a handle
                 for the tools `get_task` and `cancel_task`; the configuration's unless given, and else the
                 client waits. See docs/tasks.md.
-            processes: Where the processes that tools start are recorded: the path of a file, `True` for the
-                user's file, or a `Processes`. Tools need the capability `processes`. See docs/processes.md.
             ready: What must work for `/ready` to say so; the configuration's unless given, otherwise a server
                 that listens is ready. See docs/health.md.
-            telemetry: Where metrics and traces go: `"prometheus"`, `"otlp"`, `"prometheus,otlp"`, or a
-                `Telemetry`; the configuration's unless given, `False` for nowhere. See docs/observability.md.
+            extensions: Opt-in parts, the outermost first: of this package, of others, and of the MCP SDK. See
+                docs/extensions.md.
+            others: Extensions by their keys, such as `journal=True`; the toolset's and the configuration's
+                unless given.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, the prefix is too
-                long, `access` is asynchronous, or the extra `code` is needed and not installed.
+                long, `access` is asynchronous, or an extension cannot be used as it is.
             NameConflictError: two mounts or two local tools have one name, or one has a name of the
                 deferred catalog's.
         """
         _check_kinds(toolset, policy, limits)
-        take(policy)
+        take(policy, auth, *others.values(), *extensions)
         self.configured = reloadable_in(toolset)
         if shared is not None:
             grants = grants or GrantLedger(shared.grants())
             state = state or shared.registry_state(name)
-        if self.configured is not None:
-            audit = self.configured.audit() if audit is None else audit
-            learn = self.configured.learning() if learn is None else learn
-        self._trail = audit_trail(audit)
-        self.audit = None if self._trail is None else self._trail.log
         options = self._options = ServerOptions(
             name=name,
             version=version,
@@ -254,29 +219,38 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             client_prefix=client_prefix,
             state=state,
             scorer=scorer,
-            learn=learn,
             list_hint=list_hint,
             list_patience=list_patience,
             keep=keep,
             instructions_budget=instructions_budget,
             auth=auth,
-            audit=audit if self.audit is None else self.audit,
-            large_results=large_results,
-            code=code,
-            stats=stats,
             sessions=sessions,
-            sampler=sampler,
             shared=shared,
-            journal=journal,
             suspended=suspended,
-            processes=processes,
             handle_after=handle_after,
             ready=ready,
-            telemetry=telemetry,
+            extensions=extensions,
+            others=others,
         )
-        self._usage = usage_of(stats, self.configured, lambda: self._visibility)
-        self._telemetry = observability_of(telemetry, self.configured, name, version)
-        self._rules = observed_by(self.audit, self._usage, self._telemetry, options.rules)
+        file: Mapping[str, Settings | None] = (
+            {} if self.configured is None else self.configured.config.extensions
+        )
+        self._suspended = suspended_store(suspended, self.configured, shared)
+        services: dict[type, object] = {Shared: shared, SuspendedStore: self._suspended}
+        host = ServerHost(
+            name,
+            version,
+            self.configured,
+            services,
+            options.grants,
+            extensions=lambda: self.extensions,
+            served=lambda: self._served,
+            visibility=lambda: self._visibility,
+        )
+        self.extensions = extensions_of(extensions, turned_on(toolset, others), file, host)
+        services.update({**self.extensions.services(), **services})
+        self.need = host.need
+        self._rules = observed_by(self.extensions.observers(), options.rules)
         AccessPolicy(access)
         if scorer != "built-in":
             from mcp_toolset.catalog.search.ranking import require_scorer
@@ -288,35 +262,30 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self.events = options.events
         self.grants = options.grants
         self.sessions = sessions
-        self.sampler = sampler
-        self.processes = None if processes is False else _processes(processes)
-        large = long_results(large_results, self.configured)
-        toolsets = [toolset] if large is None else [toolset, Toolset(large.tool)]
+        added = self.extensions.tools()
+        toolsets = [toolset, Toolset(*added)] if added else [toolset]
         if (handles := task_handles(handle_after, self.configured)) is not None:
             toolsets.append(handles.tools)
-        self._suspended = suspended_store(suspended, self.configured, shared)
         if self.configured is not None and (stated := self.configured.config.suspended) is not None:
             options.grants.lengthen(stated["grants"] or 0)
-        self._code = self._code_tools(toolset, large)
-        reserved = FIXED_TOOLS if self._code is None else (*FIXED_TOOLS, *CODE_TOOLS)
-        self.registry = ToolRegistry(*toolsets, client_prefix=client_prefix, reserved=reserved)
+        self.registry = ToolRegistry(*toolsets, client_prefix=client_prefix, reserved=host.catalog_names)
         if access is not None and not self.registry.defers and not toolset.sources():
             raise DefinitionError("access decides about deferred tools, and none is: use toolset.deferred()")
         self._introductions = {}
-        self._journal = call_journal(journal, self.configured, self._identified, shared)
         guards = CallGuards(
             limits,
             self.registry.toolsets,
-            served=self._identified,
+            served=lambda: host.identified,
             approvals=approvals,
-            record=None if self.audit is None else self.audit.record,
+            record=self.extensions.record,
             store=None if shared is None else shared.limits,
-            journal=None if self._journal is None else self._journal.current,
+            others=self.extensions.guards,
         )
         self._visibility = Visibility(policy, self.registry.toolsets, self._rules, guards)
         self.members = self.registry.membership
         self._auth = authenticator(auth)
         self._stack = None
+        self._is_told = False
         self._reloads = None
         self._manual = ManualCalls(manual_timeout)
         self._local = LocalTools(self, self._manual, options.capabilities | ALWAYS)
@@ -332,7 +301,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
                 completions,
                 lambda: self._served.has_own,
                 list_hint,
-                large,
+                self.extensions.readers,
             ),
             self._offers,
             self._unlisted,
@@ -347,8 +316,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             self._visibility,
             rules=self._rules,
             own_hint=list_hint,
-            promises=large is None,
-            code=() if self._code is None else self._code.bindings(),
+            promises=not self.extensions.reshapes,
+            beside=self.extensions.catalog_tools,
         )
         self.answers = MCPServer(
             self,
@@ -356,18 +325,14 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             version=version,
             instructions=instructions,
             offering=self._offering,
-            large=large,
+            extensions=self.extensions,
             shared=shared,
             suspended=self._suspended,
+            traces=sampler_of(self._rules.observers),
         )
+        self.answers.handshake.extensions = self.extensions.advertised()
         self.answers.handshake.has_tasks = lambda: self._local.has_tasks
         self.answers.tasks.run_beside(self.work, handles)
-        if self._usage is not None:
-            self.answers.wrap(("tools/list",), partial(self._usage.around, self._served))
-        if self._trail is not None:
-            self._trail.watch(self.answers)
-        if self._telemetry is not None:
-            self._telemetry.watch(self.answers)
         self._news = News(self._served, self._offering, self.answers)
         self._attachments = Attachments(self.registry, self._news.changed.set)
 
@@ -375,16 +340,22 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         """Refuse rules as attributes of a class of servers, where nothing would apply them."""
         super().__init_subclass__(**keywords)
         refuse_rules_in(cls, "give it to super().__init__(…)")
-        if callable(vars(cls).get("middleware")):
-            raise DefinitionError(f"{cls.__qualname__}.middleware applies to nothing: give middleware=[…]")
+        refuse_replaced(cls, _ASKED_BY_NOBODY, "give hooks=… or policy=… to super().__init__(…)")
+        for name in _RULES & vars(cls).keys() if cls.__init__ is ToolsetServer.__init__ else ():
+            raise DefinitionError(f"{cls.__qualname__}.{name} applies to nothing: give {name}=… to super()")
 
     if not TYPE_CHECKING:  # so that a type checker reports a name that is none
 
         def __setattr__(self, name: str, value: Any) -> None:
             """Refuse a rule that is set later, which nothing would apply."""
-            if name in _RULES or (not name.startswith("_") and any(rules_among(value))):
+            is_rule = name in _RULES or (not name.startswith("_") and any(rules_among(value)))
+            if is_rule if name not in _GIVEN else "_attachments" in vars(self):
                 raise DefinitionError(
                     f"server.{name} = … applies to no call: write ToolsetServer(…, {name}=…)"
+                )
+            if name in _ASKED_BY_NOBODY:
+                raise DefinitionError(
+                    f"server.{name} = … applies to no call of a client: give hooks=… or middleware=…"
                 )
             object.__setattr__(self, name, value)
 
@@ -403,10 +374,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         grants: GrantLedger | None = None,
         client_prefix: str | None = None,
         state: str | PathLike[str] | StateStore | None = None,
-        audit: Audit | Literal[False] | None = None,
-        code: CodeMode | bool | None = None,
         shared: Shared | None = None,
-        telemetry: Told | None = None,
+        **others: Unpack[Keywords],
     ) -> ToolsetServer:
         """A server with the same arguments as this one, hooks included, except for those given here."""
         before = self._options
@@ -416,10 +385,9 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             grants=grants or (before.grants if shared is None else GrantLedger(shared.grants())),
             client_prefix=before.client_prefix if client_prefix is None else client_prefix,
             state=state or before.state or (shared and shared.registry_state(name or before.name)),
-            audit=before.audit if audit is None else audit,
-            code=before.code if code is None else code,
             shared=shared or before.shared,
-            telemetry=before.telemetry if telemetry is None else telemetry,
+            extensions=[one for one in before.extensions if others.get(getattr(one, "key", "")) is not False],
+            others={**before.others, **{key: one for key, one in others.items() if one is not None}},
         )
         return ToolsetServer(toolset or self.toolset, **options.arguments())
 
@@ -440,50 +408,12 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             access=self._options.access,
             visible=self._visibility,
             scorer=self._options.scorer,
-            learn=self._options.learn,
+            listener=self.extensions.listener,
             keeper=self._indexes,
             arrive=self._unlisted.arrive,
             deferring=self.registry.deferring,
             listed_to=lambda context: {each["name"] for each in self._served.listed_to(context)},
         )
-
-    def _code_tools(self, toolset: Toolset, large: LargeResults | None) -> CodeTools | None:
-        """What runs code; `None` if models may not. Its values may be kept results, and its arguments too."""
-        code = self._options.code
-        stated = None if self.configured is None else self.configured.code
-        if code is None:
-            code = stated or toolset.runs_code
-        if not code:
-            return None
-        if code is True and stated is not None:
-            code = stated
-        # Few servers run code.
-        from mcp_toolset.calls.code.code_mode import CodeMode
-        from mcp_toolset.server.code.code_tools import MAX_VALUE, code_tools
-
-        mode = CodeMode() if code is True else code
-        if large is None:
-            return code_tools(
-                mode,
-                self._in_scope,
-                lambda call, context: self._served.call(call, context),
-                self._suspended,
-            )
-        mode, filled = replace(mode, value=max(mode.value, MAX_VALUE)), large.with_references
-        return code_tools(
-            mode,
-            self._in_scope,
-            lambda call, context: self._served.call(filled(call, context), context),
-            self._suspended,
-        )
-
-    async def _in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
-        """The tools that code of a caller may call."""
-        return await self._served.catalog.in_scope(references, context)
-
-    def _identified(self) -> str:
-        """What tells this server from others that share a file of approvals."""
-        return self.name if self.configured is None else f"{self.name} {self.configured.config.path}"
 
     def _offers(self) -> dict[str, Offers]:
         """What each mounted source offers beside its tools, if it is of a kind that offers any."""
@@ -495,15 +425,17 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
 
 
 _RULES = frozenset(
-    {"rules", "hooks", "middleware", "tool_middleware", "limits", "approvals", "access", "journal"}
+    ("rules", "hooks", "middleware", "tool_middleware", "limits", "approvals", "access", *index().KEYS)
 )
 """Arguments of a server that decide about calls, and that it has no attributes for."""
 
+_GIVEN = frozenset({"grants", "toolset"})
+"""Arguments of a server that it has attributes for, which are read only while it is made."""
 
-def _processes(said: Processes | str | PathLike[str] | bool) -> Processes | None:
-    from mcp_toolset.calls.processes.processes import Processes
-
-    return Processes.of(said)
+_ASKED_BY_NOBODY = frozenset(
+    {"bindings", "call_as_host", "call_tool", "definition", "limits_of", "policy", "search", "tools"}
+)
+"""What a server answers to its program; clients are answered without it."""
 
 
 def _keeper(state: str | PathLike[str] | StateStore, registry: ToolRegistry) -> StateKeeper:

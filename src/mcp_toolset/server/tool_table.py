@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -19,6 +20,7 @@ from mcp_toolset.concurrency.thread_event import ThreadEvent
 from mcp_toolset.concurrency.workers import in_worker_if_large
 from mcp_toolset.context.offer_kinds import RemarkedSource, VaryingSource
 from mcp_toolset.context.principal import identity_of
+from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.protocol.eras import joint_meta
 from mcp_toolset.server.list_variants import ListVariants, Shown
@@ -30,14 +32,17 @@ from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource, fits
 from mcp_toolset.tools.declare.injected import check_supplied
+from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.tool_names import ToolNames
-from mcp_toolset.tools.view.unbound import NameReport
+from mcp_toolset.tools.view.unbound import NameReport, passed_by
 from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.security.policy.policy import Policy
+
+_log = logging.getLogger("mcp_toolset.names")
 
 _T = TypeVar("_T")
 
@@ -80,7 +85,7 @@ class ServedTools:
         rules: Rules,
         own_hint: CacheHint = STRICTEST,
         promises: bool = True,
-        code: Sequence[ToolBinding] = (),
+        beside: Sequence[ToolBinding] = (),
     ) -> None:
         """Start with nothing.
 
@@ -94,7 +99,7 @@ class ServedTools:
             own_hint: How long clients may keep the application's part of the list.
             promises: Whether tools are listed with their output schemas; a client refuses a result that does
                 not have what its schema says.
-            code: The tools that run code, beside those of the catalog.
+            beside: The tools of extensions beside those of the catalog.
         """
         self.registry = registry
         self.passing = Passing(registry, visibility)
@@ -118,9 +123,10 @@ class ServedTools:
         self.report = NameReport(rules.strict)
         self._own_hint = own_hint
         self._promises = promises
-        self._code = code
+        self._beside_search = beside
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
         self._dispatch = ToolDispatch(())
+        self._check_late: Callable[[], None] | None = None
         self.lists = ListVariants()
         self._list_meta: Mapping[str, Any] = {}
         self._shown: list[Shown] = []
@@ -204,17 +210,27 @@ class ServedTools:
 
     def _checked(self, members: Sequence[ToolBinding], policy: Policy | None) -> ToolNames:
         """Hold the names that rules and verbs were given against the members."""
-        surface = [*self.catalog.surface(), *self._code] if self.defers else ()
+        self._check_late = partial(self._checked_late, members, policy)
+        surface = [*self.catalog.surface(), *self._beside_search] if self.defers else ()
         names = ToolNames([*members, *surface])
         known = self.registry.known_tools()
         every = [*members, *self._held(())]
         unused = unused_patterns(policy, known, every) if policy is not None else []
         unused += [*self.visibility.unused_limits(known, every), *self._rules.unused(known, every)]
-        self.report.look(self._rules.uses(), names, known, [*self.registry.unbound(), *unused])
-        self._rules.hooks.require_fitting(members, names)
+        uses = self._rules.uses()
+        unused += passed_by(uses, surface)
+        self.report.look(uses, names, known, [*self.registry.unbound(), *unused])
+        self._rules.require_fitting(members, names)
         for binding in members:
             check_supplied(binding)
         return names
+
+    def _checked_late(self, members: Sequence[ToolBinding], policy: Policy | None) -> None:
+        """Say what is wrong with a hook that was registered while calls are served."""
+        try:
+            self._checked(members, policy)
+        except ToolsetError as fault:
+            _log.warning("%s", in_log(fault))
 
     async def _beside(self, work: Callable[[], _T]) -> _T:
         """Do what takes long for a big catalog, and next to nothing for others."""
@@ -255,11 +271,13 @@ class ServedTools:
         shown = self._made_shown.of(one for one in bound if not one.deferred)
         table = [one.binding for one in shown]
         if self.defers:
-            surface = [*map(self._bound, self.catalog.surface()), *self._code]
+            surface = [*map(self._bound, self.catalog.surface()), *self._beside_search]
             shown += [Shown(one, self._wire(one)) for one in surface]
             table += [*surface, *self._made_gated.of(self.catalog.gated())]
         names = ToolNames(table)
-        dispatch = ToolDispatch(table, rules=self.visibility.rules(), names=names, before=self._dispatch)
+        dispatch = ToolDispatch(
+            table, rules=self.visibility.rules(), names=names, before=self._dispatch, renewed=self._check_late
+        )
         return {binding.name: binding for binding in table}, names, dispatch, shown
 
     def _shown_as(self, binding: ToolBinding) -> Shown:

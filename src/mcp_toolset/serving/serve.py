@@ -11,10 +11,11 @@ from contextvars import ContextVar
 from os import PathLike
 from pathlib import Path
 from socket import socket
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
 import anyio
 
+from mcp_toolset._index import index
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import idle_rules
 from mcp_toolset.calls.pipeline.hooks import HookSet
@@ -25,6 +26,7 @@ from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
 from mcp_toolset.concurrency.workers import owning
 from mcp_toolset.errors import DefinitionError, sole
+from mcp_toolset.extending.finding import served_keywords
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.announcement import at_address, in_terminal, on_stdio, tell
 from mcp_toolset.serving.serving_log import LogChoice, ServingLog, logged
@@ -34,15 +36,13 @@ from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.catalog.registry.state_store import StateStore
+    from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.server.audit_trail import Audit
     from mcp_toolset.server.call_guards import LimitsByPattern
     from mcp_toolset.server.interface.monitor import Ready
-    from mcp_toolset.server.interface.observability import Told
 
 TransportName = Literal["stdio", "http", "sse"]
 Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
@@ -82,15 +82,13 @@ def serve(
     policy: Policy | None = None,
     limits: LimitsByPattern | None = None,
     approvals: Approvals | str | PathLike[str] | Literal[False] | None = None,
-    audit: Audit | None = None,
-    large_results: LargeResults | int | bool | None = None,
-    stats: bool | str | PathLike[str] = True,
     log: bool | str | PathLike[str] = True,
     insecure: bool = False,
-    telemetry: Told | None = None,
     ready: Ready | None = None,
     capabilities: Iterable[str] = (),
     drain: float | None = None,
+    extensions: Sequence[Any] = (),
+    **others: Unpack[Keywords],
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything.
 
@@ -119,16 +117,13 @@ def serve(
         policy: Which tools exist for which caller, and which need an approval; see `ToolsetServer`.
         limits: How much each caller may use, by pattern of tools; see `ToolsetServer`.
         approvals: Where calls wait for an approval; see `ToolsetServer`.
-        audit: The audit log, or the path of its file; see `ToolsetServer`.
-        large_results: How many characters a result may have; see `ToolsetServer`.
-        stats: Whether calls and tokens are counted for `mcp-toolset stats`, or the path of the file. A
-            `ToolsetServer` as the target has its own `stats`.
         log: Whether a log is kept for `mcp-toolset logs`, or the path of its folder.
         insecure: Listen on addresses that other machines reach, even without authentication.
-        telemetry: Where metrics and traces go; see `ToolsetServer`.
         ready: What must work for `/ready` to say so; see `ToolsetServer`.
         capabilities: What every local tool may do beyond reporting, such as `ask`; see `ToolsetServer`.
         drain: Seconds that requests in flight over HTTP may take after a SIGTERM; two unless given.
+        extensions: Opt-in parts of the server; see `ToolsetServer`.
+        others: Extensions by their keys, such as `journal=True`.
 
     Raises:
         DefinitionError: the transport is unknown, or the target cannot be served.
@@ -154,12 +149,10 @@ def serve(
         policy=policy,
         limits=limits,
         approvals=approvals,
-        audit=audit,
-        large_results=large_results,
-        stats=stats,
-        telemetry=telemetry,
         ready=ready,
         capabilities=capabilities,
+        extensions=extensions,
+        **{**served_keywords(True), **others},
     )
     capture = capturing.get()
     if capture is not None:
@@ -222,7 +215,7 @@ def run_server(
     Returns:
         Whether a signal ended it.
     """
-    server.rely_on_callers(how.auth)
+    server.rely_on_callers(how.auth, stdio=how.transport == "stdio")
     if how.transport == "stdio":
         server.serves_one_user()
 
@@ -320,17 +313,24 @@ def server_of(
     policy: Policy | None = None,
     limits: LimitsByPattern | None = None,
     approvals: Approvals | str | PathLike[str] | Literal[False] | None = None,
-    audit: Audit | None = None,
-    large_results: LargeResults | int | bool | None = None,
-    stats: bool | str | PathLike[str] = False,
-    telemetry: Told | None = None,
     ready: Ready | None = None,
     capabilities: Iterable[str] = (),
+    extensions: Sequence[Any] = (),
+    **others: Unpack[Keywords],
 ) -> ToolsetServer:
     """The server that `serve` would run."""
     if isinstance(target, ToolsetServer):
         own = (hooks, middleware, resources, prompts, completions, name, instructions)
-        safety = (capabilities, auth, policy, limits, approvals, audit, large_results, telemetry, ready)
+        safety = (
+            capabilities,
+            auth,
+            policy,
+            limits,
+            approvals,
+            ready,
+            extensions,
+            *(value for key, value in others.items() if key not in index().SERVED),
+        )
         if any(own) or any(safety) or rules or grants or client_prefix or state:
             raise DefinitionError(
                 "serve() got a ToolsetServer; give name, hooks and middleware to ToolsetServer(…) instead"
@@ -362,10 +362,8 @@ def server_of(
         policy=policy,
         limits=limits,
         approvals=approvals,
-        audit=audit,
-        large_results=large_results,
-        stats=stats,
-        telemetry=telemetry,
         ready=ready,
         capabilities=capabilities,
+        extensions=extensions,
+        **others,
     )

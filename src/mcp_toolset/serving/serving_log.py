@@ -165,7 +165,7 @@ class ServingLog:
     def clear(self, text: str) -> str:
         """A text without the secrets that are known, and without what looks like one."""
         # No line is written by most starts, and few have credentials in them.
-        from mcp_toolset.security.audit.fields import without_credentials
+        from mcp_toolset.security.facts import without_credentials
 
         for source in () if self._server is None else self._server.toolset.sources():
             if isinstance(source, Scrubbing):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mcp_toolset.calls.suspended.store import PATIENCE
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
@@ -23,9 +23,6 @@ from mcp_toolset.shared.small_stores import (
     UsedOnce,
 )
 from mcp_toolset.shared.topics import Topics
-
-if TYPE_CHECKING:
-    from mcp_toolset.shared.journal import RedisJournal
 
 __all__ = ["KEYS_VARIABLE", "SharedState"]
 
@@ -93,13 +90,6 @@ class SharedState:
     def kept(self, kind: str) -> PutAside:
         """Data that one replica puts aside, and others read, or one of them takes."""
         return PutAside(self.connection, kind)
-
-    def journal(self, lifetime: float) -> RedisJournal:
-        """A journal of calls, which are remembered for so many seconds."""
-        # Few servers have a journal.
-        from mcp_toolset.shared.journal import RedisJournal
-
-        return RedisJournal(self.connection, lifetime=lifetime)
 
     @property
     def health(self) -> StoreHealth:

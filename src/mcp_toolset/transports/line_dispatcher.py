@@ -17,12 +17,13 @@ from contextvars import Context, copy_context
 from typing import Any, Final, cast
 
 import anyio
+from pydantic_core import from_json
 
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.concurrency.turns import Turn
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.protocol.codec import json_in, progress_token, request_key, strict_object
+from mcp_toolset.protocol.codec import LIGHT, json_in, progress_token, request_key, strict_object
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
     OnNotify,
@@ -221,7 +222,7 @@ class LineDispatcher(Outbox, Inbox):
             self._lost(line, f"has more than {self._limit} bytes", whole=False)
             return
         try:
-            message = json_in(line)
+            message = from_json(line) if len(line) <= LIGHT else json_in(line)
         except ValueError:
             try:
                 message = repaired(line)

@@ -139,7 +139,7 @@ class Exchange:
         try:
             if not isinstance(context, WireContext):
                 return await self._for_program(main, method, params, context, tool, then)
-            name = _subject(params)
+            name = str(params.get("name") or params.get("uri", ""))
             by_rounds = main.modern and not context.modern and name in self._by_rounds
             key = None if by_rounds else self.pool.routing.key(context, name)
             if key is not None:
@@ -148,7 +148,8 @@ class Exchange:
                 return await self._after_silence(main, method, params, context, tool, then)
             if main.modern:
                 return await self._to_modern(main, method, params, context, tool)
-            _refuse_foreign(context)
+            if context.modern:
+                _refuse_foreign(context)
             return await self._sent(main, _in_flight(context, params), method, params, tool, None, then)
         finally:
             self.ending.working -= 1
@@ -182,8 +183,9 @@ class Exchange:
         then: Then | None,
     ) -> dict[str, Any]:
         """Send it over a session with the older side of the server; what that cannot do goes over `main`."""
-        _refuse_foreign(caller)
-        name = _subject(params)
+        if caller.modern:
+            _refuse_foreign(caller)
+        name = str(params.get("name") or params.get("uri", ""))
         try:
             if not caller.modern:
                 pooled = await self._leased(key, caller)
@@ -228,7 +230,7 @@ class Exchange:
             fault = refusal
         if _NO_WAY_BACK in (str(fault) if fault else str(wire.get("isError") and wire.get("content"))):
             self.pool.routing.try_again()
-            name = _subject(params)
+            name = str(params.get("name") or params.get("uri", ""))
             key = self.pool.routing.key(caller, name)
             if key is not None and _repeatable(method, tool):
                 return await self._on_own(key, main, method, params, caller, tool, then)
@@ -379,18 +381,13 @@ class Exchange:
         raise CallError(f"{self.link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
 
 
-def _subject(params: Mapping[str, Any]) -> str:
-    """The name or the URI that a request is about; empty for none."""
-    return str(params.get("name", params.get("uri", "")))
-
-
 def _refuse_foreign(caller: WireContext) -> None:
     """Refuse a request state that no call of this server has given out.
 
     Raises:
         CallError: the request has such a state.
     """
-    if caller.modern and caller.replay.foreign:
+    if caller.replay.foreign:
         raise CallError(f"{FOREIGN}; call again")
 
 
@@ -414,7 +411,7 @@ def _in_flight(caller: ToolContext, params: Mapping[str, Any]) -> CallInFlight:
 
 def fault_of_task(wire: Mapping[str, Any]) -> str | None:
     """Why the answer to a call is no result, if it is a task that was begun instead."""
-    if wire.get("resultType") != "task":
+    if wire["resultType"] != "task":
         return None
     return (
         f"it began a task although no client declared {TASKS}, which this bridge does not carry; "

@@ -49,6 +49,8 @@ _TOOLS: Final = 4096
 class CallLimits(Rule):
     """Applies limits to the calls of a server or a loop: `Rules(guards=[CallLimits({"*": Limits(…)})])`."""
 
+    _decides = ("facts", "of")
+
     def __init__(
         self,
         limits: Mapping[str, Limits],
@@ -78,6 +80,11 @@ class CallLimits(Rule):
         self._made: dict[tuple[str, str], ToolMiddleware | ConcurrencyLimit] = {}
         self._group = lru_cache(_CALLERS)(self._table.group)
         self._layers = lru_cache(_TOOLS)(self._made_for)
+
+    @property
+    def varies(self) -> bool:
+        """Whether some limits are for some callers only."""
+        return self._table.varies
 
     def gate(self, binding: ToolBinding) -> Gate | None:
         """No gate: limits apply to calls that would run."""

@@ -106,6 +106,8 @@ class PolicyGuard(Rule):
     person has granted it there, the same caller may make the same call, with the same arguments, once.
     """
 
+    _decides = ("denies",)
+
     def __init__(
         self,
         policy: Policy,
@@ -149,6 +151,11 @@ class PolicyGuard(Rule):
     def recorded(self, binding: ToolBinding, run: Run) -> Run:
         """What uses an approval up, right before the tool; `run` itself for a tool that needs none."""
         return partial(self._claimed, binding, run) if self._approvals and self.layers(binding) else run
+
+    @property
+    def varies(self) -> bool:
+        """Whether it has rules for some callers only."""
+        return self.policy.varies
 
     def denies(self, binding: ToolBinding) -> bool:
         """Whether the policy denies a tool to every caller."""

@@ -11,6 +11,7 @@ from typing import Final, Literal, Protocol, get_args, runtime_checkable
 import anyio
 
 from mcp_toolset._records import dataclass
+from mcp_toolset._rule import Rule
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import Reject, in_tenths, record, rejection, suggesting
 from mcp_toolset.calls.pipeline.middleware import CallNext
@@ -152,7 +153,7 @@ class _Bucket:
     filled: float
 
 
-class RateLimit:
+class RateLimit(Rule):
     """Lets calls through while the bucket has tokens; one is added every `per_seconds / calls` seconds.
 
     A burst of `calls` is let through at once. Callers that cannot be told apart share a bucket.

@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 import anyio
 
 from mcp_toolset._records import dataclass
+from mcp_toolset._rule import Rule
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import (
     Reject,
@@ -79,7 +80,7 @@ class FailureCounts(Generic[_K]):
         return self._failures.keys()
 
 
-class RetryLimit:
+class RetryLimit(Rule):
     """Counts consecutive failures of each tool for each caller; a success resets the count.
 
     After `times` failures the tool is refused to that caller. After `recover_after` seconds one call is let

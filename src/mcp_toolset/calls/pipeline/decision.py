@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any, Final, Literal, cast
 
 from mcp_toolset._records import dataclass
+from mcp_toolset._rule import require_given
 from mcp_toolset.errors import RetrySuggestedError, ToolsetError
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.result import ToolResult, encodable
@@ -30,6 +31,10 @@ class Complete:
     """Answer the call with this output in place of the tool; no later hook runs."""
 
     output: Any
+
+    def __post_init__(self) -> None:
+        """Refuse an answer that is not returned."""
+        require_given("Complete", __name__)
 
     def result(self) -> ToolResult:
         """The output as a result."""
@@ -55,6 +60,7 @@ class Reject:
         """Refuse a reason that a model could not read."""
         if not isinstance(self.reason, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"Reject takes a reason for the model, a text, not {self.reason!r}")
+        require_given("Reject", __name__)
 
 
 Decision = RunNormally | Complete | Reject
@@ -127,7 +133,7 @@ EVENT: Final = "mcp_toolset.decision"
 """The name of the event on the current span."""
 
 TRACER: Final[ContextVar[Any]] = ContextVar("mcp_toolset_tracer", default=None)
-"""What makes the spans of the current request, if a server sends them on: see `calls.telemetry`."""
+"""What makes the spans of the current request, if an observer of a server sends them on: see `Sampler`."""
 
 OTEL: Final = "opentelemetry.trace"
 PROVIDER: Final = "_TRACER_PROVIDER"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -56,6 +56,7 @@ class ToolDispatch:
         rules: RuleSet | None = None,
         names: ToolNames | None = None,
         before: ToolDispatch | None = None,
+        renewed: Callable[[], None] | None = None,
     ) -> None:
         """Compose the chain of every tool.
 
@@ -67,10 +68,12 @@ class ToolDispatch:
             rules: All of these together, instead.
             names: Resolves names, if `bindings` are some of a bigger table.
             before: An older table; chains of the same bindings under the same rules are reused.
+            renewed: Called when a hook was registered later.
         """
         rules = rules or RuleSet(hooks or HookSet(), middleware, tool_middleware or {})
         self._bindings, self._rules = list(bindings), rules
         self._names = names or ToolNames(self._bindings)
+        self._renewed = renewed
         self._listeners = Listeners.of(rules.observers)
         self._digest = None if self._listeners is None else self._listeners.digest
         self._times = self._listeners is not None and self._listeners.times
@@ -88,6 +91,8 @@ class ToolDispatch:
     def renew(self) -> None:
         """Compose the chains anew, as a hook was registered; calls that run go on as they began."""
         self._compose()
+        if self._renewed is not None:
+            self._renewed()
 
     def admit(
         self, call: ToolCall, context: ToolContext, seen: Observation | None = None

@@ -30,7 +30,6 @@ from mcp_toolset.tools.text.hidden_text import in_log
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-    from mcp_toolset.tools.core.definition import ToolDefinition
 
 HookSelector = ToolSelector | ToolGroup
 """A tool, a toolset however it is nested, or the name or pattern of tools."""
@@ -59,12 +58,12 @@ class BoundHook:
         """The hook's name, for messages."""
         return _shown(self.function)
 
-    def require_fitting(self, definition: ToolDefinition) -> None:
+    def require_fitting(self, tool: str, schema: Mapping[str, Any]) -> None:
         """Check that some arguments of a tool can be parsed as this hook's input; see `hook_inputs`."""
         if self.adapter is not None:
             from mcp_toolset.calls.pipeline.hook_inputs import require_fitting
 
-            require_fitting(self.shown, self.input, self.adapter, definition)
+            require_fitting(self.shown, self.input, self.adapter, tool, schema)
 
     async def decide(self, call: ToolCall, context: ToolContext) -> Decision:
         """Call the hook; any failure rejects the call."""

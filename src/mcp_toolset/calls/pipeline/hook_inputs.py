@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any, Final, cast, get_origin
+from typing import Any, Final, cast, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
 
 from mcp_toolset.errors import DefinitionError
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.core.definition import ToolDefinition
 
 _COMBINED: Final = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties")
 """Keywords with which a schema's properties do not tell what an object may have."""
@@ -39,7 +36,7 @@ def _is_structure(annotation: object) -> bool:
 
 
 def require_fitting(
-    hook: str, annotation: Any, adapter: TypeAdapter[Any], definition: ToolDefinition
+    hook: str, annotation: Any, adapter: TypeAdapter[Any], tool: str, schema: Mapping[str, Any]
 ) -> None:
     """Check that some arguments of a tool can be parsed as the input of a hook of that name.
 
@@ -48,7 +45,6 @@ def require_fitting(
             or forbids one that the tool needs.
     """
     wanted = _shape(annotation, adapter)
-    schema = definition.input_schema
     if wanted is None or any(part in schema for part in _COMBINED) or schema.get("additionalProperties"):
         return
     has: Mapping[str, Any] = schema.get("properties") or {}
@@ -60,13 +56,13 @@ def require_fitting(
     if foreign:
         parameters = ", ".join(map(repr, has)) or "no parameters"
         raise DefinitionError(
-            f"{where} has {', '.join(map(repr, foreign))}, and tool {definition.name!r} has {parameters}; "
+            f"{where} has {', '.join(map(repr, foreign))}, and tool {tool!r} has {parameters}; "
             "annotate the input with the tool's own model, or as dict[str, Any]"
         )
     lacking = [name for name in schema.get("required", ()) if name not in fields]
     if lacking and wanted.get("additionalProperties") is False:
         raise DefinitionError(
-            f"{where} forbids {', '.join(map(repr, lacking))}, which tool {definition.name!r} always has; "
+            f"{where} forbids {', '.join(map(repr, lacking))}, which tool {tool!r} always has; "
             "add the field, or allow extra ones"
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -73,6 +73,8 @@ class HookSet(Rule):
     prefixes and renames; see docs/names.md.
     """
 
+    _decides = ("about", "describe", "description_hook", "execution_hooks", "result_hooks")
+
     def __init__(self, *, deadline: float = HOOK_DEADLINE) -> None:
         """Start empty. `deadline` is the seconds that one hook may take."""
         if not isinstance(cast("object", deadline), int | float) or not deadline > 0:
@@ -83,6 +85,7 @@ class HookSet(Rule):
         self._descriptions: list[tuple[NameUse, DescriptionHook]] = []
         self._results: list[tuple[NameUse, BoundResultHook]] = []
         self._unfinished: list[NameUse] = []
+        self._told: set[str] = set()
         self._sources: list[HookSet] = []
         self._followers: WeakKeyDictionary[HookSet, str] = WeakKeyDictionary()
         self._appliers: WeakSet[Applying] = WeakSet()
@@ -107,7 +110,7 @@ class HookSet(Rule):
         def register(hook: _Exec) -> _Exec:
             made = bound(hook, self.deadline)
             if isinstance(tool := declared_tool(selector) or selector, Tool):
-                made.require_fitting(tool.definition)
+                made.require_fitting(tool.name, tool.definition.input_schema)
             self._add("execution", self._ended(use), made)
             return hook
 
@@ -214,18 +217,28 @@ class HookSet(Rule):
         self.require_fitting(view.values(), view.names)
 
     def require_fitting(self, bindings: Iterable[ToolBinding], names: ToolNames) -> None:
-        """Check that each hook of a local tool can parse arguments that the tool can have.
+        """Check that each hook can parse arguments that its tool can have.
+
+        Of a mounted tool, whose server may change its schema, a hook that cannot is a warning.
 
         Raises:
             DefinitionError: a hook's input is of another tool's model.
         """
         typed = [(use, hook) for use, hook in self._execution if hook.adapter is not None]
-        table = {one.name: one for one in bindings if not one.source} if typed else {}
+        table = {one.name: one for one in bindings} if typed else {}
         for use, hook in typed:
             reached = names.reached(use)
             for name in reached if len(reached) == 1 and not use.is_pattern else ():
-                if name in table:
-                    hook.require_fitting(table[name].definition)
+                if (binding := table.get(name)) is None or binding.contract is not None:
+                    continue
+                try:
+                    hook.require_fitting(name, _listed_or_checked(binding))
+                except DefinitionError as fault:
+                    if not binding.source:
+                        raise
+                    if (told := str(fault)) not in self._told:
+                        self._told.add(told)
+                        _log.warning("%s", in_log(told))
 
     def applied_by(self, applying: Applying) -> None:
         """Have what applies the hooks told when one is registered later."""
@@ -404,6 +417,13 @@ def _reaching(tool: str | ToolBinding, names: ToolNames | None) -> Callable[[Nam
 
 def _is_same(one: NameUse, other: NameUse) -> bool:
     return one.name == other.name and (one.tool is other.tool or one.tool is None or other.tool is None)
+
+
+def _listed_or_checked(binding: ToolBinding) -> Mapping[str, Any]:
+    """The schema of a tool's arguments; that of a compact listing does not tell them."""
+    listed = binding.definition.input_schema
+    is_told = listed.get("properties") or listed.get("additionalProperties") is False
+    return listed if is_told else binding.arguments.schema
 
 
 def _particularity(use: NameUse) -> tuple[bool, int]:

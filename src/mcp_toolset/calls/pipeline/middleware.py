@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, TypeVar, cast, runtime_checkable
+from types import FunctionType
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError, NextConsumedError
@@ -139,7 +140,10 @@ def tool_middleware(function: _M) -> _M:
     Raises:
         DefinitionError: it cannot be middleware.
     """
-    return check_middleware(function)
+    layer: Any = check_middleware(function)
+    if isinstance(layer, FunctionType):
+        cast("Any", layer)._is_taken = False
+    return function
 
 
 def check_middleware(layer: _M) -> _M:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.calls.pipeline.call_facts import CallFacts, Common
 from mcp_toolset.calls.pipeline.call_report import CallReport
 from mcp_toolset.calls.pipeline.observation import Observation
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.audit.call_facts import CallFacts, Common
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 
@@ -70,10 +70,10 @@ class CountingObserver(CallObserver, Protocol):
 
 @runtime_checkable
 class TimingObserver(CountingObserver, Protocol):
-    """An observer that sums the requests that calls send, and may have calls traced.
+    """An observer that sums the requests that calls send, and may have requests traced.
 
     Attributes:
-        traces: Chooses the calls that are traced; `None` for none.
+        traces: Chooses the requests and calls that are traced; `None` for none.
     """
 
     traces: Sampler | None
@@ -108,6 +108,12 @@ def digest_of(observers: Iterable[CallObserver]) -> Digest | None:
     return next((one.digest for one in observers if isinstance(one, DigestingObserver)), None)
 
 
+def sampler_of(observers: Iterable[CallObserver]) -> Sampler | None:
+    """What chooses the requests that are traced; `None` if no observer does."""
+    timing = [one for one in observers if isinstance(one, TimingObserver)]
+    return next((one.traces for one in timing if one.traces is not None), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Listeners:
     """The observers of calls, told apart once.
@@ -137,9 +143,8 @@ class Listeners:
         others = tuple(one for one in every if not isinstance(one, DigestingObserver | CountingObserver))
         if not every:
             return None
-        timing = [one for one in every if isinstance(one, TimingObserver)]
-        traces = next((one.traces for one in timing if one.traces is not None), None)
-        return cls(others, logs, counters, digest_of(logs), bool(timing), traces)
+        times = any(isinstance(one, TimingObserver) for one in every)
+        return cls(others, logs, counters, digest_of(logs), times, sampler_of(every))
 
 
 def tell(observers: Iterable[Callable[[Any], object]], report: CallReport | CallFacts) -> None:

@@ -26,7 +26,7 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.toolsets.descriptions import Descriptions
 from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, use_of
-from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
+from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName, unbound
 from mcp_toolset.tools.view.view import ToolView
 
 
@@ -103,7 +103,14 @@ class RuleSet(Rule):
         verbs = view.known_tools.verbs() if self.strict else ()
         unused = self.unused(view.known_tools, view.values())
         self.report.look(self.uses(), view.names, view.known_tools, [*verbs, *unused])
-        self.hooks.require_fitting(view.values(), view.names)
+        self.require_fitting(view.values(), view.names)
+
+    def require_fitting(self, bindings: Iterable[ToolBinding], names: ToolNames) -> None:
+        """Check the typed inputs of hooks, also of those that tools carry; see `HookSet.require_fitting`."""
+        bindings = list(bindings)
+        self.hooks.require_fitting(bindings, names)
+        for rules, own in carriers(bindings).values():
+            rules.hooks.require_fitting(own, ToolNames(own))
 
     def check_carried(self, view: ToolView) -> None:
         """Check that a toolset can carry these rules; see `Toolset.carrying`.
@@ -115,6 +122,20 @@ class RuleSet(Rule):
         if self.observers:
             raise DefinitionError("observers see every call of a server or a loop; give them to its rules")
         self.check(view)
+
+    def missing(self, view: ToolView) -> list[UnboundName]:
+        """The names that match no tool of a toolset that carries these rules, for its server or loop.
+
+        Of a toolset without mounts, what fits nothing when it is made is reported then.
+        """
+        if self.strict is False:
+            return []
+        known = view.known_tools
+        found = [*unbound(self.uses(), view.names, known), *self.unused(known, view.values())]
+        told = (
+            set[tuple[str, str]]() if known.sources else {(one.where, one.name) for one in self.report.found}
+        )
+        return [one for one in found if (one.where, one.name) not in told]
 
     def denies(self, binding: ToolBinding) -> bool:
         """Whether a policy among the guards denies a tool to every caller."""

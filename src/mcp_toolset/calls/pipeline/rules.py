@@ -51,6 +51,8 @@ class Rules(RuleSet):
         DefinitionError: a middleware cannot be used, or is for something that is not a tool.
     """
 
+    _decides = ("around", "denies", "describe", "described", "reworded", "run")
+
     @staticmethod
     def of(rules: AnyRule) -> Rules:
         """Rules from any rule: hooks, middleware, a policy object, one hook for every call, or a list.

@@ -144,7 +144,8 @@ class Ledger:
         if done.name != call.name:
             return f"is a call of {call.name}; the result is of another tool"
         if done.id in self.guarded and not done.result.is_error and not is_placeholder(done):
-            return "has middleware that has not let it through; have run_pending run it, not call.call()"
+            said = "has middleware that has not let it through"
+            return f"{said}, or rules that its toolset carries; have run_pending run it, not call.call()"
         if done.arguments != call.arguments:
             return "has a result for other arguments; give those of the assistant's turn"
         return None

@@ -127,6 +127,8 @@ class RoundRecord(_Record):
     message: dict[str, Any]
     needs_hooks: bool
     needs_rules: bool = False
+    has_no_hooks: bool = False
+    """Whether no hook was applied, so that those of `from_state` have seen no call yet."""
     calls: list[CallRecord]
 
 
@@ -141,6 +143,7 @@ def stored(plan: RoundStanding) -> dict[str, Any]:
         message=dict(plan.turn.message),
         needs_hooks=_needs_hooks(plan),
         needs_rules=plan.state == "open" and any(map(plan.is_guarded, plan.unfinished())),
+        has_no_hooks=plan.hooks.is_empty and not plan.around.inside and not plan.around.had_hooks,
         calls=[_call_record(plan, place, call, committed) for place, call in enumerate(plan.turn.calls)],
     )
     try:

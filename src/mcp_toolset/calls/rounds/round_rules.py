@@ -144,17 +144,20 @@ class Around:
     Attributes:
         rules: The middleware, without hooks.
         inside: By the ids of calls that have middleware, the execution hooks to run inside of it.
+        had_hooks: Whether hooks had been applied when the round was stored.
     """
 
     rules: Rules = field(default_factory=Rules)
     inside: Mapping[str, HookSet] = field(default_factory=dict[str, HookSet])
+    had_hooks: bool = False
 
     def guards(self, call: ToolCall, view: ToolView) -> bool:
         """Whether a call has middleware around it; for a calling tool, that of the called tool."""
-        if call.name not in view or not (self.rules.guards or self.rules.has_middleware):
+        is_inside = call.id in self.inside
+        if call.name not in view or not (is_inside or self.rules.guards or self.rules.has_middleware):
             return False
         binding = view[call.name]
-        guarded = self.rules.guards or self.rules.around(binding, view.names)
+        guarded = is_inside or self.rules.guards or self.rules.around(binding, view.names)
         return binding.redirect is None and bool(guarded)
 
     def with_middleware(self, added: Rules) -> Around:

@@ -85,8 +85,10 @@ def restored(
 
 def _around(record: RoundRecord, rules: Rules) -> Around:
     pending = ((call.id, call.standing) for call in record.calls)
-    guarded = [id for id, one in pending if isinstance(one, PendingRecord) and one.guarded]
-    return Around(replace(rules, hooks=HookSet()), dict.fromkeys(guarded, rules.hooks))
+    unseen = record.has_no_hooks and not rules.hooks.is_empty
+    guarded = [id for id, one in pending if isinstance(one, PendingRecord) and (one.guarded or unseen)]
+    without = replace(rules, hooks=HookSet())
+    return Around(without, dict.fromkeys(guarded, rules.hooks), not record.has_no_hooks)
 
 
 def _read(state: Mapping[str, Any]) -> RoundRecord:

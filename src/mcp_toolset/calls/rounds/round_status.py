@@ -274,8 +274,15 @@ class RoundStanding:
 
     def is_guarded(self, call: ToolCall) -> bool:
         """Whether a call must still pass middleware."""
-        is_through = call.id in self.progress.waiting or self._asks(call)
-        return self.around.guards(call, self.view) and not is_through
+        return self.around.guards(call, self.view) and not self._is_through(call)
+
+    def _is_through(self, call: ToolCall) -> bool:
+        return call.id in self.progress.waiting or self._asks(call)
+
+    def _carries(self, call: ToolCall) -> bool:
+        """Whether a call must pass rules that its toolset carries, which run with it."""
+        binding: ToolBinding | None = self.view.get(call.name)
+        return binding is not None and binding.redirect is None and bool(binding.carried)
 
     def _asks(self, call: ToolCall) -> bool:
         """Whether its tool has run and asks the user."""
@@ -286,7 +293,7 @@ class RoundStanding:
         binding: ToolBinding | None = self.view.get(call.name)
         if call.id in self.progress.waiting or binding is None or not binding.manual:
             return call.id in self.progress.waiting
-        return not self.around.guards(call, self.view)
+        return not self.around.guards(call, self.view) and not self._carries(call)
 
     def has_nothing(self, call: ToolCall) -> bool:
         """Whether a call has neither a result nor a question yet."""
@@ -301,7 +308,11 @@ class RoundStanding:
             manual=frozenset(call.id for call in self.pending if self.is_manual(call)),
             issues=frozenset(issue.call.id for issue in self.issues),
             given=given,
-            guarded=frozenset(call.id for call in self.unfinished() if self.is_guarded(call)),
+            guarded=frozenset(
+                call.id
+                for call in self.unfinished()
+                if self.is_guarded(call) or (self._carries(call) and not self._is_through(call))
+            ),
         )
 
     def own_results(self) -> dict[str, ToolResult]:

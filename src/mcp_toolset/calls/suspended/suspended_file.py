@@ -15,10 +15,10 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.journal.sqlite_thread import SqliteThread
 from mcp_toolset.calls.suspended.store import PATIENCE
 from mcp_toolset.concurrency.private_files import private_file
 from mcp_toolset.concurrency.sqlite_claim import claim, kind_of
+from mcp_toolset.concurrency.sqlite_thread import SqliteThread
 from mcp_toolset.errors import InvalidStateError, StateError, StoreError
 from mcp_toolset.security.secrets.key_ring import KEY_BYTES, KeyRing
 

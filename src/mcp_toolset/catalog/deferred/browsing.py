@@ -21,7 +21,7 @@ from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.learning import SearchLearning
+    from mcp_toolset.catalog.search.listener import SearchListener
 
 LOCAL: Final = "this server"
 """What the server of local tools is called."""
@@ -60,11 +60,13 @@ class Page:
 class Browser:
     """Searches for a model, and lists servers by pages."""
 
-    def __init__(self, shown: FindableTools, index: SearchIndex, learn: SearchLearning | None = None) -> None:
-        """Search `index`, which holds everything in `shown`; `learn` moves up what is used."""
+    def __init__(
+        self, shown: FindableTools, index: SearchIndex, listener: SearchListener | None = None
+    ) -> None:
+        """Search `index`, which holds everything in `shown`; `listener` moves up hits."""
         self._shown = shown
         self._index = index
-        self._learn = learn
+        self._listener = listener
 
     def page(self, request: SearchRequest, hidden: frozenset[str], context: ToolContext) -> Page:
         """The hits of a request, among the tools that the caller may know of."""
@@ -88,7 +90,9 @@ class Browser:
         first = (request.page - 1) * request.limit
         if first >= MAX_HITS:
             return ()
-        bonus: Mapping[str, float] = {} if self._learn is None else self._learn.bonus(context, request.query)
+        bonus: Mapping[str, float] = (
+            {} if self._listener is None else self._listener.bonus(context, request.query)
+        )
         last = min(MAX_HITS, first + request.limit)
         found = self._index.search(
             request.query,

@@ -47,7 +47,7 @@ from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.learning import SearchLearning
+    from mcp_toolset.catalog.search.listener import SearchListener
 
 __all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "AccessDenied"]
 
@@ -72,7 +72,7 @@ class DeferredCatalog:
         arrive: Callable[[], Awaitable[None]] | None = None,
         deferring: Callable[[], Collection[str]] = frozenset,
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
-        learn: SearchLearning | None = None,
+        listener: SearchListener | None = None,
         keeper: IndexKeeper | None = None,
     ) -> None:
         """Start empty.
@@ -85,7 +85,7 @@ class DeferredCatalog:
             scorer: As for `SearchIndex`; for this catalog only.
             deferring: The names of the sources whose tools are behind search, for the preview.
             listed_to: The names of the tools that a caller is listed; a search finds these too.
-            learn: What search learns from use; by default nothing.
+            listener: What is told of searches.
             keeper: Keeps the index of the search on disk; by default it is built anew by each process.
             arrive: Waits a bounded time for sources whose tools are unknown; called by each search.
         """
@@ -102,8 +102,8 @@ class DeferredCatalog:
         if keeper is not None:
             keeper.rest(self._index, self._is_private)
         self._resolver = Resolver(self._shown, ledger, self._index, arrive)
-        self._browser = Browser(self._shown, self._index, learn)
-        self._learn = learn
+        self._browser = Browser(self._shown, self._index, listener)
+        self._listener = listener
         self._gate = GrantGate(ledger, self._policy, self._shown)
         preparing = Preparing(self._shown.knows)
         self._searching = search_binding(self._search, preparing)
@@ -209,7 +209,7 @@ class DeferredCatalog:
 
     def _gated(self, binding: ToolBinding) -> ToolBinding:
         explain = partial(self._gate.explained, binding)
-        run = partial(self._gate.run if self._learn is None else self._run, binding)
+        run = partial(self._gate.run if self._listener is None else self._run, binding)
         return replace(binding, gate=self._gate.gate, execute=run, explain=explain)
 
     async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
@@ -314,8 +314,10 @@ class DeferredCatalog:
         held = {grant.name: grant for grant in self._granted(context)} if page.found else {}
         hits = [await self._hit_of(hit, held.get(hit.name), context) for hit in page.found]
         wanted = [hit.id for hit in hits if hit.state != "listed"][: request.resolve]
-        if self._learn is not None:
-            self._learn.searched(context, request.query, [self._shown.key_of(hit.name) for hit in page.found])
+        if self._listener is not None:
+            self._listener.searched(
+                context, request.query, [self._shown.key_of(hit.name) for hit in page.found]
+            )
         resolved = await self._resolve(wanted, context)
         return Found(
             hits=fitted(hits),
@@ -328,18 +330,18 @@ class DeferredCatalog:
         self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
     ) -> list[Resolution]:
         done = await self._resolver.resolve(ids, context, stubs=stubs)
-        if self._learn is not None:
+        if self._listener is not None:
             names = ((one.grant or "").rpartition(".")[0] for one in done)
             for name in names:
                 if name in self._shown.tools:
-                    self._learn.resolved(context, self._shown.key_of(name))
+                    self._listener.resolved(context, self._shown.key_of(name))
         return done
 
     async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a granted call, and learn from it if it succeeds."""
         result = await self._gate.run(binding, call, context)
-        if self._learn is not None and _succeeded(binding, result):
-            self._learn.called(context, key_of(binding))
+        if self._listener is not None and _succeeded(binding, result):
+            self._listener.called(context, key_of(binding))
         return result
 
     async def _hit_of(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:

@@ -1,4 +1,4 @@
-"""The names of the fixed tools of a deferred catalog, which `tools` defines, and of those that run code."""
+"""The names of the fixed tools of a deferred catalog, which `tools` defines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,3 @@ from typing import Final
 
 FIXED_TOOLS: Final = ("search_tools", "resolve_tools", "call_tool", "call_read_only_tool")
 """In the order they are listed."""
-
-CODE_TOOLS: Final = ("run_code", "run_read_only_code")
-"""Beside them where the server runs code."""

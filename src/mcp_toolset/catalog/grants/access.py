@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Final, Literal, Protocol, cast
 
 from mcp_toolset._records import dataclass
+from mcp_toolset._rule import require_given
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolContext
 from mcp_toolset.tools.core.identity import Identity
@@ -32,6 +33,10 @@ class AccessDenied:
     reason: str = "you are not authorised to use it"
     retry_in: float | None = None
     shown: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse an answer that is not returned."""
+        require_given("AccessDenied", __name__)
 
 
 Access = Callable[[ToolBinding, ToolContext], AccessDenied | None]

@@ -195,7 +195,11 @@ class ToolRegistry(RegistryContents):
 
         Raises:
             UnknownToolError: one of them does not exist, or is hidden; nothing has changed.
+            DefinitionError: a choice is neither `True`, `False` nor `None`.
         """
+        for selector, choice in members.items():
+            if choice not in (True, False, None):
+                raise DefinitionError(f"choose: {selector} is chosen by True, False or None, not {choice!r}")
         with self._changing() as surface:
             return self._choose(surface, members)
 

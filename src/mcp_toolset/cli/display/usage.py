@@ -60,7 +60,7 @@ class Commands(click.Group):
         """Each command with its whole first sentence."""
         found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _sentence(command)) for name, command in found if command])
+            formatter.write_dl([(name, sentence(command)) for name, command in found if command])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -82,7 +82,8 @@ class Commands(click.Group):
             raise
 
 
-def _sentence(command: click.Command) -> str:
+def sentence(command: click.Command) -> str:
+    """The first sentence of the help of a command."""
     return " ".join((command.help or "").split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
 
 

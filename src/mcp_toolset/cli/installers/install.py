@@ -24,7 +24,7 @@ from mcp_toolset.cli.installers.replacing import read_regular, replace_text
 from mcp_toolset.config.jsonc import marked_as, without_mark
 from mcp_toolset.config.loops import way_back
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.security.audit.fields import without_credentials
+from mcp_toolset.security.facts import without_credentials
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments
 
 __all__ = ["InstallPlan", "apply", "difference", "plan_install", "plan_uninstall", "starts_mcp_toolset"]

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
+from mcp_toolset._index import index
 from mcp_toolset.cli.packing.questions import Kind, Question
 from mcp_toolset.config.entries import ServerEntry, known_keys, server_keys, validated
 from mcp_toolset.config.jsonc import Place, read_text
@@ -29,7 +30,7 @@ _PREDEFINED: Final = frozenset(
     ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/")
 )
 _SECRET_KEY: Final = re.compile(r"(?i)key|token|secret|passw|pwd|credential|cookie")
-_WITH_SECRETS: Final = ("auth", "oauth", "audit")
+_WITH_SECRETS: Final = ("auth", "oauth")
 _URLS: Final = ("url", "serverUrl", "httpUrl")
 _LONGEST_SCHEME: Final = 8
 """Characters beside a reference, as of `Bearer ${TOKEN}`, from which on they may be a secret themselves."""
@@ -114,7 +115,7 @@ class PortableConfig:
             return [self._deep(name, key, each, within) for each in cast("list[Any]", value)]
         if not isinstance(value, str):
             return value
-        is_secret = within in _WITH_SECRETS and _SECRET_KEY.search(key)
+        is_secret = within in (*_WITH_SECRETS, *index().KEYS) and _SECRET_KEY.search(key)
         return self._given_as(name, key, value) if is_secret else self._text(name, value)
 
     def _given_as(self, server: str, name: str, value: str | None, *, own: bool = False) -> str | None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 import anyio.abc
@@ -26,6 +26,7 @@ from mcp_toolset.cli.mount import MountOptions
 from mcp_toolset.cli.reloading.report import ProgramReport, main_file
 from mcp_toolset.cli.target import Module, Program, default_name
 from mcp_toolset.errors import TargetError, ToolsetError
+from mcp_toolset.extending.finding import served_keywords
 from mcp_toolset.hub.watch import INTERVAL, Stamp, stamp
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -33,6 +34,9 @@ from mcp_toolset.tools.core.source import STDERR_LOGGER
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.transports.stdio_client import ProcessTarget
 from mcp_toolset.upstream.toolset import RemoteToolset
+
+if TYPE_CHECKING:
+    from mcp_toolset.extending.finding import Keywords
 
 __all__ = ["ProgramReload", "front"]
 
@@ -55,9 +59,7 @@ def front(target: Program | Module, options: MountOptions) -> ToolsetServer:
         Toolset(name=name),
         name=name,
         keep=False,
-        audit=options.audit,
-        telemetry=options.telemetry,
-        stats=True,
+        **cast("Keywords", {**served_keywords(True), **options.extensions}),
         instructions_budget=0,
     )
 

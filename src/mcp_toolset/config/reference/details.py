@@ -58,61 +58,11 @@ BREAKER: Final[Mapping[str, Meaning]] = {
     "seconds": Meaning("Seconds for which the server is not called.", 30),
 }
 
-AUDIT: Final[Mapping[str, Meaning]] = {
-    "path": Meaning("The file.", "audit.jsonl"),
-    "max_bytes": Meaning("The size at which the log begins a new file.", 100_000_000),
-    "keep": Meaning("How many full files are kept.", 10),
-    "key": Meaning("The key for the digests that chain the lines; at least 16 characters.", "${AUDIT_KEY}"),
-}
-
-CODE: Final[Mapping[str, Meaning]] = {
-    "seconds": Meaning("Seconds of computing in one run, without waiting; 10 if left out.", 5),
-    "timeout": Meaning("Seconds for one run, without waiting for a person; 60 if left out.", 120),
-    "memory_mb": Meaning("Megabytes of memory for the code; 64 if left out.", 128),
-    "calls": Meaning("Calls of tools in one run; 50 if left out.", 100),
-    "suspensions": Meaning("How often code stops for a call, a wait or an import; 200 if left out.", 400),
-    "parallel": Meaning("Calls of tools at the same time; further calls wait; 8 if left out.", 4),
-    "printed": Meaning("Characters that the code may print; 20,000 if left out.", 10_000),
-    "value": Meaning(
-        "Bytes of JSON of the run's value; a longer value is a preview; 20,000 if left out.", 50_000
-    ),
-    "workers": Meaning(
-        "Processes of the sandbox, which is the number of runs at the same time; 8 if left out.", 2
-    ),
-}
-
 LOG: Final[Mapping[str, Meaning]] = {
     "folder": Meaning(
         "The folder of the log, in that of the configuration; by default the user's folder for logs.", "logs"
     ),
     "level": Meaning("The least level of the lines that are kept.", "debug"),
-}
-
-JOURNAL: Final[Mapping[str, Meaning]] = {
-    "path": Meaning("The file; one in the user's folder for state if left out.", "calls.sqlite3"),
-    "store": Meaning(
-        "The store of the journal in place of a file: Redis, Valkey or PostgreSQL.",
-        "postgresql://db.example.com/calls",
-    ),
-    "lifetime": Meaning("Seconds for which a call is remembered.", 86_400),
-    "wait": Meaning("Seconds that a repeat waits for the call that runs.", 10),
-    "result_bytes": Meaning("Bytes of a result that are kept, encrypted.", 100_000),
-    "read_only": Meaning("Whether calls of tools that only read are recorded too.", True),
-    "tools": Meaning(
-        "By pattern of tools: `off`, `once`, or `repeat` if a call may run again after an unknown outcome.",
-        {"charge_*": "once"},
-    ),
-}
-
-TELEMETRY: Final[Mapping[str, Meaning]] = {
-    "prometheus": Meaning("Whether `GET /metrics` has the metrics.", True),
-    "otlp": Meaning(
-        "Whether metrics and traces are sent to a collector of OpenTelemetry, or its URL.",
-        "http://collector:4318",
-    ),
-    "spans": Meaning("Requests per second that are traced at most; 10 if left out.", 100),
-    "every": Meaning("Seconds between two exports of metrics; 60 if left out.", 15),
-    "public": Meaning("Whether `/metrics` needs no token, and accepts every name as host.", True),
 }
 
 SUSPENDED: Final[Mapping[str, Meaning]] = {
@@ -148,23 +98,6 @@ EGRESS: Final[Mapping[str, Meaning]] = {
     "allow": Meaning(
         "Hosts, all hosts below one (`*.corp`), IP addresses and networks.", ["login.corp", "10.0.0.0/8"]
     ),
-}
-
-LEARNING: Final[Mapping[str, Meaning]] = {
-    "path": Meaning("The file; if left out, a file in the user's data folder.", "learnt.json"),
-    "most": Meaning("The most that earlier calls add to the score of a hit; above 0 and below 0.2.", 0.1),
-    "half_life": Meaning("Seconds after which an earlier call counts half.", 604_800),
-    "tenants": Meaning(
-        "The number of callers that are stored; the caller that was idle longest is removed first.", 20
-    ),
-    "pairs": Meaning("Pairs of a word and a tool that are stored for each caller.", 500),
-}
-
-LARGE_RESULTS: Final[Mapping[str, Meaning]] = {
-    "limit": Meaning("Characters from which a result is stored, and only its beginning shown.", 20_000),
-    "preview": Meaning("Characters of the beginning that is shown.", 1_500),
-    "memory": Meaning("Characters of all stored results together.", 64_000_000),
-    "lifetime": Meaning("Seconds for which a result is stored.", 3600),
 }
 
 AUTH: Final[Mapping[str, Meaning]] = {

@@ -7,15 +7,9 @@ tables and models that read the file have them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-
-class Meaning(NamedTuple):
-    """What a key does, and a value for it as a file may have it."""
-
-    text: str
-    example: Any
-
+from mcp_toolset.config.tables import Meaning
 
 _AS_SECTION: Final = "The default for every server; see the same key of a server."
 _NAMED_TOOLS: Final = "Exact names of tools, as another client writes them."
@@ -128,16 +122,6 @@ SERVER: Final[Mapping[str, Meaning]] = {
         "Which tools of the server exist for a caller, and which need an [approval](policies.md).",
         {"deny": ["delete_*"]},
     ),
-    "journal": Meaning(
-        "Which of its calls are [recorded](journal.md), by pattern of its tools: `off`, `once` or `repeat`; "
-        "`false` for none.",
-        {"charge_*": "once"},
-    ),
-    "idempotency": Meaning(
-        "Where its tools are [told the key of a call](journal.md#tell-a-mounted-server-the-key): one place, "
-        "or one for each pattern.",
-        "arguments.request_id",
-    ),
     "single": Meaning(
         "Whether [one replica alone](replicas.md#servers-that-must-be-single) may have the server.", True
     ),
@@ -183,16 +167,6 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
         "Which tools exist for which caller, and which need an [approval](policies.md).",
         {"allow": ["readOnly:*"], "ask": ["destructive:*"]},
     ),
-    "audit": Meaning(
-        "The file of the [audit log](audit.md), or an object with the keys below.", "audit.jsonl"
-    ),
-    "journal": Meaning(
-        "Records calls, so that [a repeat has no second effect](journal.md): `true`, or an object.", True
-    ),
-    "telemetry": Meaning(
-        "Where [metrics and traces](observability.md) go: `prometheus`, `otlp` or both, or an object.",
-        "prometheus,otlp",
-    ),
     "suspended": Meaning(
         "Keeps [calls that wait for an answer](suspended.md) when the server is started again: `true`, or an "
         "object.",
@@ -214,24 +188,9 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
     "auth": Meaning(
         "[Who may call](authentication.md) over HTTP.", {"tokens": {"ci": {"token": "${CI_TOKEN}"}}}
     ),
-    "code": Meaning(
-        "Whether models may run [code](code-mode.md) that calls granted tools; an object sets the limits.",
-        {"seconds": 5},
-    ),
-    "large_results": Meaning(
-        "Shows only the beginning of [long results](large-results.md), and stores the rest: `true`, a "
-        "number of characters from which a result is long, or an object.",
-        20_000,
-    ),
-    "stats": Meaning("Whether calls and tokens are summed for [`mcp-toolset stats`](statistics.md).", False),
     "log": Meaning(
         "The [log](logs.md) of each process that serves the file: `false` for none; an object has its level "
         "and folder.",
         {"level": "debug"},
-    ),
-    "learning": Meaning(
-        "Whether search [learns](search.md#learn-from-use) which tools each caller uses; an object sets the "
-        "limits.",
-        True,
     ),
 }

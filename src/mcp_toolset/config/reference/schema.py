@@ -5,47 +5,41 @@ Editors show its descriptions and complete its keys. The package has it as a fil
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Any, Final, NamedTuple, cast
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from mcp_toolset._index import index
 from mcp_toolset.config.auth import AuthSection, JwtEntry, TokenEntry
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
+from mcp_toolset.config.extensions import described, server_settings
 from mcp_toolset.config.permissions import CallersPermissions, GeneralPermissions, SectionPermissions
 from mcp_toolset.config.reference import details, meanings
 from mcp_toolset.config.reference.meanings import Meaning
-from mcp_toolset.config.rules import JournalMode
 from mcp_toolset.config.sections import (
-    AuditEntry,
     BreakerEntry,
     CallersEntry,
-    CodeEntry,
     EgressEntry,
     HttpEntry,
     InputEntry,
-    JournalEntry,
-    LargeResultsEntry,
-    LearningEntry,
     LogEntry,
     ReadyEntry,
     SuspendedEntry,
-    TelemetryEntry,
 )
 from mcp_toolset.config.server_logins import LOGINS
 from mcp_toolset.config.tables import Table, keys_of
 from mcp_toolset.security.policy.limits import Limits
 
-__all__ = ["Part", "configuration_schema", "parts"]
+__all__ = ["Part", "configuration_schema", "parts", "schema_text"]
 
 _Json = dict[str, Any]
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
 _TEXTS: Final[_Json] = {"type": "array", "items": {"type": "string"}, "minItems": 1}
-_MODES: Final[_Json] = {"type": "object", "additionalProperties": {"enum": [*get_args(JournalMode)]}}
-_PLACE: Final[_Json] = {"type": "string", "pattern": r"^(_meta|arguments)\..+$"}
 _VALUES: Final[_Json] = {"type": "object", "additionalProperties": {"type": ["string", "number", "null"]}}
 _COUNT: Final[_Json] = {"type": "integer", "exclusiveMinimum": 0}
 
@@ -84,12 +78,17 @@ def configuration_schema() -> _Json:
     }
 
 
+def schema_text() -> str:
+    """The JSON Schema as it is published."""
+    return json.dumps(configuration_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
 def parts() -> dict[str, Part]:
     """The parts of a file by the names of their definitions."""
     logins = {name: _login(name) for name in LOGINS}
     return {
-        "server": Part("A server", _server(), meanings.SERVER),
-        "toolset": Part("The `toolset` section", _toolset(), meanings.TOOLSET),
+        "server": Part("A server", _server(), server_meanings()),
+        "toolset": Part("The `toolset` section", _toolset(), toolset_meanings()),
         "input": Part("An entry of `inputs`", _of_model(InputEntry, details.INPUT), details.INPUT),
         **{
             f"login_{name}": Part(f"`auth` of a server, `{name}`", schema, details.LOGIN)
@@ -111,34 +110,40 @@ def parts() -> dict[str, Part]:
             details.CALLERS,
         ),
         "breaker": Part("`breaker`", _of_model(BreakerEntry, details.BREAKER), details.BREAKER),
-        "audit": Part("`audit`", _audit(), details.AUDIT),
-        "code": Part("`code`", _of_model(CodeEntry, details.CODE), details.CODE),
-        "large_results": Part(
-            "`large_results`",
-            _of_model(LargeResultsEntry, details.LARGE_RESULTS),
-            details.LARGE_RESULTS,
-        ),
-        "journal": Part("`journal` of `toolset`", _journal(), details.JOURNAL),
+        **{
+            name: Part(f"`{name}` of `toolset`", _of_table(kind, _meant(kind)), _meant(kind))
+            for name, kind in described()
+            if keys_of(kind)
+        },
         "suspended": Part("`suspended`", _of_model(SuspendedEntry, details.SUSPENDED), details.SUSPENDED),
-        "learning": Part("`learning`", _of_model(LearningEntry, details.LEARNING), details.LEARNING),
         "egress": Part("`egress`", _of_model(EgressEntry, details.EGRESS), details.EGRESS),
         "http": Part("`http`", _of_model(HttpEntry, details.HTTP), details.HTTP),
-        "telemetry": Part("`telemetry`", _of_model(TelemetryEntry, details.TELEMETRY), details.TELEMETRY),
         "ready": Part("`ready`", _of_model(ReadyEntry, details.READY), details.READY),
         "log": Part("`log`", _of_model(LogEntry, details.LOG), details.LOG),
     }
 
 
+def server_meanings() -> Mapping[str, Meaning]:
+    """What the keys of a server mean, those of extensions included."""
+    own = {key: said for kind in server_settings() for key, said in _meant(kind).items()}
+    return {**meanings.SERVER, **own}
+
+
+def toolset_meanings() -> Mapping[str, Meaning]:
+    """What the keys of the section `toolset` mean, those of extensions included."""
+    return {**meanings.TOOLSET, **{key: kind.says for key, kind in described()}}
+
+
 def _server() -> _Json:
     schema = _of_table(ServerEntry, meanings.SERVER)
+    for kind in server_settings():
+        schema["properties"] |= _of_table(kind, _meant(kind))["properties"]
     logins = [{"$ref": f"#/$defs/login_{name}"} for name in LOGINS]
     _say(schema, "auth", anyOf=[{"enum": [*LOGINS]}, *logins])
     _say(schema, "oauth", type="object")
     _say(schema, "permissions", **_ref("server_permissions"))
     _say(schema, "limits", type="object", additionalProperties=_ref("limits"))
     _say(schema, "breaker", **_ref("breaker"))
-    _say(schema, "journal", anyOf=[{"type": "boolean"}, _MODES])
-    _say(schema, "idempotency", anyOf=[_PLACE, {"type": "object", "additionalProperties": _PLACE}])
     _say(schema, "prefix", anyOf=[{"type": ["string", "null"]}, {"const": False}])
     _say(schema, "env", **_VALUES)
     _say(schema, "headers", **_VALUES)
@@ -150,15 +155,22 @@ def _toolset() -> _Json:
     _say(schema, "auth", **_ref("auth"))
     _say(schema, "permissions", **_ref("permissions"))
     _say(schema, "limits", type="object", additionalProperties=_ref("limits"))
-    _say(schema, "audit", anyOf=[{"type": "string"}, _ref("audit")])
-    _say(schema, "code", anyOf=[{"type": "boolean"}, _ref("code")])
-    _say(schema, "large_results", anyOf=[{"type": "boolean"}, _COUNT, _ref("large_results")])
-    _say(schema, "learning", anyOf=[{"type": "boolean"}, _ref("learning")])
-    _say(schema, "journal", anyOf=[{"type": "boolean"}, _ref("journal")])
-    _say(schema, "telemetry", anyOf=[{"type": "string"}, _ref("telemetry")])
     _say(schema, "suspended", anyOf=[{"type": "boolean"}, _ref("suspended")])
     _say(schema, "ready", **_ref("ready"))
     _say(schema, "http", **_ref("http"))
+    for name, kind in described():
+        known = keys_of(kind)
+        bare = not kind.words and not any(one.required for one in known.values())
+        forms: list[_Json] = [{"type": "boolean"}] if bare else []
+        if known:
+            if kind.words:
+                forms.append({"type": "string"})
+            if kind.short:
+                forms.append(GenerateJsonSchema().generate(cast("Any", known[kind.short].schema)))
+            forms.append(_ref(name))
+        form = forms[0] if len(forms) == 1 else {"anyOf": forms}
+        default = {"default": name in index().SERVED} if forms[0] == {"type": "boolean"} else {}
+        schema["properties"][name] = form | default | _told(kind.says)
     _say(schema, "egress", **_ref("egress"))
     return schema
 
@@ -215,19 +227,6 @@ def _limits() -> _Json:
     return {"type": "object", "properties": every, "additionalProperties": False}
 
 
-def _journal() -> _Json:
-    schema = _of_model(JournalEntry, details.JOURNAL)
-    _say(schema, "tools", **_MODES)
-    return schema
-
-
-def _audit() -> _Json:
-    schema = _of_model(AuditEntry, details.AUDIT)
-    # The length counts after a reference to the key is expanded.
-    _say(schema, "key", type="string")
-    return schema
-
-
 def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
     """The schema of a table, with the defaults of its fields."""
     named = {one.alias or name: (name, one.schema) for name, one in keys_of(table).items()}
@@ -240,12 +239,20 @@ def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
     }
     made = GenerateJsonSchema().generate(core, mode="validation")["properties"]
     defaults = {one.name: one.default for one in fields(cast("Any", table))}
+    said = {name: one.published for name, one in keys_of(table).items()}
     properties = {
-        key: _plain(made[key]) | _default(defaults[name]) | _told(meant[key])
+        key: dict(said[name] or _plain(made[key])) | _default(defaults[name]) | _told(meant[key])
         for key, (name, _) in named.items()
     }
     closed: _Json = {"additionalProperties": False} if table.unknown == "forbid" else {}
-    return {"type": "object", "properties": properties, **closed}
+    needed = [one.alias or name for name, one in keys_of(table).items() if one.required]
+    required: _Json = {"required": needed} if needed else {}
+    return {"type": "object", "properties": properties, **required, **closed}
+
+
+def _meant(table: type[Table]) -> dict[str, Meaning]:
+    """What the keys of a table say of themselves."""
+    return {one.alias or name: one.meaning for name, one in keys_of(table).items() if one.meaning}
 
 
 def _of_model(model: type[BaseModel], meant: Mapping[str, Meaning]) -> _Json:
@@ -268,7 +275,9 @@ def _plain(schema: _Json) -> _Json:
 
 
 def _default(value: object) -> _Json:
-    return {} if value is None or value is MISSING or value in ([], {}) else {"default": value}
+    if value is None or value is MISSING or value in ([], {}):
+        return {}
+    return {"default": int(value) if isinstance(value, float) and value.is_integer() else value}
 
 
 def _told(meaning: Meaning) -> _Json:

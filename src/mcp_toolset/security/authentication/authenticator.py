@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass
+from mcp_toolset._rule import Rule, take
 from mcp_toolset.concurrency.asked_store import SingleFlight
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
 from mcp_toolset.security.authentication.verifier import (
@@ -72,7 +73,7 @@ class _Known:
     verifier: RememberedVerifier
 
 
-class Authenticator:
+class Authenticator(Rule):
     """Verifies the tokens of requests, and remembers the verified ones until they expire.
 
     Attributes:
@@ -110,6 +111,7 @@ class Authenticator:
         several = verifiers if isinstance(verifiers, Sequence) else (verifiers,)
         if not several:
             raise DefinitionError("auth: no verifier is given, so nobody could call; give one, or no auth")
+        take(*several)
         self._verifiers = [remembered(one) for one in several]
         self.resource = resource or next((one.resource for one in self._verifiers if one.resource), None)
         found = (*authorization_servers, *(one.issuer for one in self._verifiers if one.issuer))

@@ -13,7 +13,7 @@ from typing import Final, cast
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.authentication.verifier import RememberedVerifier
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.identity import Identity, require_several
 
 SHORTEST: Final = 16
 """Characters that a token has at least."""
@@ -34,6 +34,10 @@ class StaticToken:
     token: str = field(repr=False)
     roles: Iterable[str] = ()
     scopes: Iterable[str] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse one text in place of a list."""
+        require_several(roles=self.roles, scopes=self.scopes)
 
 
 class StaticTokens(RememberedVerifier):
@@ -74,6 +78,7 @@ class StaticTokens(RememberedVerifier):
         Raises:
             DefinitionError: a variable is not set, or as for `StaticTokens`.
         """
+        require_several(roles=roles, scopes=scopes)
         roles, scopes, tokens = tuple(roles), tuple(scopes), dict[str, StaticToken]()
         for written in variables:
             name, sign, variable = written.partition("=")

@@ -8,6 +8,7 @@ from inspect import iscoroutinefunction, signature
 from types import MethodType
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
+from mcp_toolset._rule import Rule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.identity import Identity
 
@@ -38,7 +39,7 @@ class TokenVerifier(Protocol):
         ...
 
 
-class RememberedVerifier(ABC):
+class RememberedVerifier(Rule, ABC):
     """A verifier that says for how long its answers hold.
 
     Attributes:
@@ -55,7 +56,7 @@ class RememberedVerifier(ABC):
     async def verify(self, token: str) -> Identity | None:
         """See `Verifier`."""
 
-    def on_withdrawal(self, withdrawn: Callable[[], None]) -> None:  # noqa: B027
+    def on_withdrawal(self, withdrawn: Callable[[], None]) -> None:
         """Have a function called when tokens that were valid may no longer be so."""
 
 

@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, Final, NamedTuple, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset._rule import Rule
+from mcp_toolset._rule import Rule, take
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.patterns import (
     Caller,
@@ -83,6 +83,7 @@ class Limits(Rule):
         if isinstance(cast("object", self.callers), Limits | str):
             raise DefinitionError(f"Limits(callers=…) takes a list of Limits, not {self.callers!r}")
         object.__setattr__(self, "callers", tuple(self.callers))
+        take(*self.callers)
         for one in self.callers:
             if one.callers or not one.is_for_some or not any(one.given()):
                 raise DefinitionError(
@@ -193,6 +194,7 @@ class LimitTable:
                 at = f"{place}[{pattern!r}]"
                 if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise DefinitionError(f'{at} takes Limits(calls="20/day", …), not {limits!r}')
+                take(limits)
                 if not any(limits.given()) and not limits.callers:
                     raise DefinitionError(
                         f"{at}: Limits() limits nothing; give rate=…, calls=… or another limit"
@@ -208,6 +210,11 @@ class LimitTable:
         if caller is None:
             return ()
         return tuple(one for one in self._for_some if is_for(self._entries[one].rules.section, caller))
+
+    @property
+    def varies(self) -> bool:
+        """Whether some limits are for some callers only."""
+        return bool(self._for_some)
 
     def for_some(self, tool: ToolFacts) -> Group:
         """The limits of a tool that are for some callers only."""

@@ -74,6 +74,8 @@ class Policy(Rule):
         varies: Whether it has rules for some callers only, so that lists differ by caller.
     """
 
+    _decides = ("decide", "decide_facts", "facts", "group", "looks", "permissions", "varies")
+
     __slots__ = ("_chains", "_decided", "_grouped", "_hinted", "_hints", "permissions", "varies")
 
     def __init__(

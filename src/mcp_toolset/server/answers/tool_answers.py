@@ -44,7 +44,7 @@ from mcp_toolset.tools.declare.returned import UNTYPED
 from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.results.large_results import LargeResults
+    from mcp_toolset.extending.joined import Extensions
 
 
 class Surface(Protocol):
@@ -178,9 +178,6 @@ def answered(binding: ToolBinding, asked: AskUser, answer: ElicitationAnswer) ->
 
 _KeptList = tuple[list[dict[str, Any]], tuple[CacheHint, Mapping[str, Any]], Encoded]
 
-_WHOLE: Final = frozenset({"search_tools", "resolve_tools"})
-"""The tools whose results are always whole: without them there is no next call."""
-
 MAX_VARIANTS: Final = 16
 """Lists of tools that are kept in JSON, for clients that do not see the same."""
 
@@ -194,7 +191,7 @@ class ToolAnswers:
         trips: RoundTrips,
         announcements: Announcements,
         stamp: Mapping[str, Any],
-        large: LargeResults | None,
+        extensions: Extensions,
         store: SuspendedStore | None = None,
         shared: Shared | None = None,
     ) -> None:
@@ -205,12 +202,12 @@ class ToolAnswers:
             trips: What calls that ask the client wait for.
             announcements: Tells clients that lists have changed.
             stamp: What a server says of itself in modern results.
-            large: What becomes of results that are too long for a model; `None` passes them on.
+            extensions: What becomes of calls as they are sent, and of results as they are answered.
             store: Where calls that wait outlive this process; `None` if they end with it.
             shared: What replicas of the server share; `None` without replicas.
         """
         self._surface = surface
-        self._large = large
+        self._extensions = extensions
         self._trips = trips
         self._announcements = announcements
         self._stamp = stamp
@@ -290,12 +287,16 @@ class ToolAnswers:
     async def _answered(self, call: ToolCall, context: WireContext) -> ToolResult:
         """Run a call, or run it again with what the client answers; or ask the client."""
         bound = (call.name, call.arguments, context.principal)
+        filled: ToolCall | None = None
         try:
-            filled = await self._taken_up(call, context)
+            if context.resume(self._trips, call):
+                tools = await self._surface.definition(call.name, context)
+                await self._trips.claim(context.replay, tools)
+            filled = call if self._extensions.sent is None else self._extensions.sent(call, context)
             try:
                 result = await self._surface.call(filled, context)
-                if self._large is not None and call.name not in _WHOLE:
-                    result = self._large.shortened(result, filled, context)
+                if self._extensions.answered is not None:
+                    result = self._extensions.answered(result, filled, context)
             except (InputRequired, BaseExceptionGroup) as fault:
                 asking = joined(fault)
                 if not isinstance(asking, InputRequired) or context.is_handed_over:
@@ -306,24 +307,17 @@ class ToolAnswers:
                 return result
             tools = await self._surface.definition(call.name, context)
             return self._trips.relayed(result, context.replay, *bound, tools=tools)
-        except UnknownToolError:
-            raise
-        except RequestStateError as fault:
-            raise refusal(fault) from None
-        except ClientCapabilityError as fault:
-            if context.modern:
-                raise refusal(fault) from None
-            return ToolResult.of_error(str(fault))
         except CallError as fault:
-            return ToolResult.of_error(str(fault))
+            if filled is None:
+                # What a client refers to was not there: no tool was looked up, and so nothing was reported.
+                self._surface.refused(call, context, fault)
+            return _failed(fault, context)
 
-    async def _taken_up(self, call: ToolCall, context: WireContext) -> ToolCall:
-        """The call with what its client refers to: the state of an earlier request, and kept results."""
-        try:
-            if context.resume(self._trips, call):
-                tools = await self._surface.definition(call.name, context)
-                await self._trips.claim(context.replay, tools)
-            return call if self._large is None else self._large.with_references(call, context)
-        except CallError as fault:
-            self._surface.refused(call, context, fault)
-            raise
+
+def _failed(fault: CallError, context: WireContext) -> ToolResult:
+    """The result of a call that failed; some faults are errors of the protocol."""
+    if isinstance(fault, UnknownToolError):
+        raise fault
+    if isinstance(fault, RequestStateError) or (isinstance(fault, ClientCapabilityError) and context.modern):
+        raise refusal(fault) from None
+    return ToolResult.of_error(str(fault))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,12 @@ from mcp_toolset.tools.toolsets.opening import settled
 from mcp_toolset.tools.view.unbound import UnboundName
 from mcp_toolset.tools.view.view import ToolBinding
 
+_log = logging.getLogger("mcp_toolset.policy")
+
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from mcp_toolset.catalog.search.index import SearchHit
-    from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.limits import Limit
     from mcp_toolset.security.policy.policy import Policy
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 class HostCalls(ClientSide):
     """The side of a server that its own program calls, without a wire."""
 
-    audit: AuditLog | None
     _auth: Authenticator | None
     _manual: ManualCalls
     _offering: Offering
@@ -51,14 +52,25 @@ class HostCalls(ClientSide):
         configured = self.configured if self._auth is None else None
         return self._auth if configured is None else configured.authenticator()
 
-    def rely_on_callers(self, auth: Auth | None = None) -> None:
+    def rely_on_callers(self, auth: Auth | None = None, *, stdio: bool = False) -> None:
         """Refuse rules of a configuration for some callers, if neither it nor `auth` says who calls.
+
+        Such rules of the program are a warning: it may call its tools for callers that it knows.
+
+        Args:
+            auth: Who may call over HTTP.
+            stdio: Whether a client on standard input is served, of which nothing is known.
 
         Raises:
             ConfigError: there are such rules.
         """
         if self.configured is not None:
             self.configured.rely_on_callers(bool(auth or self._auth))
+        is_known = not stdio and (auth or self.auth) is not None
+        if not is_known and not self._is_told and self._visibility.is_for_some(self.toolset):
+            self._is_told = True
+            mend = "serve over HTTP" if stdio else "give auth=…"
+            _log.warning("rules for callers by name, role or scope match nobody here: %s", mend)
 
     def tools(self) -> list[dict[str, Any]]:
         """The entries of `tools/list` for a client without grants, in wire form."""
@@ -160,12 +172,7 @@ class HostCalls(ClientSide):
 
     def serves_one_user(self) -> None:
         """Treat all callers without authentication as the same user, as over stdio."""
-        if self._options.learn is not None:
-            self._options.learn.serves_one = True
-        if self._journal is not None:
-            self._journal.guard.serves_one = True
-        if self.processes is not None:
-            self.processes.serves_one = True
+        self.extensions.alone()
 
     async def run_stdio(self, *, drain: float = 1.0) -> None:
         """Serve one client on standard input and output, until it closes them.
@@ -177,6 +184,7 @@ class HostCalls(ClientSide):
         from mcp_toolset.transports.stdio_server import serve_stdio
 
         self.serves_one_user()
+        self.rely_on_callers(stdio=True)
         await serve_stdio(self.answers, drain=drain)
 
     def http_app(
@@ -205,6 +213,7 @@ class HostCalls(ClientSide):
         return http_app(
             self.answers,
             self.monitor,
+            self.extensions.http_pages(),
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             json_response=json_response,
@@ -213,7 +222,7 @@ class HostCalls(ClientSide):
             trusted_proxies=proxies if trusted_proxies is None else trusted_proxies,
             auth=lambda: own or self.auth,
             logins=self._login_of,
-            told=None if self.audit is None else self.audit.record,
+            told=self.extensions.record,
             shared=self._options.shared,
         )
 
@@ -223,28 +232,7 @@ class HostCalls(ClientSide):
         # What serves one client by pipes is not asked.
         from mcp_toolset.server.interface.monitor import Monitor
 
-        return Monitor(
-            self._required,
-            self.statuses,
-            self._visibility.hides_server,
-            self._options.shared,
-            self._telemetry,
-            self._seen_by,
-        )
-
-    def _seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
-        """Whether a mounted server, and a tool by its public name or the server's own, exist for a caller."""
-        visible, seen = self._visibility, set[tuple[str, str]]()
-        for name, binding in self._served.table.items():
-            if not visible.hides(binding, identity):
-                seen |= {(binding.source, name), (binding.source, binding.definition.name)}
-
-        def sees(server: str, tool: str) -> bool:
-            if visible.policy is None:
-                return True
-            return not visible.hides_server(server, identity) and (not tool or (server, tool) in seen)
-
-        return sees
+        return Monitor(self._required, self.statuses, self._visibility.hides_server, self._options.shared)
 
     def _required(self) -> Ready:
         """What must work for the server to be ready, as told here, or in the configuration."""

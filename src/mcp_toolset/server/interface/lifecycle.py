@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 
@@ -23,12 +22,8 @@ from mcp_toolset.tools.toolsets.opening import Waiting, unwind
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.context.shared import Shared
-    from mcp_toolset.server.answers.usage import Usage
     from mcp_toolset.server.state_keeper import StateKeeper
-
-_log = logging.getLogger("mcp_toolset.server")
 
 
 class Lifecycle(ServerParts):
@@ -92,30 +87,16 @@ class Lifecycle(ServerParts):
             if self._keeper is not None:
                 await stack.enter_async_context(self._keeper.running())
             await stack.enter_async_context(self._attachments.running())
-            if self._code is not None:
-                stack.push_async_callback(self._code.close)
-            if self._options.learn is not None:
-                await stack.enter_async_context(self._options.learn.running())
             if self.configured is not None:
                 reloads = self._reloads = self.configured.reloads(
                     sources=self.registry.sources, changed=self._news.changed.set, rebuild=self._rebuild
                 )
                 await stack.enter_async_context(reloads.running())
-            await self._open_work(stack)
-            if self._usage is not None:
-                # Saved before mounted servers are closed: many clients kill a server that takes its time.
-                await stack.enter_async_context(self._usage.running(self._counted_as))
-            if self._telemetry is not None:
-                await stack.enter_async_context(self._telemetry.running(self._up))
+            await stack.enter_async_context(self.work)
+            await self.extensions.run(stack)
             self._manual.open()
             stack.callback(self._manual.close)
             self._stack = stack.pop_all()
-
-    async def _open_work(self, stack: AsyncExitStack) -> None:
-        """Open what runs longer than a call."""
-        await stack.enter_async_context(self.work)
-        if self.processes is not None:
-            await stack.enter_async_context(self.processes)
 
     async def _open_stores(self, stack: AsyncExitStack) -> None:
         """Open what calls and changes are written to."""
@@ -124,15 +105,7 @@ class Lifecycle(ServerParts):
             self._share(self._options.shared)
         if self._suspended is not None and self._suspended is not self._options.shared:
             await stack.enter_async_context(self._suspended.running())
-            if self._code is not None and self.grants.ends_with_process:
-                _log.warning(
-                    "runs of code that wait for an answer do not go on after a restart, as grants are in "
-                    "memory; keep them in a file, as by `--grants FILE`"
-                )
-        if self._trail is not None:
-            await stack.enter_async_context(self._trail.running(self.grants, self._audited_facts))
-        if self._journal is not None:
-            await stack.enter_async_context(self._journal.running())
+        await self.extensions.open(stack)
 
     def _share(self, shared: Shared) -> None:
         """Tell the mounts what the replicas share; some of them one replica alone may have."""
@@ -168,40 +141,9 @@ class Lifecycle(ServerParts):
             stack.push_async_exit(self.__aexit__)
             yield
 
-    @property
-    def learning(self) -> SearchLearning | None:
-        """The learning of the search of deferred tools; `None` if it does not learn."""
-        return self._options.learn
-
-    @property
-    def usage(self) -> Usage | None:
-        """The statistics of calls and tokens; `None` if the server does not count."""
-        return self._usage
-
-    def keep_no_statistics(self) -> None:
-        """Turn off statistics, before the server is opened."""
-        self._usage = None
-
     def use_nothing_kept(self) -> None:
         """Serve only what mounted servers list in this run, before the server is opened; it is kept."""
         self._kept.is_used = False
-
-    def send_no_telemetry(self) -> None:
-        """Turn off metrics and traces, before the server is opened."""
-        self._telemetry, self.answers.traces = None, None
-
-    def _up(self) -> dict[str, bool]:
-        """By the name of each mounted server, whether calls reach it."""
-        return {name: one.is_up for name, one in self._served.statuses().items()}
-
-    def _counted_as(self) -> str:
-        """What statistics call that which is served: the path of its configuration, else its name."""
-        return self.name if self.configured is None else str(self.configured.config.path)
-
-    def _audited_facts(self) -> dict[str, Any]:
-        """What the audit log says of a start."""
-        facts = {"server": self.name, "version": self._options.version}
-        return facts if self._trail is None else {**facts, **self._trail.digests(self.configured)}
 
     async def _save_last(self) -> None:
         if self._keeper is not None:

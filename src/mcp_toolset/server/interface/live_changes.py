@@ -110,8 +110,8 @@ class LiveChanges(ServerParts):
         if self._reloads is None:
             raise StateError("a configuration is reloaded while the server is open; enter it first")
         report = await self._reloads.reload(config, drain=drain, patience=patience)
-        if self._trail is not None:
-            self._trail.log.record("reloaded", changes=str(report), **self._trail.digests(self.configured))
+        if self.extensions.record is not None:
+            self.extensions.record("reloaded", changes=str(report))
         return report
 
     async def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:

@@ -11,9 +11,7 @@ from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.source import SourceStatus
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.telemetry.series import Sees
     from mcp_toolset.context.shared import Shared
-    from mcp_toolset.server.interface.observability import Observability
 
 WELL: Final = ("ready", "stopped", "starting")
 """The states of a mounted server that are no fault."""
@@ -41,8 +39,6 @@ class Monitor:
         statuses: Callable[[], Mapping[str, SourceStatus]],
         hides: Callable[[str, Identity | None], bool],
         shared: Shared | None,
-        metrics: Observability | None = None,
-        sees: Callable[[Identity | None], Sees] | None = None,
     ) -> None:
         """Watch a server.
 
@@ -51,11 +47,7 @@ class Monitor:
             statuses: The status of each mounted server.
             hides: Whether a mounted server does not exist for a caller.
             shared: What replicas share.
-            metrics: What sums calls; `None` without.
-            sees: Which servers and tools exist for a caller.
         """
-        self._metrics = metrics
-        self._sees = sees
         self._ready = ready
         self._statuses = statuses
         self._hides = hides
@@ -82,21 +74,6 @@ class Monitor:
         missing = {what: reason for what, reason, server in found if not self._hides(server, identity)}
         return {"status": "unready" if found else "ready", "missing": missing}
 
-    @property
-    def has_metrics(self) -> bool:
-        return self._metrics is not None and self._metrics.options.prometheus
-
-    @property
-    def public_metrics(self) -> bool:
-        return self.has_metrics and self._metrics is not None and self._metrics.options.public
-
-    def metrics(self, identity: Identity | None, accepted: str) -> tuple[bytes, str]:
-        """The page of metrics and its content type, as far as a caller may know of servers and tools."""
-        assert self._metrics is not None
-        sees = everything if self.public_metrics or self._sees is None else self._sees(identity)
-        up = {name: one.is_up for name, one in self._statuses().items() if sees(name, "")}
-        return self._metrics.page(sees, up, accepted)
-
     def _missing(self) -> Iterator[tuple[str, str, str]]:
         """What must work and does not: its name, the reason, and the mounted server that it is, if any."""
         policy, statuses = self._ready(), self._statuses()
@@ -109,10 +86,6 @@ class Monitor:
                     yield f"server {name}", status.reason or status.state, name
         if policy.store and self._shared is not None and (state := self._shared.health.state) != "ready":
             yield "store", state, ""
-
-
-def everything(server: str, tool: str) -> bool:
-    return True
 
 
 def _told(status: SourceStatus) -> dict[str, Any]:

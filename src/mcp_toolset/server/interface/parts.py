@@ -5,23 +5,20 @@ What mounted servers say about themselves, instructions and `serverInfo`, is pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.calls.suspended.store import Patient
 from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
-from mcp_toolset.catalog.deferred.tool_names import CODE_TOOLS, FIXED_TOOLS
 from mcp_toolset.catalog.grants.access import Access
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import instructions_of
 from mcp_toolset.catalog.registry.registry import ToolRegistry
-from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs
@@ -40,27 +37,19 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
-    from mcp_toolset.calls.code.code_mode import CodeMode
-    from mcp_toolset.calls.processes.processes import Processes
-    from mcp_toolset.calls.results.large_results import LargeResults
+    from mcp_toolset.calls.pipeline.observers import CallObserver
     from mcp_toolset.calls.suspended.store import SuspendedStore
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
-    from mcp_toolset.catalog.search.learning import SearchLearning
     from mcp_toolset.context.shared import Shared
-    from mcp_toolset.security.audit.audit_log import AuditLog
+    from mcp_toolset.extending.extension import Extension
+    from mcp_toolset.extending.joined import Extensions
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.answers.task_handles import TaskHandles
-    from mcp_toolset.server.answers.usage import Usage
-    from mcp_toolset.server.audit_trail import Audit, AuditTrail
     from mcp_toolset.server.call_guards import LimitsByPattern
-    from mcp_toolset.server.call_journal import CallJournal, Journaled
-    from mcp_toolset.server.code.code_tools import CodeTools
     from mcp_toolset.server.interface.monitor import Ready
-    from mcp_toolset.server.interface.observability import Observability, Told
-    from mcp_toolset.tools.core.sampling import ModelSampler
 
     Suspending = SuspendedStore | str | PathLike[str] | bool
 
@@ -90,29 +79,30 @@ class ServerOptions:
     client_prefix: str
     state: str | PathLike[str] | StateStore | None
     scorer: Scorer | Literal["built-in"] | None
-    learn: SearchLearning | None
     list_hint: CacheHint
     list_patience: float | None
     keep: Keeping
     instructions_budget: int
     auth: Auth | None
-    audit: Audit | Literal[False] | None
-    large_results: LargeResults | int | bool | None
-    code: CodeMode | bool | None
-    stats: bool | str | PathLike[str]
     sessions: Sessions | None
-    sampler: ModelSampler | None
     shared: Shared | None
-    journal: Journaled | None
     suspended: Suspending | None
-    processes: Processes | str | PathLike[str] | bool
     handle_after: float | None
     ready: Ready | None
-    telemetry: Told | None
+    extensions: Sequence[Extension]
+    others: Mapping[str, Any]
 
     def arguments(self) -> Mapping[str, Any]:
         """The options as keyword arguments of a `ToolsetServer`."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        others = named.pop("others")
+        return {**named, **others}
+
+
+def turned_on(toolset: Toolset, keywords: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The extensions by keyword, with those that a toolset turns on unless a keyword says otherwise."""
+    said = {key: True for key in toolset.extension_keys if keywords.get(key) is None}
+    return {**keywords, **said} if said else keywords
 
 
 def authenticator(auth: Auth | None) -> Authenticator | None:
@@ -123,54 +113,6 @@ def authenticator(auth: Auth | None) -> Authenticator | None:
     from mcp_toolset.security.authentication.authenticator import Authenticator
 
     return auth if isinstance(auth, Authenticator) else Authenticator(auth)
-
-
-def audit_trail(audit: Audit | Literal[False] | None) -> AuditTrail | None:
-    """What records the events of a server in what an `audit=` argument stands for; `None` without one."""
-    if audit is None or audit is False:
-        return None
-    # Few servers have an audit log.
-    from mcp_toolset.security.audit.audit_log import AuditLog
-    from mcp_toolset.server.audit_trail import AuditTrail
-
-    if not isinstance(cast("object", audit), AuditLog | str | PathLike):
-        raise DefinitionError(f"audit takes an AuditLog or the path of its file, not {audit!r}")
-    if not isinstance(audit, AuditLog) and Path(audit).is_dir():
-        raise DefinitionError(f"audit={str(audit)!r} is a folder, so no line could be written: name a file")
-    return AuditTrail(audit)
-
-
-def long_results(
-    said: LargeResults | int | bool | None, configured: Reloadable | None
-) -> LargeResults | None:
-    """What a `large_results=` argument or else the configuration stands for; `None` without either."""
-    table = None if configured is None or said is not None else configured.config.large_results
-    if said is False or (said is None and table is None):
-        return None
-    # Few servers shorten results.
-    from mcp_toolset.calls.results.large_results import LargeResults
-
-    if isinstance(said, LargeResults):
-        return said
-    if said is None or said is True:
-        return LargeResults(**(table or {}))
-    return LargeResults(said)
-
-
-def call_journal(
-    said: Journaled | None,
-    configured: Reloadable | None,
-    served: Callable[[], str],
-    shared: Shared | None,
-) -> CallJournal | None:
-    """What a `journal=` argument or else the configuration stands for; `None` without either."""
-    stated = configured is not None and configured.config.journal is not None
-    if said is False or (said is None and not stated):
-        return None
-    # Few servers have a journal.
-    from mcp_toolset.server.call_journal import CallJournal
-
-    return CallJournal(said, configured, served, shared)
 
 
 def task_handles(said: float | None, configured: Reloadable | None) -> TaskHandles | None:
@@ -204,45 +146,11 @@ def suspended_store(
     return SuspendedFile(stated["path"], patience=stated["patience"]) if stated else SuspendedFile()
 
 
-def observability_of(
-    said: Told | None, configured: Reloadable | None, name: str, version: str
-) -> Observability | None:
-    """The metrics and traces that a `telemetry=` argument or else the configuration asks for."""
-    if not said and (said is not None or configured is None or configured.config.telemetry is None):
-        return None
-    # Few servers are measured.
-    from mcp_toolset.server.interface.observability import observability
-
-    return observability(said, configured, name, version)
-
-
-def observed_by(
-    audit: AuditLog | None, usage: Usage | None, telemetry: Observability | None, rules: Rules
-) -> Rules:
-    """The rules with the audit log, the statistics and the metrics among their observers, each once."""
+def observed_by(others: Iterable[CallObserver], rules: Rules) -> Rules:
+    """The rules with those of the extensions among their observers, each once."""
     known = {id(one) for one in rules.observers}
-    own = (audit, usage and usage.counts, telemetry and telemetry.counts)
-    added = [one for one in own if one is not None and id(one) not in known]
+    added = [one for one in others if id(one) not in known]
     return replace(rules, observers=(*rules.observers, *added)) if added else rules
-
-
-def usage_of(
-    said: bool | str | PathLike[str], configured: Reloadable | None, visibility: Callable[[], Visibility]
-) -> Usage | None:
-    """What a `stats=` argument stands for, unless the configuration or the environment says otherwise."""
-    if said is False or (configured is not None and not configured.config.stats):
-        return None
-    # What a program serves for itself is not counted.
-    from mcp_toolset.calls.statistics.place import is_counting
-
-    if said is True and not is_counting():
-        return None
-    from mcp_toolset.server.answers.usage import Usage
-
-    search = frozenset((*FIXED_TOOLS, *CODE_TOOLS))
-    return Usage(
-        None if said is True else Path(said), search, lambda binding, who: visibility().hides(binding, who)
-    )
 
 
 SERVERS_META_KEY: Final = "mcp-toolset/servers"
@@ -298,20 +206,22 @@ class ServerParts:
 
     Attributes:
         name: The server's name.
+        toolset: What it serves.
         answers: What answers the requests of clients.
         configured: The configuration among what it serves, or `None`.
         registry: Which tools there are, and which of them can be called.
         grants: Issues and judges the grants of deferred tools.
-        processes: Keeps the processes that tools have started; `None` if the server keeps none.
     """
 
     name: str
+    toolset: Toolset
     answers: MCPServer
     configured: Reloadable | None
     registry: ToolRegistry
+    extensions: Extensions
     grants: GrantLedger
-    processes: Processes | None
     _stack: AsyncExitStack | None
+    _is_told: bool
     _options: ServerOptions
     _kept: KeptCatalogs
     _indexes: IndexKeeper
@@ -322,11 +232,6 @@ class ServerParts:
     _introductions: dict[object, str | None]
     _reloads: Reloading | None
     _rules: Rules
-    _trail: AuditTrail | None
-    _code: CodeTools | None
-    _usage: Usage | None
-    _journal: CallJournal | None
-    _telemetry: Observability | None
     _suspended: SuspendedStore | None
 
     def _withheld(self, identity: Identity | None) -> frozenset[str]:
@@ -349,8 +254,7 @@ class ServerParts:
         self._news.changed.clear()
         await self._served.compile()
         await self._kept.restore(self.registry.sources().values())
-        if self._trail is not None:
-            self._trail.look(self.registry.sources())
+        self.extensions.compiled(self.registry.sources())
         text = self.answers.handshake.instructions = self._introduction(None)
         self._introductions = {self._visibility.group(None): text}
 

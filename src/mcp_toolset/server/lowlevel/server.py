@@ -119,6 +119,7 @@ class LowlevelServer(Server[Any]):
         self._own_middleware = tuple(self.middleware)
         self._modern = ServerMachine("modern")
         answers.program = self
+        self.extensions.update(answers.handshake.extensions)
         answers.handshake.extensions = self.extensions
 
     @property

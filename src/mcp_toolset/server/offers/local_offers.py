@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_core import to_json, to_jsonable_python
@@ -21,11 +21,13 @@ from mcp_toolset.tools.declare.prompts import (
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.tools.declare.prompts import Reference
 
 MAX_COMPLETIONS: Final = 100
 """Values in one answer (server/utilities/completion)."""
+
+Reader = Callable[[str, ToolContext], list[dict[str, Any]] | Awaitable[list[dict[str, Any]]] | None]
+"""What reads resources that are not listed; it returns `None` for an address that is not one of its own."""
 
 
 class LocalOffers(Offers):
@@ -38,7 +40,7 @@ class LocalOffers(Offers):
         completions: CompletionProvider | None,
         logs: Callable[[], bool],
         hint: CacheHint = STRICTEST,
-        large: LargeResults | None = None,
+        readers: Sequence[Reader] = (),
     ) -> None:
         """Adapt the given providers.
 
@@ -48,14 +50,14 @@ class LocalOffers(Offers):
             completions: Proposes values for arguments.
             logs: Tells whether there are tools that may send log messages.
             hint: How long clients may keep the lists.
-            large: Long results of tools, which can be read as resources.
+            readers: Read resources that are not listed.
         """
         self._hint = hint
         self._logs = logs
         self._resources = resources
         self._prompts = prompts
         self._completions = completions
-        self._large = large
+        self._readers = readers
 
     def declares(self, capability: str, feature: str = "") -> bool:
         """Whether there is a provider for a capability; see `Offers`."""
@@ -63,7 +65,7 @@ class LocalOffers(Offers):
             case "resources":
                 if feature == "subscribe":
                     return any(isinstance(one, UpdatingResources) for one in self._resources)
-                return bool(self._resources) or (self._large is not None and not feature)
+                return bool(self._resources) or (bool(self._readers) and not feature)
             case "prompts":
                 return bool(self._prompts)
             case "completions":
@@ -112,8 +114,9 @@ class LocalOffers(Offers):
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read a resource; raises `LookupError` where there is none such."""
-        if self._large is not None and self._large.keeps(uri):
-            return {"contents": self._large.read(uri, context)}
+        for read in self._readers:
+            if (contents := read(uri, context)) is not None:
+                return {"contents": await contents if isinstance(contents, Awaitable) else contents}
         fault = LookupError("Resource not found")
         for one in self._resources:
             try:

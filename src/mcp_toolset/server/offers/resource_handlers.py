@@ -24,7 +24,7 @@ from mcp_toolset.protocol.eras import relayed, round_trip
 from mcp_toolset.protocol.errors import INTERNAL, error_of, in_era
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.revisions import is_modern
-from mcp_toolset.server.offers.learning import found_by_caller
+from mcp_toolset.server.offers.callers_offers import found_by_caller
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.offers.round_trips import resumable, whole_answer
 from mcp_toolset.server.offers.subscriptions import NOTIFY_DEADLINE, UPDATED, Subscriptions

@@ -9,8 +9,16 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.errors import DefinitionError
 
 _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def require_several(**lists: Iterable[str]) -> None:
+    """Refuse one text where several are wanted: each of its letters would be a role, and match nothing."""
+    for key, given in lists.items():
+        if isinstance(given, str):
+            raise DefinitionError(f"{key} is a list of names, such as [{given!r}], not {given!r}")
 
 
 def _no_claims() -> Mapping[str, Any]:
@@ -53,7 +61,12 @@ class Identity:
         expires: float | None = None,
         claims: Mapping[str, Any] = _NO_CLAIMS,
     ) -> Self:
-        """The identity of a client, an issuer and a subject together."""
+        """The identity of a client, an issuer and a subject together.
+
+        Raises:
+            DefinitionError: roles or scopes are one text instead of a list.
+        """
+        require_several(roles=roles, scopes=scopes)
         key = json.dumps([client, issuer, subject])
         return cls(key, client, subject, issuer, frozenset(scopes), frozenset(roles), expires, claims)
 

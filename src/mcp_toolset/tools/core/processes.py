@@ -100,3 +100,11 @@ class OwnProcesses(Protocol):
     async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
         """The events of a process with numbers above `after`, in order."""
         ...
+
+
+class ProcessesOf(Protocol):
+    """Keeps the processes of callers: a service for tools, such as `Processes`."""
+
+    def owned_by(self, context: Any) -> OwnProcesses:
+        """The processes of the caller of a call, which has this `ToolContext`."""
+        ...

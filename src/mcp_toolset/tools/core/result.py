@@ -11,7 +11,8 @@ from typing import Any, Final, Self, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset._rule import require_given
 from mcp_toolset.errors import DefinitionError, InvalidOutputError
 from mcp_toolset.tools.core.asking import AskUser, Halt
 
@@ -52,6 +53,7 @@ class ToolResult:
     @classmethod
     def of_error(cls, message: str) -> Self:
         """An error that the model can read and act on."""
+        require_given("ToolResult.of_error", __name__)
         return cls.of_text(message, is_error=True)
 
     @classmethod
@@ -97,6 +99,18 @@ class ToolResult:
         if is_error:
             wire["isError"] = True
         return cls(wire)
+
+    def with_content(self, content: Sequence[Block], *, structured: Any = None) -> Self:
+        """The result with other content.
+
+        Args:
+            content: The blocks in place of its own.
+            structured: The structured content in place of its own; it keeps its own unless given.
+        """
+        wire = {**self.wire, "content": [*content]}
+        if structured is not None:
+            wire["structuredContent"] = structured
+        return replace(self, wire=wire)
 
     @property
     def content(self) -> Sequence[Block]:
@@ -244,3 +258,9 @@ def checked_result(result: ToolResult, origin: str) -> ToolResult:
     except ValueError as fault:
         raise InvalidOutputError(f"{origin} returned a ToolResult that has no JSON form: {fault}") from None
     return result
+
+
+def is_plain(result: ToolResult) -> bool:
+    """Whether a result is nothing but a result, as nearly all are."""
+    wire = result.wire
+    return result.ask is None and "isError" not in wire and wire.get("resultType", "complete") == "complete"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError
 from mcp_toolset.tools.core.asking import SampledMessage
 from mcp_toolset.tools.core.identity import Identity
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.core.call import ToolCall, ToolContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,16 @@ class SamplingRequest:
 
 ModelSampler = Callable[[SamplingRequest], Awaitable[SampledMessage | str]]
 """Answers a request by a model of the program; a text is the message alone."""
+
+
+class ModelsOfCalls(Protocol):
+    """Answers the requests of tools by a model, where the client lends none: a service for tools."""
+
+    def of_call(
+        self, call: ToolCall, context: ToolContext
+    ) -> Callable[[Mapping[str, Any], str], Awaitable[SampledMessage]]:
+        """What answers the requests of one call, each with its key."""
+        ...
 
 
 async def message_of(sampler: ModelSampler, request: SamplingRequest) -> SampledMessage:

@@ -61,6 +61,7 @@ class FunctionCall(Generic[P, R]):
         tool: The called tool.
         sent: The call that was decoded.
         binding: The tool's binding under the name in the call.
+        is_replaced: Whether hooks have refused, answered or changed it, so that it must not run.
     """
 
     __match_args__: ClassVar = ("input",)
@@ -70,6 +71,7 @@ class FunctionCall(Generic[P, R]):
     tool: FunctionTool[P, R]
     sent: ToolCall = field(repr=False)
     binding: ToolBinding = field(repr=False)
+    is_replaced: bool = field(default=False, repr=False, compare=False)
 
     @property
     def selector(self) -> FunctionTool[P, R]:
@@ -93,8 +95,12 @@ class FunctionCall(Generic[P, R]):
         """Run the function with the present input; its exceptions propagate.
 
         Raises:
-            StateError: an injected parameter has no value.
+            StateError: an injected parameter has no value, its toolset carries rules, or hooks have
+                refused, answered or changed the call.
         """
+        from mcp_toolset.tools.declare.typed_call import require_own
+
+        require_own(self)
         return await self.tool.answer(self.input, self.sent, self.binding.supplying(context))
 
     def parts(self) -> tuple[CallMetadata, dict[str, Any]]:

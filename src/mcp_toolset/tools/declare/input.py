@@ -45,6 +45,7 @@ from mcp_toolset.tools.declare.typed_call import (
     fitting,
     hooked,
     metadata_of,
+    require_own,
 )
 from mcp_toolset.tools.view.view import ToolView
 
@@ -72,6 +73,7 @@ class DecodedCall(Generic[I, O]):
         tool: The called tool.
         sent: The call that was decoded.
         binding: The tool's binding under the name in the call.
+        is_replaced: Whether hooks have refused, answered or changed it, so that it must not run.
     """
 
     __match_args__: ClassVar = ("input",)
@@ -81,6 +83,7 @@ class DecodedCall(Generic[I, O]):
     tool: InputTool[I, O]
     sent: ToolCall = field(repr=False)
     binding: ToolBinding = field(repr=False)
+    is_replaced: bool = field(default=False, repr=False, compare=False)
 
     @property
     def selector(self) -> InputTool[I, O]:
@@ -117,8 +120,10 @@ class DecodedCall(Generic[I, O]):
         """Run the tool's own handler with the present input; its exceptions propagate.
 
         Raises:
-            StateError: the tool has no handler.
+            StateError: the tool has no handler, its toolset carries rules, or hooks have refused, answered
+                or changed the call.
         """
+        require_own(self)
         return await self.tool.answer(self.input, self.binding.supplying(context))
 
     def complete(self, output: O) -> CompletedCall:

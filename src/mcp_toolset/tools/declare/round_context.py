@@ -29,7 +29,7 @@ from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.core.processes import OwnProcesses
+    from mcp_toolset.tools.core.processes import OwnProcesses, ProcessesOf
 
 Request = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
 """Answers a request to a client in wire form (`elicitation/create`, `sampling/createMessage`)."""
@@ -49,14 +49,6 @@ class Events(Protocol):
     def append(
         self, kind: str, data: Any = None, *, call: ToolCall, context: ToolContext
     ) -> SessionEvent: ...
-
-
-class ProcessesOf(Protocol):
-    """Keeps the processes of callers: `Processes`."""
-
-    def owned_by(self, context: ToolContext) -> OwnProcesses:
-        """The processes of the caller of a call."""
-        ...
 
 
 _ARGUMENTS: Final = {

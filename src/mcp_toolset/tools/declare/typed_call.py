@@ -14,7 +14,7 @@ from typing import (
 )
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import InvalidOutputError, ToolMismatchError
+from mcp_toolset.errors import InvalidOutputError, StateError, ToolMismatchError
 from mcp_toolset.tools.binding.binding import Reads, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
@@ -121,10 +121,30 @@ async def hooked(
     hooks: CallHooks = rules_of(rule).only_hooks
     answer = await hooks.about(call.sent.with_arguments(dict(arguments)), call.binding, context)
     given = reads(answer.call)
+    is_same = answer.rejection is None and not answer.is_answered and answer.call.arguments == dict(arguments)
+    call.is_replaced = not is_same
     if answer.rejection is not None:
         return RejectedInput(call.metadata, given, answer.reason, answer.rejection)
     left = type(call)(call.metadata, given, call.tool, answer.call, call.binding)
     return left.handled(answer.output) if answer.is_answered else left
+
+
+def require_own(call: Any) -> None:
+    """Refuse to run a function in passing by what decides about its call.
+
+    Raises:
+        StateError: its toolset carries rules, or hooks have refused, answered or changed the call.
+    """
+    where = f"the call {call.metadata.id or '-'} of {call.metadata.name!r}"
+    if call.binding.carried:
+        raise StateError(
+            f"{where} has rules that its toolset carries, which call.call() would pass by: have "
+            "plan.run_pending(), toolset.execute(…) or view.execute(…) run it"
+        )
+    if call.is_replaced:
+        raise StateError(
+            f"{where} was refused, answered or changed by hooks: go on with what call.hook(…) returned"
+        )
 
 
 C_co = TypeVar("C_co", covariant=True)

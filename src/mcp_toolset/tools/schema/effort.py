@@ -31,12 +31,12 @@ _PER_TEXT: Final = 2_000
 _PER_CHARACTER: Final = 100
 """What such an expression counts for a text, and for each of its characters, which it may read again."""
 
-_FEW: Final = 30
-"""Values that are held against any schema."""
+FEW: Final = 30
+"""Values that are held against any schema that has no expressions for names."""
 
 _PER_FLOAT: Final = 10
 _LARGEST: Final = 10**6
-_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 _CONTAINERS: Final = frozenset({dict, list, FrozenObject, FrozenArray})
 _MAPS: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
@@ -55,9 +55,14 @@ class TooMuchError(ValueError):
 
 
 class Effort:
-    """What one schema may cost, and what the check at hand has cost so far."""
+    """What one schema may cost, and what the check at hand has cost so far.
 
-    __slots__ = ("_each", "_mappings", "_names", "_sized", "_steps")
+    Attributes:
+        names: Whether names are held against expressions.
+        steps: The steps of regular expressions in this check.
+    """
+
+    __slots__ = ("_each", "_mappings", "_sized", "names", "steps")
 
     def __init__(
         self, mappings: Sequence[Mapping[str, Any]], sized: Callable[[Mapping[str, Any]], int]
@@ -69,9 +74,9 @@ class Effort:
             sized: Tells how many subschemas a value is held against that a subschema applies to.
         """
         self._mappings, self._sized = mappings, sized
-        self._names = any("patternProperties" in mapping for mapping in mappings)
+        self.names = any("patternProperties" in mapping for mapping in mappings)
         self._each: tuple[int, int] | None = None
-        self._steps = 0
+        self.steps = 0
 
     def begin(self, value: object) -> int:
         """The subschemas times the values of a check that begins.
@@ -79,23 +84,23 @@ class Effort:
         Raises:
             TooMuchError: they are too many.
         """
-        self._steps = 0
+        self.steps = 0
         count = 1 + sum(len(item) for level in levels(value) for item in level)
-        if count <= _FEW and not self._names:
+        if count <= FEW and not self.names:
             return count
         if self._each is None:
             self._each = self._most()
         each, states = self._each
         if states:
             self.spend(states * sum(map(len, _names_in(value))))
-        if count > _FEW and each * count > MAX_CHECKS:
+        if count > FEW and each * count > MAX_CHECKS:
             raise TooMuchError
         return each * count
 
     def spend(self, steps: int) -> None:
         """Count steps of regular expressions."""
-        self._steps += steps
-        if self._steps > MAX_STEPS:
+        self.steps += steps
+        if self.steps > MAX_STEPS:
             raise TooMuchError
 
     def _most(self) -> tuple[int, int]:
@@ -178,7 +183,7 @@ def levels(value: object) -> Iterator[list[Any]]:
 
 def _is_container(value: object) -> bool:
     kind = type(value)
-    return kind in _CONTAINERS or (kind not in _LEAVES and isinstance(value, Mapping | list))
+    return kind in _CONTAINERS or (kind not in LEAVES and isinstance(value, Mapping | list))
 
 
 def _children(item: object) -> Iterable[object]:

@@ -12,7 +12,7 @@ from functools import partial
 from types import FunctionType, UnionType
 from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin
 
-from mcp_toolset._rule import SAYING, rules_among
+from mcp_toolset._rule import SAYING, is_ours, rules_among
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.names import declared_tool
@@ -21,6 +21,9 @@ from mcp_toolset.tools.declare.signature import is_method
 from mcp_toolset.tools.declare.tool import Tool
 
 T = TypeVar("T")
+
+_ASKED = frozenset({"decode", "definitions", "execute", "find", "names", "view"})
+"""Methods of toolsets that programs ask; servers list and call tools without them."""
 
 
 class ClassMembers(Generic[T]):
@@ -39,13 +42,17 @@ class ClassMembers(Generic[T]):
         """
         members: dict[str, Tool[..., Any] | T] = {}
         for declaring in reversed(kind.__mro__):
-            if declaring is not self._base and issubclass(declaring, self._base):
-                for name, value in vars(declaring).items():
-                    if (member := self._member(name, value)) is not None:
-                        members[name] = member
-                    else:
-                        members.pop(name, None)
+            is_toolset = declaring is not self._base and issubclass(declaring, self._base)
+            for name, value in vars(declaring).items():
+                if is_toolset and (member := self._member(name, value)) is not None:
+                    members[name] = member
+                else:
+                    members.pop(name, None)
         return members
+
+    def declares(self, kind: type[T], name: str) -> bool:
+        """Whether a name stands for a member of the instances of a class."""
+        return self._member(name, getattr(kind, name, None)) is not None
 
     def of_instance(self, instance: T) -> list[Tool[..., Any] | T]:
         """The members of an instance; a method's tool is bound to the instance and becomes its attribute."""
@@ -111,7 +118,8 @@ class ClassMembers(Generic[T]):
         """Refuse what looks as if it protected the tools, and applies to nothing here."""
         where, made = f"{kind.__qualname__}.{name}", f"{kind.__name__}()"
         is_plain = not callable(value) and not hasattr(type(value), "__get__")
-        if is_plain and callable(getattr(self._base, name, None)):
+        is_asked = name in _ASKED and callable(value) and not is_ours(kind)
+        if (is_plain or is_asked) and callable(getattr(self._base, name, None)):
             raise DefinitionError(
                 f"{where} would take the place of Toolset.{name}, and has no effect: use {made}.{name}(…)"
             )

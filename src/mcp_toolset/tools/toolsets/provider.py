@@ -18,6 +18,7 @@ import anyio.abc
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset._rule import refuse_rules_in
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.tools.binding.binding import Contract, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -41,6 +42,11 @@ _Listed = TypeVar("_Listed", ToolDefinition, ToolManifest)
 
 class ToolProvider(ABC):
     """A source of tools that the program lists at run time, such as a database or an API."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Refuse rules as attributes of a class of providers, where nothing would apply them."""
+        super().__init_subclass__(**keywords)
+        refuse_rules_in(cls, "give it to serve(…) or ToolsetServer(…), or use toolset.carrying(…)")
 
     @abstractmethod
     async def list_definitions(self) -> Iterable[ToolDefinition]:

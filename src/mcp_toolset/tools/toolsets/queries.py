@@ -82,9 +82,9 @@ class ToolsetQueries(Generic[C]):
         return any(member.defers for member in self._nested())
 
     @property
-    def runs_code(self) -> bool:
-        """Whether models may run code that calls its deferred tools."""
-        return any(member.runs_code for member in self._nested())
+    def extension_keys(self) -> frozenset[str]:
+        """The keys of the extensions that it turns on in its server."""
+        return frozenset(key for member in self._nested() for key in member.extension_keys)
 
     def identities(self) -> Mapping[object, frozenset[str]]:
         """The keys that identify its tools, so that it selects all of them wherever it is nested."""

@@ -6,7 +6,7 @@ not walk it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from mcp_toolset._rule import require_kept, rules_among
@@ -151,6 +151,11 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
                     f"toolset.{name} = … applies the {found} to no tool: give it to serve(…) or "
                     f"ToolsetServer(…), or use toolset.carrying(…); name it _{name} if you do so"
                 )
+            if _DECLARED.declares(type(self), name):
+                raise DefinitionError(
+                    f"toolset.{name} = … leaves the tools of the class as they are: change {name} in a "
+                    "subclass, or use a verb, such as toolset.off(…)"
+                )
             object.__setattr__(self, name, value)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
@@ -206,9 +211,9 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
     def __add__(self, other: Any) -> Toolset[Any]:
         return self.including(other)
 
-    def through(self, step: Step, *, defers: bool = False, code: bool = False) -> Toolset[C]:
+    def through(self, step: Step, *, defers: bool = False, extensions: Collection[str] = ()) -> Toolset[C]:
         """The toolset with every binding passed through a step; every verb uses this."""
-        made = Transformed[C](self, step, defers=defers, code=code)
+        made = Transformed[C](self, step, defers=defers, extensions=extensions)
         require_kept("toolset", _VERBS, __name__)
         return made
 
@@ -285,7 +290,12 @@ class Transformed(Toolset[C]):
     """Another toolset with every binding passed through one step; the result of a verb."""
 
     def __init__(
-        self, inner: Toolset[C], transform: Step, *, defers: bool = False, code: bool = False
+        self,
+        inner: Toolset[C],
+        transform: Step,
+        *,
+        defers: bool = False,
+        extensions: Collection[str] = (),
     ) -> None:
         """Wrap `inner`.
 
@@ -293,12 +303,12 @@ class Transformed(Toolset[C]):
             inner: The toolset.
             transform: The step.
             defers: Whether the step puts tools behind search.
-            code: Whether models may run code that calls them.
+            extensions: The keys of the extensions that the step turns on.
         """
         self._inner = inner
         self._transform = transform
         self._defers = defers
-        self._code = code
+        self._extensions = frozenset(extensions)
         self._made = Made(transform if isinstance(transform, Each) else _unmade)
         self._named: tuple[list[ToolBinding], list[ToolBinding]] = ([], [])
         super().__init__(name=inner.name)
@@ -346,6 +356,9 @@ class Transformed(Toolset[C]):
     def unbound(self) -> list[UnboundName]:
         """Names that were given to this step or an inner one and match no tool."""
         inside, step = self._inner.unbound(), cast("object", self._transform)
+        if isinstance(step, Each) and step.rules is not None:
+            known = self._inner.known_tools()
+            return [*inside, *step.rules.missing(ToolView(self._inner.compiled(UNPREPARED), known=known))]
         if not isinstance(step, NamedStep):
             return inside
         named = cast("NamedStep[Any]", step)
@@ -359,6 +372,6 @@ class Transformed(Toolset[C]):
         return self._defers or self._inner.defers
 
     @property
-    def runs_code(self) -> bool:
-        """Whether this step or an inner one lets models run code that calls deferred tools."""
-        return self._code or self._inner.runs_code
+    def extension_keys(self) -> frozenset[str]:
+        """The keys of the extensions that this step or an inner one turns on."""
+        return self._extensions | self._inner.extension_keys

@@ -7,11 +7,12 @@ outward.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction, signature
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 
+from mcp_toolset._index import index
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
@@ -38,6 +39,7 @@ from mcp_toolset.tools.view.unbound import KnownTools, unbound
 from mcp_toolset.tools.view.view import ToolView, rules_of
 
 if TYPE_CHECKING:
+    from mcp_toolset.extensions.keywords import DeferredKeywords
     from mcp_toolset.tools.toolsets.named_step import BySelector
 
 Transform = Callable[[ToolBinding], ToolBinding | None]
@@ -55,7 +57,7 @@ V = TypeVar("V")
 class ToolsetVerbs(Generic[T]):
     """The toolset that a verb returns: another one, a `T`; `Toolset` implements it."""
 
-    def through(self, step: Step, *, defers: bool = False, code: bool = False) -> T:
+    def through(self, step: Step, *, defers: bool = False, extensions: Collection[str] = ()) -> T:
         """The toolset with every binding passed through a step."""
         raise NotImplementedError
 
@@ -85,7 +87,9 @@ class ToolsetVerbs(Generic[T]):
         made = rules_of(rules)
         made.check_carried(ToolView(self.compiled(UNPREPARED), known=self.known_tools()))
         # A tool that no caller may call is no tool: it would be listed, found and granted in vain.
-        return self.through(Each(lambda binding: None if made.denies(binding) else binding.carrying(made)))
+        return self.through(
+            Each(lambda binding: None if made.denies(binding) else binding.carrying(made), made)
+        )
 
     def prefixed(self, prefix: str) -> T:
         """Rename every tool to `prefix_name`; hooks and middleware for the former names still apply.
@@ -256,13 +260,19 @@ class ToolsetVerbs(Generic[T]):
         chosen = self._known("off", dict.fromkeys(selectors or (EVERY_TOOL,), True))
         return self.through(NamedStep("off", chosen, _switched_off))
 
-    def deferred(self, *, code: bool = False) -> T:
+    def deferred(self, **extensions: Unpack[DeferredKeywords]) -> T:
         """Defer all tools: a model must search for a tool and resolve it before a call.
 
         Args:
-            code: Whether models may also run code that calls granted tools; see docs/code-mode.md.
+            extensions: The extensions for such tools, by key: with `code=True`, models may also run code that
+                calls granted tools; see docs/code-mode.md.
         """
-        return self.through(Each(lambda binding: replace(binding, deferred=True)), defers=True, code=code)
+        for key in extensions:
+            if key not in index().DEFERRED:
+                raise TypeError(f"deferred() got an unexpected keyword argument {key!r}")
+        wanted = [key for key, said in extensions.items() if said]
+        step = Each(lambda binding: replace(binding, deferred=True))
+        return self.through(step, defers=True, extensions=wanted)
 
     def _known(self, verb: str, by: BySelector[V]) -> dict[ToolSelector, V]:
         """A copy of a verb's selectors, checked: each must match a tool of the toolset.

@@ -16,6 +16,7 @@ from mcp_toolset._records import dataclass, replace
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.binding import ToolBinding
+    from mcp_toolset.tools.view.view import AnyRules
 
 M = TypeVar("M")
 
@@ -24,9 +25,15 @@ _SOURCE: Final = attrgetter("source")
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """A step that depends on its tool only, so that its result can be cached."""
+    """A step that depends on its tool only, so that its result can be cached.
+
+    Attributes:
+        step: The step.
+        rules: The rules that the step adds, if there are any.
+    """
 
     step: Callable[[ToolBinding], ToolBinding | None]
+    rules: AnyRules | None = None
 
     def __call__(self, binding: ToolBinding) -> ToolBinding | None:
         """The step's result for a tool."""

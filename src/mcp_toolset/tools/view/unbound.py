@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import UnknownNameError
@@ -30,7 +30,8 @@ class UnboundName:
         waiting: The mounted servers that are not ready and may have the tool.
         starting: Those of them that are still starting.
         kind: Whether the name matches nothing; the pattern matches nothing, or no longer anything because
-            the tools were renamed; the name is ambiguous; or its server is not mounted.
+            the tools were renamed; the name is ambiguous; its server is not mounted; or the tool calls
+            another one, which rules are asked about.
         server: The mounted server of all the tools, if there is only one.
     """
 
@@ -38,7 +39,7 @@ class UnboundName:
     where: str
     near: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
-    kind: Literal["unknown", "pattern", "moved", "ambiguous", "server"] = "unknown"
+    kind: Literal["unknown", "pattern", "moved", "ambiguous", "server", "caller"] = "unknown"
     server: str = ""
     starting: tuple[str, ...] = ()
 
@@ -54,6 +55,8 @@ class UnboundName:
             return f"several tools had this name: use {' or '.join(self.near)}, or give the tool itself"
         if self.kind == "moved":
             return f"no tool fits this pattern any more: the names are {', '.join(self.near)} now"
+        if self.kind == "caller":
+            return "it calls another tool, and rules are asked about that one: name that tool, or `*`"
         if self.kind == "server":
             near = f"; did you mean {' or '.join(self.near)}?" if self.near else ""
             return f"no such server is mounted{near}"
@@ -127,6 +130,16 @@ def unbound(uses: Iterable[NameUse], names: ToolNames, known: KnownTools) -> lis
         if not every.reached(use):
             found[use.where, use.name] = known.missing(use, names.near(use) or every.near(use))
     return list(found.values())
+
+
+_DECIDING: Final = ("hooks.execution", "hooks.result", "tool_middleware")
+
+
+def passed_by(uses: Iterable[NameUse], bindings: Iterable[ToolBinding]) -> list[UnboundName]:
+    """The names of tools that call others, such as `call_tool`: rules see the calls of those others."""
+    callers = {one.name for one in bindings if one.redirect is not None}
+    found = (use for use in uses if use.name in callers and use.where in _DECIDING)
+    return [UnboundName(use.name, use.where, kind="caller") for use in found]
 
 
 @dataclass(slots=True)

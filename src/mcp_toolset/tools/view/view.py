@@ -109,6 +109,10 @@ class AnyRules(RunsCalls, Protocol):
 
     def check_carried(self, view: ToolView) -> None: ...
 
+    def missing(self, view: ToolView) -> list[Any]:
+        """The names of carried rules that match no tool."""
+        ...
+
     def denies(self, binding: ToolBinding) -> bool:
         """Whether a policy among them denies a tool to every caller."""
         ...
@@ -243,6 +247,8 @@ class ToolView(Mapping[str, ToolBinding]):
             UnknownNameError: a rule is for a tool that does not exist.
             DefinitionError: `rules` is not a rule; see `Rules.of`.
         """
+        if not isinstance(context, ToolContext):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"context takes a ToolContext, not {context!r}; give rules as rules=…")
         binding = self[selector]
         if rules is None and binding.carried:
             rules = binding.carried[0].rules.none()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import socket
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from ipaddress import ip_network
 from typing import Any, Protocol, cast
@@ -21,6 +21,7 @@ from mcp_toolset.concurrency.signals import before_unwinding
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError, ToolsetError
+from mcp_toolset.extending.extension import HttpPage
 from mcp_toolset.security.authentication.authenticator import Authenticator
 from mcp_toolset.transports.http.arrival import Arrivals, Unambiguous, checked_timeout, reading
 from mcp_toolset.transports.http.authentication import Current, Guard, Told, check_address
@@ -53,6 +54,7 @@ class HttpApplication(Protocol):
 def http_app(
     server: Answers,
     monitor: Monitored,
+    pages: Mapping[str, HttpPage],
     *,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
@@ -73,6 +75,7 @@ def http_app(
     Args:
         server: Answers the requests.
         monitor: Says how the server is doing, for `/health` and `/ready`.
+        pages: What extensions tell at further paths.
         allowed_hosts: Further `Host` values, such as `tools.example.com` or `tools.example.com:*`.
         allowed_origins: Further `Origin` values, such as `https://app.example.com`; their pages can read
             the answers (CORS).
@@ -109,6 +112,7 @@ def http_app(
         names=NameCheck(AllowedNames.with_loopback(allowed_hosts, allowed_origins)),
         pages=LoginPages(logins),
         monitor=monitor,
+        watching=pages,
         guard=guard,
         limits=limits,
         unsent=unsent,

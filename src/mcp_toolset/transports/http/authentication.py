@@ -16,9 +16,9 @@ from starlette.types import Scope, Send
 
 from mcp_toolset.context.principal import identity_of
 from mcp_toolset.errors import ToolsetError, sole
-from mcp_toolset.security.audit.fields import who_fields
 from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
 from mcp_toolset.security.authentication.jwks import is_loopback
+from mcp_toolset.security.facts import who_fields
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.transports.http.arrival import ArrivingRequest
 from mcp_toolset.transports.http.headers import METHOD, Head

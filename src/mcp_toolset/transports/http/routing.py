@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import CallerError
+from mcp_toolset.extending.extension import HttpPage
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.arrival import Arrivals, ArrivingRequest
 from mcp_toolset.transports.http.authentication import METADATA_PATH, Guard
@@ -179,6 +180,7 @@ class Doors(Router):
         guard: Guard,
         pages: LoginPages,
         monitor: Monitored,
+        watching: Mapping[str, HttpPage],
         limits: HttpLimits,
         unsent: Unsent,
         arrivals: Arrivals,
@@ -194,6 +196,7 @@ class Doors(Router):
             guard: Checks who sends them.
             pages: Takes what browsers ask for that log in.
             monitor: What `/health` and `/ready` tell, unless a program has added such a path.
+            watching: The pages of extensions by path, likewise.
             limits: How many headers they may have.
             unsent: Counts what clients have not taken.
             arrivals: Watches over bodies that are still to arrive.
@@ -214,7 +217,7 @@ class Doors(Router):
         self._guard = guard
         self._pages = pages
         self._own = tuple(self.routes)
-        self.default = self._monitoring = MonitoringPages(monitor, self.not_found)
+        self.default = self._monitoring = MonitoringPages(monitor, watching, self.not_found)
         self._lines = limits.header_lines
         self._unsent = unsent
         self._arrivals = arrivals

@@ -106,7 +106,7 @@ class ClientLists:
         self._taker = taker
         self._shelves: dict[Shelf, Lists] = {}
         self._own: dict[SessionKey, dict[str, TakenList]] = {}
-        self._learning: dict[Shelf, anyio.Event] = {}
+        self._asked_for: dict[Shelf, anyio.Event] = {}
         self._late: set[Shelf] = set()
         self._early: dict[str, WireContext] = {}
         self._changed_tools: dict[SessionKey | Shelf, dict[str, Wire]] = {}
@@ -190,9 +190,9 @@ class ClientLists:
         shelf = self._shelf(key, context)
         if shelf is None or shelf in self._shelves or self._has_own(key):
             return
-        known = self._learning.get(shelf)
+        known = self._asked_for.get(shelf)
         if known is None:
-            known = self._learning[shelf] = anyio.Event()
+            known = self._asked_for[shelf] = anyio.Event()
             self._pool.start(self._learn, shelf, key, context, known)
         with anyio.move_on_after(PATIENCE) as patience:
             await known.wait()
@@ -217,7 +217,7 @@ class ClientLists:
                 await self._changed(key if shelf in self._late else None, lists)
         finally:
             self._late.discard(shelf)
-            self._learning.pop(shelf, None)
+            self._asked_for.pop(shelf, None)
             known.set()
         if found:
             await anyio.sleep(SETTLING)

@@ -169,13 +169,13 @@ def _account(server: str, config: Path | None, caller: str | None) -> tuple[Acco
             raise TargetError(
                 f"--as {caller}: callers have logins where a configuration says `per_user`; give its SERVER"
             )
-        return Account(default_name(server), server, OAuth()), LoginRecord(None, server)
+        return Account(default_name(server), server, OAuth()), LoginRecord({}, server)
     file = config or next((path for path in map(Path, USUAL_FILES) if path.is_file()), None)
     if file is None:
         raise TargetError(f"{server}: no configuration in this folder names it; give --config FILE, or a URL")
     hub = load_config(file)
     account = _configured(hub, server, file, caller)
-    return account, LoginRecord(hub.audit, account.name, account.user)
+    return account, LoginRecord(hub.extensions, account.name, account.user)
 
 
 def _configured(hub: HubConfig, name: str, file: Path, caller: str | None) -> Account:

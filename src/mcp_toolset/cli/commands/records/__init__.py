@@ -1,1 +1,1 @@
-"""Commands about what has happened: the audit log."""
+"""Commands about what has happened: the log."""

@@ -37,7 +37,9 @@ __all__ = ["call_command"]
     "mcp-toolset call app.py sort names=b names=a",
     "mcp-toolset call add a=1 b=2 -- python app.py",
 )
-@click.option("--key", metavar="KEY", help="With a journal: what a repeat of this call has too.")
+@click.option(
+    "--key", metavar="KEY", help="What a repeat of this call has too, for servers that record calls."
+)
 @json_option
 @reach_options
 @click.pass_context

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from mcp_toolset._index import index
 from mcp_toolset._records import replace
 from mcp_toolset.cli.authentication import Inbound, authentication_options
 from mcp_toolset.cli.credentials import header_option, headers_of
 from mcp_toolset.cli.logs import LogOptions, log_options
 from mcp_toolset.cli.options import (
+    serve_options,
     serving_arguments,
     serving_options,
     target_and_words,
@@ -85,12 +87,7 @@ __all__ = ["serve_command"]
     envvar="MCP_TOOLSET_SHARED",
     help="Be one of several replicas, which share their state in this Redis or Valkey: redis://host:6379.",
 )
-@click.option(
-    "--telemetry",
-    metavar="WORDS",
-    envvar="MCP_TOOLSET_TELEMETRY",
-    help="Where metrics and traces go: prometheus (at /metrics), otlp (to a collector), or both.",
-)
+@serve_options
 @click.option(
     "--reload",
     is_flag=True,
@@ -114,20 +111,18 @@ def serve_command(
     grants: Path | None,
     client_prefix: str | None,
     state: str | None,
-    audit: Path | None,
     watch: bool,
     deferred: bool | None,
-    code: bool,
     inbound: Inbound,
     header: Sequence[str],
     token_env: str | None,
     shared: str | None,
-    telemetry: str | None,
     reload: bool,
     reported_to: Path | None,
     timeout: float | None,
     logging: LogOptions,
     verbose: int,
+    **extensions: Any,
 ) -> None:
     """Serve TARGET until the client leaves (stdio) or a signal ends it.
 
@@ -138,8 +133,6 @@ def serve_command(
     place = parse_target(target, command)
     if transport == "stdio":
         _check_stdio(ctx)
-    if transport == "stdio" and telemetry and "otlp" not in telemetry:
-        raise click.UsageError("--telemetry prometheus is a page over HTTP: add --transport http")
     followed = _followed(place, watch, bool(shared), bool(header)) if reload else None
 
     # Most objects of a start are made by imports, which the collector is not to scan.
@@ -160,7 +153,8 @@ def serve_command(
 
         if followed is not None:
             given = [*map(str, serving_arguments(ctx)), *["-v"] * verbose]
-            options = MountOptions(name=name, audit=audit, telemetry=telemetry)
+            stays = {key: one for key, one in extensions.items() if key in index().STAYING}
+            options = MountOptions(name=name, extensions=stays)
             _serve_followed(followed, options, given, how, log)
             return
         with _ledger(grants) as ledger:
@@ -172,32 +166,52 @@ def serve_command(
                 client_prefix,
                 state,
                 headers=headers,
-                audit=audit if child is None else False,
-                code=code,
-                stats=child is None,
+                serves=child is None,
                 shared=_shared(shared),
-                telemetry=telemetry if child is None else False,
+                extensions=extensions
+                if child is None
+                else {**extensions, **dict.fromkeys(index().STAYING, False)},
             )
             server = _mounted(place, options, child)
-            if code and not server.toolset.defers:
-                raise click.UsageError("--code is for tools behind search, and none is: add --deferred")
-            if auth and server.configured is not None and server.configured.config.auth is not None:
-                raise click.UsageError(
-                    f"{target} has `auth`, which the options that say who may call would replace; "
-                    "leave them out, or remove the section",
-                    ctx,
-                )
-            if server.configured is not None:
-                from mcp_toolset.cli.display.output import complain
-
-                config = server.configured.config
-                inbound.check_callers(config, complain)
-                if audit is not None and config.audit is not None:
-                    raise click.UsageError(
-                        f"{target} has `audit`, which --audit would replace; leave one of them out", ctx
-                    )
+            _check_target(ctx, server, target or "", inbound, extensions, has_auth=auth is not None)
             single = bool(command) or "://" in (target or "")
             _serve(server, single, how, log, None if child is None else child.following())
+
+
+def _check_target(
+    ctx: click.Context,
+    server: ToolsetServer,
+    target: str,
+    inbound: Inbound,
+    extensions: Mapping[str, Any],
+    *,
+    has_auth: bool,
+) -> None:
+    """Refuse options that have no effect on this target, or stand in place of what its file says.
+
+    Raises:
+        UsageError: there is such an option.
+    """
+    for key in index().DEFERRED:
+        if extensions.get(key) and not server.toolset.defers:
+            raise click.UsageError(f"--{key} is for tools behind search, and none is: add --deferred")
+    if has_auth and server.configured is not None and server.configured.config.auth is not None:
+        raise click.UsageError(
+            f"{target} has `auth`, which the options that say who may call would replace; "
+            "leave them out, or remove the section",
+            ctx,
+        )
+    if server.configured is not None:
+        from mcp_toolset.cli.display.output import complain
+
+        config = server.configured.config
+        inbound.check_callers(config, complain)
+        for key in index().OPTIONS:
+            # An option that is a value, such as a path, stands in place of what the file says.
+            if config.extensions.get(key) is not None and not isinstance(extensions.get(key), bool | None):
+                raise click.UsageError(
+                    f"{target} has `{key}`, which --{key} would replace; leave one of them out", ctx
+                )
 
 
 def _check_stdio(ctx: click.Context) -> None:

@@ -1,0 +1,234 @@
+"""`Settings`: what a file can say of an extension; how the file's words become settings.
+
+One declaration gives the check with its remedy, the JSON Schema, the reference page, and whether a change
+holds at once or from the next start on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self, cast
+
+from mcp_toolset._index import GROUP, every_key, index, loaded, others
+from mcp_toolset._records import replace
+from mcp_toolset.config.entries import validated
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.tables import Key, Meaning, Table, is_path, keys_of
+from mcp_toolset.config.variables import Variables, is_unreplaced
+from mcp_toolset.errors import ConfigError
+
+__all__ = ["ServerSettings", "Settings", "read_server_settings", "read_settings", "settings_of"]
+
+
+class Settings(Table):
+    """What a file says of an extension, below its key in the section `toolset`.
+
+    A subclass is a frozen dataclass whose fields are made by `key`. In a file, `true` stands for an object
+    without keys, and `false` turns the extension off.
+
+    Attributes:
+        says: The meaning of the key itself.
+        short: The field that a value of another kind stands for, such as a number; empty for none.
+        words: Fields that a text turns on, such as `keys,names`; none where a text is a value.
+        protects: Whether null, which is an absent key elsewhere, is refused for the key.
+        never_null: Fields that protect: null is refused, and what looks like a reference and is none.
+    """
+
+    __slots__ = ()
+
+    unknown: ClassVar = "forbid"
+    says: ClassVar[Meaning]
+    short: ClassVar[str] = ""
+    words: ClassVar[tuple[str, ...]] = ()
+    protects: ClassVar[bool] = False
+    never_null: ClassVar[tuple[str, ...]] = ()
+
+    def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
+        """The settings as they hold, after what a check of single values cannot see.
+
+        Args:
+            place: Where they are, for errors.
+            servers: The names of the servers in the file, each with the prefix of its tools, if it is known.
+
+        Raises:
+            ConfigError: they cannot hold.
+        """
+        return self
+
+
+class ServerSettings(Table):
+    """What a file says of an extension in the entry of one server: the fields are keys of the entry."""
+
+    __slots__ = ()
+
+    def checked(self, place: Place, server: str) -> Self:
+        """See `Settings.checked`; `server` is the name of the entry."""
+        return self
+
+    def idle(self, entry: Mapping[str, object]) -> str:
+        """The key of the entry that has no effect unless `toolset` turns the extension on; empty for none."""
+        return ""
+
+
+_NO_FILE: Final = re.compile(r"^(?:-|stdout|stderr|syslog|nul)$|^\$|://|%\w+%", re.IGNORECASE)
+"""What other programs write for what goes elsewhere, or for a variable."""
+
+_SWITCH: Final = "true or false"
+
+
+def read_settings(
+    said: Mapping[str, object], place: Place, variables: Variables, servers: Mapping[str, str]
+) -> dict[str, Settings | None]:
+    """The settings by key; `None` for an extension that is turned off.
+
+    Raises:
+        ConfigError: a value cannot be used; it names the place and the mend.
+    """
+    found: dict[str, Settings | None] = {}
+    for key, value in said.items():
+        kind = settings_of(key)
+        if value is not None:
+            found[key] = _read(kind, key, value, place, variables, servers)
+        elif kind is not None and kind.protects:
+            raise _null(place.at(key))
+    return found
+
+
+def _null(place: Place) -> ConfigError:
+    return place.error("is null, so it would protect nothing", "give it a value, or remove it")
+
+
+def _read(
+    kind: type[Settings] | None,
+    key: str,
+    said: object,
+    place: Place,
+    variables: Variables,
+    servers: Mapping[str, str],
+) -> Settings | None:
+    if kind is None:
+        raise place.at(key).error("cannot be given in a file", "leave it out")
+    if said is False:
+        return None
+    known = keys_of(kind)
+    at = place.at(key)
+    table: object = {} if said is True else said
+    if kind.words and isinstance(said, str):
+        text = variables.expand(said, at, lambda _: None)
+        table = dict.fromkeys(map(str.strip, text.split(",")), True)
+    if is_short := bool(kind.short) and not isinstance(table, dict):
+        table = {kind.short: said}
+    if not isinstance(table, dict) or (table and not known):
+        raise _misshapen(kind, key, at)
+    try:
+        made = validated(kind, _expanded(kind, cast("dict[str, object]", table), at, variables), at)
+    except ConfigError:
+        if is_short:
+            raise _misshapen(kind, key, at) from None
+        raise
+    written = {name: getattr(made, name) for name, one in known.items() if is_path(one.schema)}
+    for name, path in written.items():
+        if path is not None and (path != path.strip() or _NO_FILE.search(path)):
+            where = at if is_short else at.at(name)
+            raise where.error("is no path of a file", "write a path, and a variable as `${NAME}`")
+    paths = {name: Path(variables.path(path)) for name, path in written.items() if path is not None}
+    return cast("Settings", replace(cast("Any", made), **paths) if paths else made).checked(at, servers)
+
+
+def _expanded(
+    kind: type[Settings], table: dict[str, object], place: Place, variables: Variables
+) -> dict[str, object]:
+    """The table with the references in its texts expanded."""
+    for name in kind.never_null:
+        if name in table and table[name] is None:
+            raise _null(place.at(name))
+        if is_unreplaced(said := table.get(name)) and str(said).strip():
+            raise place.at(name).error(
+                f"is the {name} itself, not a reference", "write a reference as `${NAME}`"
+            )
+    return {
+        key: variables.expand(value, place.at(key), lambda _: None) if isinstance(value, str) else value
+        for key, value in table.items()
+    }
+
+
+def _misshapen(kind: type[Settings], key: str, at: Place) -> ConfigError:
+    return at.error(f"must be {_forms(kind)}", f"write `{key}` as {_forms(kind)}")
+
+
+def _forms(kind: type[Settings]) -> str:
+    """How a value is written, for people."""
+    known = keys_of(kind)
+    if not known:
+        return _SWITCH
+    name = kind.short or next(iter(known))
+    example = f"an object such as {json.dumps({name: _example(known[name])})}"
+    if kind.words:
+        return f"a text such as {json.dumps(','.join(kind.words[:2]))}, or {example}"
+    short = f", {known[kind.short].description}," if kind.short else ""
+    return f"true, false{short} or {example}"
+
+
+def _example(one: Key) -> object:
+    return None if one.meaning is None else one.meaning.example
+
+
+def read_server_settings(said: Mapping[str, object], place: Place, server: str) -> dict[str, ServerSettings]:
+    """The settings in an entry by the key of their extension, if the entry says anything of it.
+
+    Raises:
+        ConfigError: a value cannot be used; it names the place and the mend.
+    """
+    found: dict[str, dict[str, object]] = {}
+    for key, value in said.items():
+        if (owner := index().SERVER_KEYS.get(key)) is None:
+            continue
+        if value is None:
+            raise _null(place.at(key))
+        found.setdefault(owner, {})[key] = value
+    return {
+        owner: validated(kind, table, place).checked(place, server)
+        for owner, table in found.items()
+        if (kind := server_settings_of(owner)) is not None
+    }
+
+
+def settings_of(key: str) -> type[Settings] | None:
+    """What a file can say of an extension; `None` if nothing, or if there is no such extension."""
+    if (home := index().KEYS.get(key)) is not None:
+        return import_module(f"{GROUP}.{home}.settings").SETTINGS
+    point = others().get(key)
+    return None if point is None else getattr(loaded(point), "Settings", None)
+
+
+def server_settings_of(key: str) -> type[ServerSettings] | None:
+    """What an entry of a server can say of an extension; `None` if nothing."""
+    home = index().KEYS.get(key)
+    return None if home is None else import_module(f"{GROUP}.{home}.settings").SERVER_SETTINGS
+
+
+def described() -> Iterator[tuple[str, type[Settings]]]:
+    """Every extension that a file can name, by key, for the reference and the JSON Schema."""
+    return ((key, kind) for key in every_key() if (kind := settings_of(key)) is not None)
+
+
+def server_settings() -> Iterator[type[ServerSettings]]:
+    """What entries of servers can say of extensions, for the reference and the JSON Schema."""
+    owners = dict.fromkeys(index().SERVER_KEYS.values())
+    return (kind for owner in owners if (kind := server_settings_of(owner)) is not None)
+
+
+def at_restart(before: Settings | None, now: Settings | None) -> bool:
+    """Whether a change in the file holds from the next start on: one of a key that is not live."""
+    if before is None or now is None:
+        return before is not now
+    known = keys_of(type(before))
+    return any(
+        getattr(before, one.name) != getattr(now, one.name) and not known[one.name].live
+        for one in fields(cast("Any", before))
+    )

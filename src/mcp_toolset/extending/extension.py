@@ -1,0 +1,306 @@
+"""`Extension`: an opt-in part of a server. Override only what you need."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from copy import copy
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, cast
+
+from mcp_toolset._records import dataclass
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mcp_toolset.calls.pipeline.middleware import Guard
+    from mcp_toolset.calls.pipeline.observers import CallObserver
+    from mcp_toolset.catalog.grants.ledger import GrantLedger
+    from mcp_toolset.catalog.search.listener import SearchListener
+    from mcp_toolset.config.extensions import ServerSettings, Settings
+    from mcp_toolset.context.incoming import RequestContext
+    from mcp_toolset.tools.binding.binding import ToolBinding
+    from mcp_toolset.tools.core.call import ToolCall, ToolContext
+    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.result import ToolResult
+    from mcp_toolset.tools.core.source import SourceStatus, ToolSource
+    from mcp_toolset.tools.declare.function import Tool
+    from mcp_toolset.tools.toolsets.toolset import Toolset
+
+    Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
+    """What answers a method of the protocol: from a request to its result."""
+
+_S = TypeVar("_S")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpPage:
+    """A page that a server has over HTTP, for GET and HEAD.
+
+    Attributes:
+        answer: Returns the body and its content type, from the caller and what it accepts (`Accept`).
+        public: Whether everyone may read it: without a token, and under any name of the host.
+    """
+
+    answer: Callable[[Identity | None, str], tuple[bytes, str]]
+    public: bool = False
+
+
+class Host(Protocol):
+    """The server of an extension, as far as extensions may know it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Its version."""
+        ...
+
+    @property
+    def grants(self) -> GrantLedger:
+        """The grants of its deferred tools."""
+        ...
+
+    @property
+    def configuration(self) -> Path | None:
+        """The file that is served, if there is one."""
+        ...
+
+    @property
+    def served_as(self) -> str:
+        """The path of the configuration that is served, else the name: for files about this server."""
+        ...
+
+    @property
+    def identified(self) -> str:
+        """What tells this server from others that share a store."""
+        ...
+
+    @property
+    def table(self) -> Mapping[str, ToolBinding]:
+        """Everything that can be called, by public name; replaced when it changes, never altered."""
+        ...
+
+    def stated(self, key: str) -> Settings | None:
+        """What the configuration says of an extension now; `None` if it says nothing, or turns it off."""
+        ...
+
+    def stated_by_server(self, key: str) -> Mapping[str, ServerSettings]:
+        """What the entries of servers say of an extension now, by name of the server."""
+        ...
+
+    def preview(self, identity: Identity | None) -> str | None:
+        """What a caller is told of deferred tools at the beginning."""
+        ...
+
+    def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
+        """Whether a tool does not exist for a caller. Ask it about every tool that you show."""
+        ...
+
+    def statuses(self) -> Mapping[str, SourceStatus]:
+        """How each mounted server is doing, by name."""
+        ...
+
+    def seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
+        """Whether a mounted server, and a tool by its public name or the server's own, exist for a caller.
+
+        For what was noted by name: tools may be gone by now. Names are empty for none.
+        """
+        ...
+
+    @property
+    def catalog_names(self) -> Collection[str]:
+        """The names of the tools that search and grant, and of those beside them; known after `bind`."""
+        ...
+
+    @property
+    def reshapes(self) -> bool:
+        """Whether results may differ from output schemas, as some extension says; known after `bind`."""
+        ...
+
+    async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
+        """The tools of some grants of a caller: their public names, each with what its grant is found by.
+
+        Args:
+            references: The handles of the grants; all that the caller holds if `None`.
+            context: The caller.
+        """
+        ...
+
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run a call for a caller, as one part of a call of that caller: it is `sent`, and not `answered`."""
+        ...
+
+    def need(self, kind: type[_S]) -> _S | None:
+        """What the program or an extension does for others, such as the state that replicas share.
+
+        Services of extensions are found when all are bound, such as by `Extension.tools`.
+        """
+        ...
+
+
+class Extension:
+    """Base class of an opt-in part of a server. Override only the methods that you need.
+
+    Which methods a class overrides is looked up once, when the server is made: what no extension overrides
+    costs a call nothing. The members of the MCP SDK's `mcp.server.extension.Extension` have the same names.
+
+    Attributes:
+        key: Its keyword of `ToolsetServer`, and its key in the section `toolset` of a configuration.
+        identifier: Its name in `capabilities.extensions` (SEP-2133); an empty one is not advertised.
+        Settings: What a configuration can say of it; `None` if nothing. An extension of this package has it
+            in the module `settings` of its folder, so that a file is read without importing the extension.
+        reshapes: Whether results may differ from output schemas, which lists then do not promise.
+        host: The server, from `bind` on.
+    """
+
+    key: ClassVar[str] = ""
+    identifier: str = ""
+    Settings: ClassVar[type[Settings] | None] = None
+    reshapes: ClassVar[bool] = False
+    host: Host
+
+    # How it is made
+
+    @classmethod
+    def of(cls, said: Any, stated: Settings | None, host: Host) -> Self | None:
+        """The extension that a keyword or a configuration asks for: by default `cls(said)`.
+
+        Args:
+            said: The value of the keyword, such as a path; `True` and `None` stand for the configuration's.
+            stated: What the configuration says; by default, its fields are the arguments of the class.
+            host: The server.
+        """
+        make = cast("Any", cls)
+        if said is not None and said is not True:
+            return make(said)
+        named = () if stated is None else fields(cast("Any", stated))
+        return make(**{one.name: getattr(stated, one.name) for one in named})
+
+    @classmethod
+    def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
+        """Whether a change in a configuration holds from the next start of the server on."""
+        from mcp_toolset.config.extensions import at_restart
+
+        return at_restart(before, now)
+
+    @classmethod
+    def mounted(cls, server: str, stated: ServerSettings, tools: Toolset) -> Toolset:
+        """What becomes of the tools of a mounted server whose entry says something of this extension."""
+        return tools
+
+    def bind(self, host: Host) -> Self:
+        """The extension as it belongs to a server: a copy, if it belongs to another one already."""
+        bound = copy(self) if hasattr(self, "host") else self
+        bound.host = host
+        return bound
+
+    def alone(self) -> None:
+        """Take all callers without authentication for one user from now on, as over stdio."""
+
+    # What it adds
+
+    def settings(self) -> dict[str, Any]:
+        """What `capabilities.extensions` says of it, if it has an identifier."""
+        return {}
+
+    def tools(self) -> Sequence[Tool[..., Any]]:
+        """Tools, which policies, limits and names treat like the program's own."""
+        return ()
+
+    def catalog_tools(self) -> Sequence[Tool[..., Any]]:
+        """Tools beside `search_tools` and `call_tool`; where no tool is deferred, they are not there.
+
+        Each caller may call them, whatever the policy says: it decides about the calls that they make by
+        `Host.call`.
+        """
+        return ()
+
+    def read_resource(
+        self, uri: str, context: ToolContext
+    ) -> list[dict[str, Any]] | Awaitable[list[dict[str, Any]]] | None:
+        """The contents of a resource that no list has; `None` if the address is not one of these.
+
+        No policy stands before it: check the caller of `context` yourself.
+
+        Raises:
+            LookupError: the address is one of these, and there is nothing for this caller.
+        """
+        return None
+
+    def observer(self) -> CallObserver | None:
+        """What is told of each call at its end."""
+        return None
+
+    def listener(self) -> SearchListener | None:
+        """What is told of searches."""
+        return None
+
+    def http_pages(self) -> Mapping[str, HttpPage]:
+        """Pages over HTTP by path, such as `/lamps`; a route of the program's at this path comes before."""
+        return {}
+
+    def services(self) -> Mapping[type, object]:
+        """What it does for tools and for other extensions, by type; see `Host.need`.
+
+        Of two services of one type, the program's comes first, then that of the first extension.
+        """
+        return {}
+
+    # What it is told of, beside calls
+
+    def event(self, kind: str, /, **facts: Any) -> None:
+        """Told of what is no call: a `decision`, a `login`, `reloaded`; it must return at once."""
+
+    def compiled(self, sources: Mapping[str, ToolSource]) -> None:
+        """Told of the mounted servers, by name, whenever the tools were compiled."""
+
+    @classmethod
+    def event_elsewhere(cls, stated: Settings, kind: str, /, **facts: Any) -> None:
+        """Told of what a command has done in a process of its own, such as `login`."""
+
+    # How long it lives
+
+    def lifespan(self) -> AbstractAsyncContextManager[object] | None:
+        """Entered before mounted servers are opened, left after they are closed: for stores."""
+        return None
+
+    def running(self) -> AbstractAsyncContextManager[object] | None:
+        """Entered when tools can be called, left before mounted servers are closed: for loops that save."""
+        return None
+
+    # Where it stands in a request and in a call, from the outside to the inside
+
+    def intercept(self, method: str, answer: Answer) -> Answer:
+        """What answers a method of the protocol; `answer` itself to leave it as it is.
+
+        An empty `method` stands for all those that the server does not know.
+        """
+        return answer
+
+    def sent(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        """The call of a client, or of code that runs for one, before its tool is looked up.
+
+        Raises:
+            CallError: the call is answered with this error.
+        """
+        return call
+
+    def answered(self, result: ToolResult, call: ToolCall, context: ToolContext) -> ToolResult:
+        """The complete result of a client's call, as the client gets it; not that of a call of code."""
+        return result
+
+    def guard(self) -> Guard | None:
+        """Stages of each tool: `gate`, `layers` and `recorded`.
+
+        Asked by each compilation of the tools: the same object for the same stages.
+        """
+        return None
+
+
+def overrides(extension: Extension, method: str) -> bool:
+    """Whether a class has a method of its own."""
+    return getattr(type(extension), method) is not getattr(Extension, method)

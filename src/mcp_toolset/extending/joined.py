@@ -1,0 +1,250 @@
+"""`Extensions`: the extensions of one server, and what they say together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from mcp_toolset._index import index
+from mcp_toolset._records import replace
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extending.extension import Extension, Host, overrides
+from mcp_toolset.extending.finding import find
+from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.middleware.permissions import Record
+    from mcp_toolset.calls.pipeline.middleware import Guard
+    from mcp_toolset.calls.pipeline.observers import CallObserver
+    from mcp_toolset.catalog.search.listener import SearchListener
+    from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.extending.extension import Answer, HttpPage
+    from mcp_toolset.tools.core.call import ToolCall, ToolContext
+    from mcp_toolset.tools.core.result import ToolResult
+    from mcp_toolset.tools.core.source import ToolSource
+    from mcp_toolset.tools.declare.function import Tool
+
+    Sent = Callable[[ToolCall, ToolContext], ToolCall]
+    Answered = Callable[[ToolResult, ToolCall, ToolContext], ToolResult]
+
+
+class Extensions:
+    """The extensions of one server, in order: the first is the outermost.
+
+    Attributes:
+        sent: What becomes of a call as it was sent; `None` if nothing does.
+        answered: What becomes of a result; `None` if nothing does.
+        listener: What is told of searches; `None` if nothing is.
+        record: What is told of events that are no calls; `None` if nothing is.
+        catalog_tools: The tools that they have beside those that search and grant.
+        readers: What reads resources that no list has, in order.
+        reshapes: Whether results may differ from output schemas.
+    """
+
+    def __init__(self, every: Iterable[Extension], host: Host) -> None:
+        """Bind the extensions to their server."""
+        self._every = tuple(one.bind(host) for one in every)
+        self.sent = _sent([one.sent for one in self._of("sent")])
+        self.answered = _answered([one.answered for one in reversed(self._of("answered"))])
+        self.listener = self._one_listener()
+        self.record = _record([one.event for one in self._of("event")])
+        self._compiled = [one.compiled for one in self._of("compiled")]
+        self.readers = [one.read_resource for one in self._of("read_resource")]
+        self.reshapes = any(one.reshapes for one in self._every)
+        self._guarding = self._of("guard")
+        self.catalog_tools = [
+            _placed(tool) for one in self._of("catalog_tools") for tool in one.catalog_tools()
+        ]
+
+    def __getitem__(self, key: str) -> Any:
+        """The extension of a key.
+
+        Raises:
+            KeyError: the server has none.
+        """
+        if (found := self.get(key)) is None:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[Extension]:
+        """The extensions, the outermost first."""
+        return iter(self._every)
+
+    def get(self, key: str) -> Any:
+        """The extension of a key, or `None`."""
+        return next((one for one in self._every if one.key == key), None)
+
+    def leave_served(self) -> None:
+        """Leave out what `serve` turns on, before the server is opened for something else."""
+        self._every = tuple(one for one in self._every if one.key not in index().SERVED)
+
+    def tools(self) -> list[Tool[..., Any]]:
+        """The tools that they add, in order."""
+        return [tool for one in self._every for tool in one.tools()]
+
+    def services(self) -> dict[type, object]:
+        """What they do for tools and for each other, by type; the first in order counts."""
+        every = reversed(self._of("services"))
+        return {kind: service for one in every for kind, service in one.services().items()}
+
+    def advertised(self) -> dict[str, dict[str, Any]]:
+        """What `capabilities.extensions` says of those that have an identifier."""
+        return {one.identifier: one.settings() for one in self._every if one.identifier}
+
+    def observers(self) -> list[CallObserver]:
+        """What is told of calls."""
+        return [found for one in self._every if (found := one.observer()) is not None]
+
+    def guards(self) -> list[Guard]:
+        """The stages of tools, as they are now."""
+        return [found for one in self._guarding if (found := one.guard()) is not None]
+
+    def compiled(self, sources: Mapping[str, ToolSource]) -> None:
+        """Tell of the mounted servers as the tools were compiled."""
+        for told in self._compiled:
+            told(sources)
+
+    def http_pages(self) -> dict[str, HttpPage]:
+        """Their pages over HTTP by path; the first extension that has a path answers there."""
+        return {path: page for one in reversed(self._every) for path, page in one.http_pages().items()}
+
+    def intercepting(self, answers: dict[str, Answer]) -> None:
+        """Stand around the answers to methods, and to unknown ones."""
+        for one in reversed(self._of("intercept")):
+            for method, answer in answers.items():
+                answers[method] = one.intercept(method, answer)
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Enter what lives longer than mounted servers."""
+        for one in self._every:
+            if (block := one.lifespan()) is not None:
+                await stack.enter_async_context(block)
+
+    async def run(self, stack: AsyncExitStack) -> None:
+        """Enter what runs while tools can be called."""
+        for one in self._every:
+            if (block := one.running()) is not None:
+                await stack.enter_async_context(block)
+
+    def alone(self) -> None:
+        """Take all callers without authentication for one user."""
+        for one in self._every:
+            one.alone()
+
+    def _of(self, method: str) -> list[Extension]:
+        return [one for one in self._every if overrides(one, method)]
+
+    def _one_listener(self) -> SearchListener | None:
+        found = [(one, listens) for one in self._every if (listens := one.listener()) is not None]
+        if len(found) > 1:
+            names = " and ".join(one.key or type(one).__name__ for one, _ in found)
+            raise DefinitionError(f"{names} both listen to searches; leave one of them out")
+        return found[0][1] if found else None
+
+
+def _placed(made: Tool[..., Any]) -> ToolBinding:
+    """A tool of the catalog, with its title among its annotations, where older clients look for it."""
+    hints = {"title": made.definition.title, **(made.definition.annotations or {})}
+    definition = replace(made.definition, annotations=hints)
+    return replace(made.bind(), definition=definition, place=DEFERRED_CATALOG)
+
+
+def _record(told: Sequence[Record]) -> Record | None:
+    if len(told) < 2:
+        return told[0] if told else None
+
+    def record(kind: str, /, **facts: Any) -> None:
+        for each in told:
+            each(kind, **facts)
+
+    return record
+
+
+def _sent(stages: Sequence[Sent]) -> Sent | None:
+    if len(stages) < 2:
+        return stages[0] if stages else None
+
+    def sent(call: ToolCall, context: ToolContext) -> ToolCall:
+        for stage in stages:
+            call = stage(call, context)
+        return call
+
+    return sent
+
+
+def _answered(stages: Sequence[Answered]) -> Answered | None:
+    if len(stages) < 2:
+        return stages[0] if stages else None
+
+    def answered(result: ToolResult, call: ToolCall, context: ToolContext) -> ToolResult:
+        for stage in stages:
+            result = stage(result, call, context)
+        return result
+
+    return answered
+
+
+def extensions_of(
+    given: Sequence[Any], keywords: Mapping[str, Any], stated: Mapping[str, Settings | None], host: Host
+) -> Extensions:
+    """The extensions of a server: those given, those by keyword, and those of its configuration.
+
+    Args:
+        given: Extensions of this package or of the MCP SDK; they stand outside of the others.
+        keywords: Values by key; `False` turns an extension off, `None` leaves it to the configuration.
+        stated: What the configuration says; `None` turns off what a keyword does not give by value.
+        host: The server.
+
+    Raises:
+        TypeError: a keyword is not of an extension.
+        DefinitionError: an extension is there twice, or is none.
+    """
+    every = [_ours(one) for one in given]
+    names = [name for one in every for name in dict.fromkeys((one.key, one.identifier)) if name]
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(f"extensions: {name!r} is given twice; leave one of them out")
+    held = {one.key for one in every}
+    order = {key: number for number, key in enumerate(index().KEYS)}
+    for key in sorted({*stated, *keywords}, key=lambda one: (order.get(one, len(order)), one)):
+        said, settings = keywords.get(key), stated.get(key)
+        is_off = (
+            said is False or (said is None and settings is None) or (said is True and _is_off(key, stated))
+        )
+        if is_off and key in order and key not in held:
+            continue
+        kind = find(key)
+        if kind is None:
+            raise TypeError(f"ToolsetServer.__init__() got an unexpected keyword argument {key!r}")
+        if key in held:
+            if said is not None and said is not True:
+                raise DefinitionError(f"{key}= is given by keyword and among the extensions; leave one out")
+            continue
+        if is_off:
+            continue
+        made = said if isinstance(said, kind) else kind.of(said, settings, host)
+        if made is not None:
+            every.append(made)
+    return Extensions(every, host)
+
+
+def _is_off(key: str, stated: Mapping[str, Settings | None]) -> bool:
+    """Whether a configuration turns off what `serve` turns on."""
+    return key in index().SERVED and key in stated and stated[key] is None
+
+
+def _ours(one: Any) -> Extension:
+    if isinstance(one, Extension):
+        return one
+    if isinstance(one, type):
+        raise DefinitionError(f"extensions takes instances; write {one.__name__}()")
+    if not hasattr(one, "identifier"):
+        raise DefinitionError(
+            f"extensions takes subclasses of mcp_toolset.extending.Extension and extensions of the MCP SDK, "
+            f"not {one!r}"
+        )
+    # Few servers have extensions of the SDK.
+    from mcp_toolset.extending.sdk import from_sdk
+
+    return from_sdk(one)

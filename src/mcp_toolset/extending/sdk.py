@@ -1,0 +1,100 @@
+"""`from_sdk`: an extension of the MCP SDK, such as `mcp.server.apps.Apps`, as one of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extending.extension import Extension
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.core.call import ToolContext
+    from mcp_toolset.tools.declare.function import Tool
+
+_OF_ITS_SERVER: Final = ("methods", "intercept_tool_call")
+"""What takes the context of a request that only the SDK's own server makes."""
+
+_HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")
+_TAKEN: Final = frozenset(("name", "title", "description"))
+_CONTEXT: Final = re.compile(r"\bContext\b")
+
+
+class FromSdk(Extension):
+    """What an extension of the SDK advertises, its tools and its resources."""
+
+    def __init__(self, given: Any) -> None:
+        """Take an extension of the SDK.
+
+        Raises:
+            DefinitionError: it has a part that only the SDK's own server can call.
+        """
+        if missing := [name for name in _OF_ITS_SERVER if _overrides(given, name)]:
+            raise DefinitionError(
+                f"extensions: {given.identifier} has {' and '.join(missing)}, which only the SDK's own "
+                "server calls; write it as a subclass of mcp_toolset.extending.Extension"
+            )
+        self._given = given
+        self.identifier = given.identifier
+
+    def settings(self) -> dict[str, Any]:
+        """See `Extension`."""
+        return dict(self._given.settings())
+
+    def tools(self) -> Sequence[Tool[..., Any]]:
+        """See `Extension`."""
+        return [self._tool(one) for one in getattr(self._given, "tools", tuple)()]
+
+    def _tool(self, one: Any) -> Tool[..., Any]:
+        from mcp_toolset.tools.declare.function import tool
+
+        said, place = dict(one.kwargs), f"extensions: {self.identifier}: tool {one.fn.__name__}"
+        hints = said.pop("annotations", None)
+        if others := sorted(said.keys() - _TAKEN):
+            raise DefinitionError(f"{place} has {others[0]}=, which this server does not take; leave it out")
+        if any(_CONTEXT.search(str(kind)) for kind in one.fn.__annotations__.values()):
+            raise DefinitionError(
+                f"{place} takes the SDK's Context, which only the SDK's own server makes; take a "
+                "mcp_toolset.ToolContext"
+            )
+        options: Any = {name: getattr(hints, f"{name}_hint", None) for name in _HINTS}
+        options["title"] = getattr(hints, "title", None)
+        return tool(meta=one.meta, **{**options, **said})(one.fn)
+
+
+class WithPages(FromSdk):
+    """One that has pages."""
+
+    def read_resource(self, uri: str, context: ToolContext) -> Any:
+        """A page, by its address; a caller who may not know of its tools may not know of it."""
+        page = next((one.resource for one in self._given.resources() if str(one.resource.uri) == uri), None)
+        if page is None:
+            return None
+        if any(_page_of(one.meta) == uri for one in getattr(self._given, "tools", tuple)()):
+            shown = [one for one in self.host.table.values() if _page_of(one.definition.meta) == uri]
+            if all(self.host.hides(one, context.identity) for one in shown):
+                raise LookupError("Resource not found")
+        return _read(uri, page)
+
+
+def from_sdk(given: Any) -> FromSdk:
+    """An extension of the SDK as one of ours; without pages, it promises no resources."""
+    return (WithPages if getattr(given, "resources", tuple)() else FromSdk)(given)
+
+
+def _page_of(meta: Any) -> Any:
+    """The page that a tool shows (MCP Apps)."""
+    ui: Any = None if meta is None else meta.get("ui")
+    return cast("Mapping[str, Any]", ui).get("resourceUri") if isinstance(ui, Mapping) else None
+
+
+async def _read(uri: str, page: Any) -> list[dict[str, Any]]:
+    meta = {} if page.meta is None else {"_meta": page.meta}
+    return [{"uri": uri, "mimeType": page.mime_type, "text": await page.read(), **meta}]
+
+
+def _overrides(given: object, name: str) -> bool:
+    """Whether its class has a method of its own, beside that of the SDK's base class."""
+    found = getattr(type(given), name, None)
+    return found is not None and not getattr(found, "__qualname__", "").startswith("Extension.")

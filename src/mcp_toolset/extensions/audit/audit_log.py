@@ -1,0 +1,399 @@
+"""`AuditLog`: a chained line for each call, decision, grant and login, written by a thread beside the calls.
+
+```python
+server = ToolsetServer(tools, audit=AuditLog("audit.jsonl"))
+```
+
+`record` puts an event into a bounded queue and returns. A file that is slow or full delays no call: events
+that find the queue full are lost, counted, logged, and named by a line of the log later.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from os import PathLike
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import monotonic, time
+from typing import Any, Final
+
+from mcp_toolset._rule import Rule
+from mcp_toolset.calls.pipeline.call_facts import CallFacts, Common
+from mcp_toolset.errors import AuditError, DefinitionError
+from mcp_toolset.extensions.audit.chain import seal_of
+from mcp_toolset.extensions.audit.handover import hand_over, handed_over
+from mcp_toolset.extensions.audit.line_texts import LineTexts
+from mcp_toolset.extensions.audit.log_files import LogFiles, stamp
+
+QUEUED: Final = 10_000
+"""Events that wait at most; further ones are lost."""
+
+_GATHER: Final = 0.1
+"""Seconds in which events are gathered for one write."""
+
+_RETRY: Final = 0.5
+"""Seconds between attempts to write a file that cannot be written."""
+
+_CHUNK: Final = 500
+"""Lines of one write."""
+
+_OPENING: Final = 10.0
+"""Seconds in which the file must open."""
+
+CLOSING: Final = 5.0
+"""Seconds in which the last lines must be written."""
+
+_MILLISECONDS: Final = tuple(f"{number:03d}" for number in range(1000))
+"""To format a number takes longer than to look it up."""
+
+_log = logging.getLogger("mcp_toolset.audit")
+
+
+class AuditLog(Rule):
+    """A file that records calls, decisions, grants and logins; docs/audit.md lists its lines and promises.
+
+    A server opens the log and closes it at its end; a program can open it with a `with` block. Only one
+    process writes a file. Several servers of this process may share an `AuditLog`.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        max_bytes: int = 100_000_000,
+        keep: int = 10,
+        key: str | bytes | None = None,
+        fsync: float | None = 1.0,
+        queued: int = QUEUED,
+    ) -> None:
+        """Set the file and its limits; the file is opened later.
+
+        Args:
+            path: The file. Its head (`….head`), its lock (`….lock`) and full files are in the same folder.
+            max_bytes: The size in bytes at which a new file begins.
+            keep: The number of full files to keep.
+            key: A secret of at least 16 characters. With it, a person who can write all files cannot change
+                a line unseen; `mcp-toolset audit verify` then needs the key, too.
+            fsync: Seconds until lines are on disk at the latest; `None` leaves this to the system.
+            queued: The number of events that may wait for the file; further events are lost and counted.
+
+        Raises:
+            DefinitionError: a number is not positive, or the key is too short.
+        """
+        for name, number in (("max_bytes", max_bytes), ("keep", keep), ("queued", queued)):
+            if number < 1:
+                raise DefinitionError(f"AuditLog({name}=…) takes a positive number, not {number!r}")
+        if fsync is not None and not fsync >= 0:
+            raise DefinitionError(f"AuditLog(fsync=…) takes seconds or None, not {fsync!r}")
+        self.path = Path(os.path.abspath(path))
+        self._seal = seal_of(key)
+        self._files = LogFiles(self.path, self._seal, max_bytes, keep)
+        self._fsync = fsync
+        self._limit = queued
+        self._queue: deque[str | tuple[float, str, Any]] = deque()
+        self._append = self._queue.append
+        self._counting = threading.Lock()
+        self._lost, self._lost_since, self._lost_ever = 0, 0.0, 0
+        self._holders = 0
+        self._holding = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        # To wait for an `Event` takes Python code; calls and the thread share one interpreter.
+        self._signals: SimpleQueue[None] = SimpleQueue()
+        self._awake, self._ended = False, False
+        self._fault: BaseException | None = None
+        self._failing = ""
+        self._until = 0.0
+        self._synced = 0.0
+        self._second = 0, ""
+        self._texts = LineTexts()
+
+    @property
+    def lost(self) -> int:
+        """The number of events that were lost since the process started."""
+        return self._lost_ever
+
+    def record(self, event: str, /, **fields: Any) -> None:
+        """Record an event; returns at once and never raises.
+
+        Args:
+            event: The kind of event, such as `decision`.
+            fields: The fields of the line: texts, numbers, lists and objects. Give names and reasons,
+                never arguments, results or credentials; a digest replaces the `session`. Empty fields
+                are left out.
+        """
+        self._put(event, fields)
+
+    def __call__(self, report: Any, /) -> None:
+        """Record a call of its `CallReport`: the log is an observer of calls."""
+        self._put("call", report)
+
+    def note(self, facts: CallFacts, /) -> None:
+        """Record a call with the fields of its report."""
+        self._put("call", facts)
+
+    def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
+        """Record a call that was not refused, if a line of a similar call was written before.
+
+        Args:
+            common: The fields that it shares with similar calls.
+            arguments: The digest of the arguments.
+            outcome: `result` or `error`.
+            ran: Whether the tool ran.
+            duration: Seconds.
+
+        Returns:
+            Whether the call was recorded; if not, use `note`.
+        """
+        known = self._texts.known.get(common)
+        if known is None or not arguments or len(self._queue) >= self._limit:
+            return False
+        at = time()
+        second, shown = self._second
+        if not 0 <= at - second < 1:
+            self._second = second, shown = int(at), stamp(int(at))[:-4]
+        told = f"{shown}{_MILLISECONDS[int((at - second) * 1000)]}Z"
+        self._append(
+            f'"call","time":"{told}"{known[0]},"arguments":"{arguments}","outcome":"{outcome}",'
+            f'"ran":{"true" if ran else "false"},"duration":{duration:f}}}'
+        )
+        if not self._awake:
+            self._rouse()
+        return True
+
+    def digest(self, arguments: Mapping[str, Any]) -> str:
+        """The digest of the arguments of a call, keyed with a secret of this log; empty without a JSON form.
+
+        With the log alone, arguments cannot be found by trying values. With its head or key, known arguments
+        can be compared with those of a call.
+        """
+        return self._texts.digest(arguments)
+
+    def short_digest(self, text: str) -> str:
+        """A short keyed digest of a secret value, such as the id of a session."""
+        return self._texts.short_digest(text)
+
+    def redact(self, owner: object, scrubbed: Callable[[str], str]) -> None:
+        """Pass every text of a line through a function that blanks secrets; each owner has one function."""
+        self._texts.redact(owner, scrubbed)
+
+    def hand_over(self, event: str, /, **fields: Any) -> None:
+        """Record an event; if another process writes the log, hand the event to that process. Blocks.
+
+        Raises:
+            AuditError: it cannot be recorded.
+        """
+        with suppress(AuditError), self.opened(lambda: {"command": event}):
+            hand_over(self.path, self._seal, event, fields)
+            return self.take_over()
+        # Another process writes the log.
+        hand_over(self.path, self._seal, event, fields)
+
+    def take_over(self) -> None:
+        """Record the events that other processes have handed over; blocks. The log must be open.
+
+        A log beside the named one leaves them to the process that writes the named one.
+        """
+        if self._files.path != self.path:
+            return
+        for event, fields in handed_over(self.path, self._seal, self._files.salt):
+            self.record(event, **fields)
+
+    def open(self, facts: Callable[[], Mapping[str, Any]] | None = None, *, beside: bool = False) -> None:
+        """Hold the log open, and record `started`, with what `facts` then says.
+
+        Args:
+            facts: More fields of the line.
+            beside: Whether to write a log of its own, such as `audit.2.jsonl`, while another process writes
+                the named one. A line `beside` of the named one then has its name.
+
+        Raises:
+            AuditError: another process writes it, it cannot be opened, or it has another key.
+        """
+        with self._holding:
+            if not self._holders:
+                self._start(beside)
+                if (file := self._files.path) != self.path:
+                    hand_over(self.path, self._seal, "beside", {"file": file.name, "process": os.getpid()})
+                    _log.warning("%s: another process writes it; this process writes %s", self.path, file)
+            self._holders += 1
+        self.record("started", **(facts() if facts else {}))
+
+    def close(self, deadline: float = CLOSING) -> None:
+        """Record `stopped`; the last holder waits until everything is written, at most `deadline` seconds."""
+        with self._holding:
+            if not self._holders:
+                return
+            self.record("stopped")
+            self._holders -= 1
+            if not self._holders:
+                self._end(deadline)
+
+    @contextmanager
+    def opened(self, facts: Callable[[], Mapping[str, Any]] | None = None) -> Generator[AuditLog]:
+        """Hold the log open for the length of a block; see `open` and `close`."""
+        self.open(facts)
+        try:
+            yield self
+        finally:
+            self.close()
+
+    def _put(self, event: str, said: Any) -> None:
+        if len(self._queue) >= self._limit:
+            self._lose(1)
+            return
+        self._append((time(), event, said))
+        self._rouse()
+
+    def _rouse(self) -> None:
+        """Have the thread write what is queued."""
+        if not self._awake:
+            self._awake = True
+            self._signals.put(None)
+
+    def _lose(self, count: int) -> None:
+        with self._counting:
+            if not self._lost:
+                self._lost_since = time()
+            self._lost += count
+            self._lost_ever += count
+
+    def _start(self, beside: bool) -> None:
+        self._ready.clear()
+        self._awake, self._ended = False, False
+        self._fault = None
+        self._thread = threading.Thread(
+            target=self._run, args=(beside,), name="mcp-toolset audit log", daemon=True
+        )
+        self._thread.start()
+        if not self._ready.wait(_OPENING):
+            raise AuditError(f"{self.path}: the audit log did not open in {_OPENING:g} seconds")
+        if self._fault is not None:
+            self._thread.join()
+            raise self._fault
+
+    def _end(self, deadline: float) -> None:
+        self._until = monotonic() + deadline
+        self._ended = True
+        self._signals.put(None)
+        assert self._thread is not None
+        self._thread.join(deadline + 1)
+        if self._queue or self._files.rest or self._thread.is_alive():
+            _log.error(
+                "%s: the audit log was closed with %d or more lines unwritten", self.path, len(self._queue)
+            )
+
+    def _run(self, beside: bool) -> None:
+        """The thread: it alone touches the files."""
+        try:
+            with self._files.opened(beside):
+                self._texts.use_key(sha256(self._seal.digest(self._files.salt.encode()).encode()).digest())
+                self._ready.set()
+                if found := self._files.resumed.fields():
+                    self._queue.appendleft((time(), "resumed", found))
+                while not self._ended:
+                    if not self._write():
+                        self._sleep()
+                    self._pause(_RETRY if self._failing else _GATHER)
+                self._write_last()
+        # Whatever it is, `open` raises it in the thread that waits.
+        except BaseException as fault:
+            if self._ready.is_set():
+                _log.exception("%s: writing the audit log has stopped", self.path)
+            self._fault = fault
+            self._ready.set()
+
+    def _write_last(self) -> None:
+        self._write()
+        while self._failing and monotonic() < self._until:
+            with suppress(Empty):
+                self._signals.get(timeout=_GATHER)
+            self._write()
+
+    def _sleep(self) -> None:
+        """Wait until there is something to write, or to have on disk."""
+        self._awake = False
+        # What was queued before that did not wake it.
+        if not self._queue:
+            self._pause(self._patience())
+        self._awake = True
+
+    def _patience(self) -> float | None:
+        if self._fsync is None or not self._synced:
+            return None
+        return max(0, self._synced + self._fsync - _GATHER - monotonic())
+
+    def _pause(self, seconds: float | None) -> None:
+        """Wait, at most until the log is closed."""
+        with suppress(Empty):
+            if not self._ended:
+                self._signals.get(timeout=seconds)
+
+    def _write(self) -> bool:
+        """Write what is queued; whether more may follow soon."""
+        count = 0
+        try:
+            self._files.flush()
+            while lines := self._chunk():
+                count += 1
+                self._files.append(lines)
+            self._sync()
+        except OSError as fault:
+            if not self._failing:
+                _log.error(
+                    "%s: the audit log cannot be written: %s; calls go on, up to %d events are kept",
+                    self.path,
+                    fault,
+                    self._limit,
+                )
+            self._failing = str(fault)
+            return True
+        if self._failing:
+            _log.warning("%s: the audit log can be written again", self.path)
+        self._failing = ""
+        return count > 0
+
+    def _sync(self) -> None:
+        """Have the lines on disk once the oldest of them is old enough."""
+        if self._fsync is None:
+            return
+        now = monotonic()
+        if not self._synced:
+            self._synced = now
+        if now - self._synced >= self._fsync or self._ended:
+            self._files.sync()
+            self._synced = 0.0
+
+    def _chunk(self) -> bytes:
+        """The next lines, chained; empty if there are none."""
+        if not self._queue and not self._lost:
+            return b""
+        if self._files.is_full:
+            self._files.rotate()
+        lines: list[bytes] = []
+        room = self._files.room
+        while self._queue and len(lines) < _CHUNK and room > 0:
+            said = self._queue.popleft()
+            lines.append(
+                self._files.chain.line_of(said)
+                if isinstance(said, str)
+                else self._texts.line(self._files.chain, *said)
+            )
+            room -= len(lines[-1]) + 1
+        if not self._queue and self._lost:
+            lines.append(self._lost_line())
+        return b"\n".join([*lines, b""])
+
+    def _lost_line(self) -> bytes:
+        with self._counting:
+            count, since, self._lost = self._lost, self._lost_since, 0
+        _log.error("%s: %d events of the audit log were lost", self.path, count)
+        return self._texts.line(
+            self._files.chain, time(), "lost", {"count": count, "since": stamp(since), "why": self._failing}
+        )

@@ -1,0 +1,1 @@
+"""Rounds of tools in workflows that resume after a crash; see docs/durable-loops.md."""

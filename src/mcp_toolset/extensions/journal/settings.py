@@ -1,0 +1,183 @@
+"""What a file says of the journal, for all tools and in the entry of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self, get_args
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config.extensions import ServerSettings, Settings
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.limits import check_patterns
+from mcp_toolset.config.server import check_own_names
+from mcp_toolset.config.tables import (
+    BOOL,
+    COUNT,
+    PATH,
+    SECONDS,
+    TABLE,
+    TEXT,
+    TEXT_TABLE,
+    Meaning,
+    Schema,
+    any_of,
+    key,
+)
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extensions.journal.journal_store import LIFETIME
+from mcp_toolset.extensions.journal.modes import Mode
+from mcp_toolset.security.policy.patterns import check_pattern
+
+_MODES: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": {"enum": [*get_args(Mode)]}}
+_PLACE: Final[Mapping[str, Any]] = {"type": "string", "pattern": r"^(_meta|arguments)\..+$"}
+_WAIT: Final[Schema] = {"type": "float", "ge": 0, "strict": True, "allow_inf_nan": False}
+_NOT_EMPTY: Final[Schema] = {**TEXT, "min_length": 1}
+_FEW: Final = 'an object such as {"charge_*": "once"}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalSettings(Settings):
+    """The journal that a file asks for; `JournalGuard` and `JournalRules` say more of each key."""
+
+    says: ClassVar = Meaning(
+        "Records calls, so that [a repeat has no second effect](journal.md): `true`, or an object.", True
+    )
+    protects: ClassVar = True
+
+    path: Path | None = key(
+        PATH,
+        "the path of a file, as a string",
+        meaning="The file; one in the user's folder for state if left out.",
+        example="calls.sqlite3",
+    )
+    store: str | None = key(
+        _NOT_EMPTY,
+        "a URL, as a string",
+        meaning="The store of the journal in place of a file: Redis, Valkey or PostgreSQL.",
+        example="postgresql://db.example.com/calls",
+        secret=True,
+    )
+    lifetime: float = key(
+        SECONDS,
+        "a positive number of seconds",
+        LIFETIME,
+        meaning="Seconds for which a call is remembered.",
+        example=86_400,
+    )
+    wait: float = key(
+        _WAIT,
+        "a number of seconds, 0 or more",
+        30.0,
+        meaning="Seconds that a repeat waits for the call that runs.",
+        example=10,
+        live=True,
+    )
+    result_bytes: int = key(
+        COUNT,
+        "a positive number of bytes",
+        1_000_000,
+        meaning="Bytes of a result that are kept, encrypted.",
+        example=100_000,
+        live=True,
+    )
+    read_only: bool = key(
+        BOOL,
+        "true or false",
+        False,
+        meaning="Whether calls of tools that only read are recorded too.",
+        example=True,
+        live=True,
+    )
+    tools: Mapping[str, Any] = key(
+        TABLE,
+        _FEW,
+        {},
+        meaning="By pattern of tools: `off`, `once`, or `repeat` if a call may run again after an unknown "
+        "outcome.",
+        example={"charge_*": "once"},
+        live=True,
+        published=_MODES,
+    )
+
+    def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
+        """See `Settings`."""
+        if self.path is not None and self.store is not None:
+            raise place.error("`path` and `store` name two places", "leave one of them out")
+        _check(self.tools, place.at("tools"), servers)
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalOfServer(ServerSettings):
+    """What the entry of a server says: which calls are recorded, and where its tools are told the key."""
+
+    journal: bool | Mapping[str, Any] = key(
+        any_of(BOOL, TABLE),
+        f"false, or {_FEW}",
+        True,
+        meaning="Which of its calls are [recorded](journal.md), by pattern of its tools: `off`, `once` or "
+        "`repeat`; `false` for none.",
+        example={"charge_*": "once"},
+        published={"anyOf": [{"type": "boolean"}, _MODES]},
+    )
+    idempotency: str | Mapping[str, str] | None = key(
+        any_of(TEXT, TEXT_TABLE),
+        'a place such as "arguments.request_id", or an object of such by tool',
+        meaning="Where its tools are [told the key of a call](journal.md#tell-a-mounted-server-the-key): one "
+        "place, or one for each pattern.",
+        example="arguments.request_id",
+        published={"anyOf": [_PLACE, {"type": "object", "additionalProperties": _PLACE}]},
+    )
+
+    @property
+    def modes(self) -> Mapping[str, Mode]:
+        """The modes by pattern of its tools."""
+        if isinstance(self.journal, bool):
+            return {} if self.journal else {"*": "off"}
+        return self.journal
+
+    @property
+    def places(self) -> Mapping[str, str]:
+        """Where its tools are told the key, by pattern."""
+        return self.idempotency if isinstance(self.idempotency, Mapping) else {}
+
+    def idle(self, entry: Mapping[str, object]) -> str:
+        """See `ServerSettings`."""
+        is_on = entry.get("journal") is True or any(mode != "off" for mode in self.modes.values())
+        return "journal" if is_on else ""
+
+    def checked(self, place: Place, server: str) -> Self:
+        """See `ServerSettings`."""
+        if not isinstance(self.journal, bool):
+            _check(self.journal, place.at("journal"), {server: ""})
+        at, said = place.at("idempotency"), self.idempotency
+        places = {"*": said} if isinstance(said, str) else said or {}
+        if not isinstance(said, str):
+            check_own_names(server, ((pattern, at.at(pattern)) for pattern in places))
+        for pattern, one in places.items():
+            where, _, name = one.partition(".")
+            if where not in ("_meta", "arguments") or not name:
+                raise (at if isinstance(said, str) else at.at(pattern)).error(
+                    "cannot be used", 'write "_meta.NAME" or "arguments.NAME"'
+                )
+        return replace(self, idempotency=places)
+
+
+def _check(modes: Mapping[str, Any], place: Place, servers: Mapping[str, str]) -> None:
+    prefixes = {prefix: name for name, prefix in servers.items() if prefix}
+    check_patterns(((pattern, place.at(pattern)) for pattern in modes), servers, prefixes)
+    for pattern, mode in modes.items():
+        try:
+            check_pattern(pattern, "journal")
+        except DefinitionError as fault:
+            raise place.at(pattern).error(
+                str(fault).removeprefix("journal: "), "correct the pattern"
+            ) from None
+        if mode not in get_args(Mode):
+            known = ", ".join(f'"{one}"' for one in get_args(Mode))
+            raise place.at(pattern).error("cannot be used", f"write one of {known}")
+
+
+SETTINGS: Final = JournalSettings
+SERVER_SETTINGS: Final = JournalOfServer

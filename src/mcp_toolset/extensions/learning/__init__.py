@@ -1,0 +1,1 @@
+"""Learning: search learns from use; see docs/search.md."""

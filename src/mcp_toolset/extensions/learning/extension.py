@@ -1,0 +1,341 @@
+"""`SearchLearning`: a search that learns which tools its callers come to use, each tenant by itself.
+
+What counts is a tool that a search has found, that was then resolved, and that was then called with success.
+It adds at most `most` to the score of a tool that a search of the same tenant finds anyway. Words are kept as
+keyed digests; a tenant's weights are bounded, decay and can be forgotten. Processes share a file: each adds
+its uses to what the others have saved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, cast
+
+import anyio
+import anyio.to_thread
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.catalog.search.text import stem, telling_words
+from mcp_toolset.concurrency.beside import beside
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extending.extension import Extension
+from mcp_toolset.extensions.learning.learning_file import LearningFile, LearningKept, Weights
+from mcp_toolset.extensions.learning.place import learning_path
+from mcp_toolset.extensions.learning.settings import LearningSettings
+from mcp_toolset.tools.core.call import ToolContext
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.extending.extension import Host
+
+MOST: Final = 0.15
+"""The default bound on what use adds to a score; a query that names a tool is 0.2 ahead of all others."""
+
+_GAIN: Final = 8.0
+_HEAVIEST: Final = 5.0
+_TERMS: Final = 24
+_ASKED: Final = 200
+_QUERY: Final = 2_000
+_UNSAVED: Final = 1_000
+
+SAVED_EVERY: Final = 30.0
+"""Seconds between two saves, and so until a process knows what others have learnt or forgotten."""
+
+_log = logging.getLogger("mcp_toolset.catalog")
+
+Weight = tuple[float, float]
+"""How often a tool was used for a word, and when it was last."""
+
+ONE_USER: Final = "the user of this process"
+"""The tenant of a process that serves one user, over stdio."""
+
+
+def principal_of(context: ToolContext) -> str:
+    """The authenticated caller; callers who cannot be told apart have no tenant, and nothing is learnt."""
+    return context.principal or ""
+
+
+@dataclass(slots=True)
+class _Tenant:
+    """What one tenant has used, and what it has found and not used so far."""
+
+    weights: OrderedDict[str, dict[str, Weight]] = field(
+        default_factory=OrderedDict[str, "dict[str, Weight]"]
+    )
+    pairs: int = 0
+    found: OrderedDict[str, tuple[str, ...]] = field(default_factory=OrderedDict[str, "tuple[str, ...]"])
+    resolved: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
+
+
+class _Use(NamedTuple):
+    """A call that counts."""
+
+    tenant: str
+    terms: tuple[str, ...]
+    tool: str
+    when: float
+
+
+class SearchLearning(Extension):
+    """The tools that each tenant of a server has used. Give it to `ToolsetServer(…, learning=…)`.
+
+    Attributes:
+        serves_one: Whether all callers without a tenant are one user, as over stdio.
+    """
+
+    key: ClassVar = "learning"
+
+    def __init__(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        tenant: Callable[[ToolContext], str] = principal_of,
+        most: float = MOST,
+        tenants: int = 1000,
+        pairs: int = 5000,
+        half_life: float = 30 * 86_400.0,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Learn from the searches of one server.
+
+        Args:
+            path: The file, which is created now and written by `save`. Several processes can share it. By
+                default nothing is kept.
+            tenant: The tenant of a caller, by default the principal; nothing is learnt for an empty one.
+            most: The most that uses add to a score, above 0 and below 0.2.
+            tenants: The number of tenants to keep; the tenant with the oldest last use is removed first.
+            pairs: The number of pairs of a word and a tool to keep for each tenant; the oldest go first.
+            half_life: Seconds after which a use counts half.
+            now: The time in seconds since the epoch.
+
+        Raises:
+            DefinitionError: a number is out of range.
+        """
+        if not (0 < most < 0.2 and tenants > 0 and pairs > 0 and half_life > 0):
+            raise DefinitionError("SearchLearning: most is between 0 and 0.2, other numbers are positive")
+        self.serves_one = False
+        self._file = None if path is None else LearningFile(Path(path))
+        self._tenant = tenant
+        self._most = most
+        self._limits = (tenants, pairs)
+        self._half_life = half_life
+        self._now = now
+        self._key = secrets.token_bytes(16)
+        self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
+        self._unsaved: deque[_Use] = deque(maxlen=_UNSAVED)
+        self._saving = Lock()
+        if self._file is not None and (kept := self._file.begin(self._key)) is not None:
+            self._key = kept.key
+            self._tenants = self._held(kept.tenants)
+
+    @classmethod
+    def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
+        """See `Extension`; the path of a file may stand for it."""
+        if isinstance(said, str | PathLike):
+            return cls(cast("str | PathLike[str]", said))
+        if said is not None and said is not True:
+            raise DefinitionError(f"learning takes True, a path or SearchLearning(…), not {said!r}")
+        found = LearningSettings() if stated is None else cast("LearningSettings", stated)
+        return cls.stated(found, host.served_as)
+
+    @classmethod
+    def stated(cls, settings: LearningSettings, served_as: str) -> Self:
+        """What the search of a configuration learns; its file is its own unless the settings name one."""
+        path = settings.path or learning_path(served_as)
+        return cls(
+            path,
+            most=settings.most,
+            tenants=settings.tenants,
+            pairs=settings.pairs,
+            half_life=settings.half_life,
+        )
+
+    def listener(self) -> Self:
+        """See `Extension`."""
+        return self
+
+    def alone(self) -> None:
+        """See `Extension`."""
+        self.serves_one = True
+
+    def searched(self, context: ToolContext, query: str, tools: Iterable[str]) -> None:
+        """Note the tools that a search has found."""
+        if (tenant := self._of(context, adds=True)) is None or not (terms := self._terms(query)):
+            return
+        for tool in tools:
+            tenant.found[tool] = terms
+            tenant.found.move_to_end(tool)
+        while len(tenant.found) > _ASKED:
+            tenant.resolved.pop(tenant.found.popitem(last=False)[0], None)
+
+    def resolved(self, context: ToolContext, tool: str) -> None:
+        """Note that a tool was granted; it counts if a search has found it."""
+        tenant = self._of(context)
+        if tenant is not None and (terms := tenant.found.get(tool)):
+            tenant.resolved[tool] = terms
+
+    def called(self, context: ToolContext, tool: str) -> None:
+        """Note that a call has succeeded: the first one after a search and a resolution counts."""
+        tenant = self._of(context)
+        terms = None if tenant is None else tenant.resolved.pop(tool, None)
+        if tenant is None or terms is None:
+            return
+        tenant.found.pop(tool, None)
+        use = _Use(self._digest(self._name(context)), terms, tool, self._now())
+        self._count(tenant, use)
+        if self._file is not None:
+            self._unsaved.append(use)
+
+    def _count(self, tenant: _Tenant, use: _Use) -> None:
+        for term in use.terms:
+            tools = tenant.weights.setdefault(term, {})
+            tenant.weights.move_to_end(term)
+            tenant.pairs += use.tool not in tools
+            before = self._weight(tools.get(use.tool, (0.0, use.when)), use.when)
+            tools[use.tool] = (min(_HEAVIEST, 1 + before), use.when)
+        while tenant.pairs > self._limits[1]:
+            tenant.pairs -= len(tenant.weights.popitem(last=False)[1])
+
+    def bonus(self, context: ToolContext, query: str) -> Mapping[str, float]:
+        """The amounts that uses add to the scores of tools for a query, from 0 to `most`."""
+        tenant = self._of(context)
+        if tenant is None or not tenant.weights or not (terms := self._terms(query)):
+            return {}
+        now = self._now()
+        shares: dict[str, float] = {}
+        for term in terms:
+            weights = {tool: self._weight(one, now) for tool, one in tenant.weights.get(term, {}).items()}
+            every = 1 + sum(weights.values())
+            for tool, weight in weights.items():
+                shares[tool] = shares.get(tool, 0.0) + weight / every
+        return {tool: self._most * min(1.0, _GAIN * share / len(terms)) for tool, share in shares.items()}
+
+    def forget(self, tenant: str | None = None) -> None:
+        """Forget a tenant, or all tenants, also in the file. Other processes forget when they save next."""
+        name = None if tenant is None else self._digest(tenant)
+        if name is None:
+            self._tenants.clear()
+            self._unsaved.clear()
+        else:
+            self._tenants.pop(name, None)
+        if self._file is not None:
+            self._save(lambda kept: kept.without(name, self._now()))
+
+    def save(self) -> None:
+        """Add the uses since the last save to the file, and read the uses that other processes have added.
+
+        Nothing happens without a path. A failure is logged. It may run in a worker thread.
+        """
+        if self._file is not None and (self._unsaved or self._file.has_changed()):
+            self._save(lambda kept: kept)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Save from time to time for the length of a block, and at its end."""
+        return beside(self._save_again, last=partial(anyio.to_thread.run_sync, self.save))
+
+    async def _save_again(self) -> None:
+        # What other processes save sets no event here.
+        while self._file is not None:
+            await anyio.sleep(SAVED_EVERY)
+            await anyio.to_thread.run_sync(self.save)
+
+    @property
+    def learnt(self) -> tuple[int, int]:
+        """How many tenants have used something, and how many pairs of a word and a tool are known."""
+        pairs = [tenant.pairs for tenant in self._tenants.values() if tenant.pairs]
+        return len(pairs), sum(pairs)
+
+    def _save(self, change: Callable[[LearningKept], LearningKept]) -> None:
+        assert self._file is not None
+        with self._saving:
+            uses = tuple(self._unsaved)
+            own = LearningKept(self._key, _weights(self._tenants))
+            try:
+                saved = self._file.update(own, lambda kept: self._merged(change(kept), uses))
+            except OSError as fault:
+                _log.warning("what search has learnt could not be saved to %s: %s", self._file.path, fault)
+                return
+            for use in uses:
+                # Others may be dropped or forgotten meanwhile.
+                if self._unsaved and self._unsaved[0] is use:
+                    self._unsaved.popleft()
+            before, self._tenants = self._tenants, self._held(saved.tenants)
+            if saved.key != self._key:
+                # Another file has taken its place: what was found so far is in words of the old key.
+                self._key = saved.key
+                return
+            for name, tenant in before.items():
+                if tenant.found:
+                    held = self._tenants.setdefault(name, _Tenant())
+                    held.found, held.resolved = tenant.found, tenant.resolved
+
+    def _merged(self, kept: LearningKept, uses: Iterable[_Use]) -> LearningKept:
+        """What is kept, with the uses that were made under its key and have not been forgotten."""
+        tenants = self._held(kept.tenants)
+        for use in uses if kept.key == self._key else ():
+            if use.when > kept.forgotten_until(use.tenant):
+                self._count(tenants.setdefault(use.tenant, _Tenant()), use)
+                tenants.move_to_end(use.tenant)
+        while len(tenants) > self._limits[0]:
+            tenants.popitem(last=False)
+        return LearningKept(kept.key, _weights(tenants), kept.forgotten)
+
+    def _held(self, tenants: Weights) -> OrderedDict[str, _Tenant]:
+        return OrderedDict((name, _tenant(weights)) for name, weights in tenants.items())
+
+    def _name(self, context: ToolContext) -> str:
+        return self._tenant(context) or (ONE_USER if self.serves_one else "")
+
+    def _of(self, context: ToolContext, *, adds: bool = False) -> _Tenant | None:
+        name = self._name(context)
+        if not name:
+            return None
+        key = self._digest(name)
+        if adds:
+            self._tenants.setdefault(key, _Tenant())
+            self._tenants.move_to_end(key)
+            if len(self._tenants) > self._limits[0]:
+                self._tenants.popitem(last=False)
+        return self._tenants.get(key)
+
+    def _weight(self, one: Weight, now: float) -> float:
+        return one[0] * 0.5 ** (max(0.0, now - one[1]) / self._half_life)
+
+    def _terms(self, query: str) -> tuple[str, ...]:
+        words = dict.fromkeys(stem(word) for word in telling_words(query[:_QUERY]))
+        return tuple(self._digest(word) for word in list(words)[:_TERMS])
+
+    def _digest(self, text: str) -> str:
+        data = text.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(data, key=self._key, digest_size=8).hexdigest()
+
+
+def _tenant(weights: Mapping[str, Mapping[str, Weight]]) -> _Tenant:
+    made = _Tenant()
+    for term, tools in weights.items():
+        made.weights[term] = dict(tools)
+        made.pairs += len(tools)
+    return made
+
+
+def _weights(tenants: Mapping[str, _Tenant]) -> Weights:
+    """What is kept of tenants: those that have used something."""
+    return {
+        name: {term: dict(tools) for term, tools in tenant.weights.items()}
+        for name, tenant in tenants.items()
+        if tenant.weights
+    }
+
+
+EXTENSION = SearchLearning

@@ -1,0 +1,348 @@
+"""`Processes`: work that tools start, list, await and cancel, with a record that outlives the program.
+
+The work itself ends with the block that opened it. What was cut off is `lost`, and is not started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+import anyio
+from pydantic_core import from_json
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.calls.background import WORK_LIMIT, BackgroundWork
+from mcp_toolset.concurrency.beside import beside
+from mcp_toolset.concurrency.cancel_reason import OWN_CANCEL, CancelledError, from_outside
+from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreError
+from mcp_toolset.extending.extension import Extension
+from mcp_toolset.extensions.processes.process_file import Kept, Owner, ProcessFile
+from mcp_toolset.extensions.processes.running import Running, check_name, kept_result
+from mcp_toolset.tools.core.asking import InputRequired
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.processes import (
+    Process,
+    ProcessesOf,
+    ProcessEvent,
+    ProcessState,
+    RunningProcess,
+)
+
+if TYPE_CHECKING:
+    from mcp_toolset.extending.extension import Host
+
+DEADLINE: Final = 86_400.0
+"""Seconds that one process may take, unless told otherwise."""
+
+STOP_PATIENCE: Final = 5.0
+"""Seconds that a caller who cancels a process waits for its end."""
+
+_FIRST_PAUSE: Final = 0.02
+_LAST_PAUSE: Final = 0.5
+"""Seconds between two looks at a process."""
+
+_CURRENT: Final[ContextVar[RunningProcess | None]] = ContextVar("mcp_toolset_process", default=None)
+_log = logging.getLogger("mcp_toolset.processes")
+
+
+class Processes(Extension):
+    """Runs processes while the `async with` block is open, and keeps their records in one file."""
+
+    key: ClassVar = "processes"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        limit: int = WORK_LIMIT,
+        deadline: float = DEADLINE,
+        lifetime: float = 7 * 86_400.0,
+    ) -> None:
+        """Use a file, which only its user can read, and which is made when the block is entered.
+
+        Args:
+            path: The file; `processes.sqlite3` in the user's folder for state unless given.
+            limit: The number of processes that may run at the same time.
+            deadline: Seconds that one process may take.
+            lifetime: Seconds for which a process that has ended is remembered.
+
+        Raises:
+            DefinitionError: a number is not positive.
+        """
+        if limit < 1 or not deadline > 0 or not lifetime > 0:
+            raise DefinitionError("Processes needs a positive limit, deadline and lifetime")
+        self.path = _users_file() if path is None else Path(path)
+        self.serves_one = False
+        self._limit = limit
+        self._deadline = deadline
+        self._file = ProcessFile(self.path, lifetime)
+        self._running: dict[str, Running] = {}
+        self._work: BackgroundWork | None = None
+        self._began = anyio.Event()
+        self._stack: AsyncExitStack | None = None
+
+    def bind(self, host: Host) -> Self:
+        """See `Extension`; servers that are open one after the other may have the same processes."""
+        self.host = host
+        return self
+
+    def services(self) -> Mapping[type, object]:
+        """See `Extension`."""
+        return {ProcessesOf: self}
+
+    def alone(self) -> None:
+        """See `Extension`."""
+        self.serves_one = True
+
+    def running(self) -> Self:
+        """See `Extension`: they are open while tools can be called."""
+        return self
+
+    async def __aenter__(self) -> Self:
+        """Open the file.
+
+        Raises:
+            StateError: it is open already.
+            StoreError: it cannot be opened, or is of another program.
+        """
+        if self._stack is not None:
+            raise StateError("these processes are open already; open one block at a time")
+        async with AsyncExitStack() as stack:
+            await self._file.open()
+            stack.push_async_callback(self._file.close)
+            await stack.enter_async_context(beside(self._follow))
+            self._work = await stack.enter_async_context(
+                BackgroundWork(limit=self._limit, deadline=2 * self._deadline)
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Cut off what runs, which is lost then, and close the file."""
+        assert self._stack is not None
+        stack, self._stack = self._stack, None
+        return await stack.__aexit__(kind, fault, trace)
+
+    def owned_by(self, context: ToolContext) -> CallersProcesses:
+        """The processes of the caller of a call."""
+        return CallersProcesses(self, self._owner(context), context.name)
+
+    def _owner(self, context: ToolContext) -> Owner:
+        session = context.session or ""
+        if context.principal:
+            return Owner(f"principal:{context.principal}", own=session)
+        if context.protocol_version is None:
+            return Owner(f"host:{session}", own=session)
+        if self.serves_one:
+            return Owner("anonymous", own=session)
+        # Without a login and a session there is no telling who lists: such a caller finds its own by id.
+        return Owner("anonymous", session or secrets.token_hex(), session)
+
+    async def start(
+        self,
+        name: str,
+        work: Callable[..., Awaitable[Any]],
+        arguments: Sequence[Any] = (),
+        *,
+        owner: Owner,
+        tool: str = "",
+    ) -> Process:
+        """Record a process and run it; see `OwnProcesses.start`."""
+        check_name(name, "the name of a process")
+        if self._stack is None or self._work is None:
+            raise StateError("processes are not open; use them inside `async with Processes(…)`")
+        if len(self._running) >= self._limit:
+            raise CallError(f"{self._limit} processes run already; wait for one of them or cancel it")
+        process = Process(secrets.token_urlsafe(16), name, "running", tool, self._file.now())
+        running = self._running[process.id] = Running(process.id, self._file)
+        try:
+            self._began.set()
+            await self._file.add(process, owner)
+            self._work.start(self._run, running, work, tuple(arguments))
+        except BaseException:
+            del self._running[process.id]
+            raise
+        return process
+
+    async def found(self, id: str, owner: Owner) -> Kept:
+        """The record of a process.
+
+        Raises:
+            CallError: the owner has none.
+        """
+        runs = frozenset(self._running)
+        kept = await self._file.found(id, owner)
+        if kept is None:
+            raise CallError(f"no process {id!r} is known to this caller; list the processes that are")
+        return _standing(kept, runs)
+
+    async def listed(self, owner: Owner, limit: int) -> Sequence[Process]:
+        """The processes of an owner, the newest first."""
+        runs = frozenset(self._running)
+        return [_standing(kept, runs).process for kept in await self._file.listed(owner, limit)]
+
+    async def ended(self, id: str, owner: Owner, within: float | None) -> Kept:
+        """The record of a process, once it has ended or the time is over.
+
+        Raises:
+            CallError: the owner has none.
+        """
+        pause = _FIRST_PAUSE
+        kept = await self.found(id, owner)
+        with anyio.move_on_after(within):
+            while kept.process.state == "running":
+                with anyio.move_on_after(pause):
+                    await self._ending(id)
+                pause = min(pause * 2, _LAST_PAUSE)
+                kept = await self.found(id, owner)
+        return kept
+
+    async def cancel(self, id: str) -> None:
+        """Ask for the end of a process, here or in another program."""
+        if running := self._running.get(id):
+            running.stop()
+        else:
+            await self._file.stop(id)
+
+    async def events(self, id: str, after: int) -> Sequence[ProcessEvent]:
+        """The events of a process."""
+        return await self._file.events(id, after)
+
+    async def _ending(self, id: str) -> None:
+        """Wait for the end of a process that runs here; wait on for that of another program."""
+        running = self._running.get(id)
+        await (anyio.sleep_forever() if running is None else running.ended.wait())
+
+    async def _run(
+        self, running: Running, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...]
+    ) -> None:
+        state: ProcessState = "lost"
+        result, note = None, "the program that ran it was closed"
+        _CURRENT.set(running)
+        try:
+            with running.scope, anyio.move_on_after(self._deadline):
+                result, note = kept_result(await work(running, *arguments))
+                state = "done"
+            if state != "done":
+                late = f"it took more than {self._deadline:g} s"
+                state, note = ("cancelled", "") if running.is_stopped else ("failed", late)
+        except CancelledError as fault:
+            if from_outside(fault):
+                raise
+            state, note = "failed", OWN_CANCEL
+        # It is the application's code and may raise anything, try to exit, or ask a client whose call has
+        # ended; the others go on.
+        except (Exception, SystemExit, InputRequired) as fault:
+            _log.exception("the process %s failed", running.id)
+            state, note = "failed", str(fault) or type(fault).__name__
+        finally:
+            await self._end(running, state, result, note)
+
+    async def _end(self, running: Running, state: ProcessState, result: bytes | None, note: str) -> None:
+        try:
+            await self._file.end(running.id, state, result, note)
+        except StoreError as fault:
+            # The record says that it runs for as long as this program lives, and then that it is lost.
+            _log.error("the end of the process %s (%s) was not recorded: %s", running.id, state, fault)
+        del self._running[running.id]
+        running.ended.set()
+
+    async def _follow(self) -> None:
+        """End the processes that other programs have asked to end."""
+        while True:
+            if not self._running:
+                self._began = anyio.Event()
+                await self._began.wait()
+            await anyio.sleep(_LAST_PAUSE)
+            await self._stop_asked()
+
+    async def _stop_asked(self) -> None:
+        try:
+            asked = await self._file.stopping()
+        except StoreError:
+            return  # logged where it happened; the next look may succeed
+        for id in asked:
+            if running := self._running.get(id):
+                running.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class CallersProcesses:
+    """The processes of one caller: what a tool has as `context.processes`."""
+
+    processes: Processes
+    owner: Owner
+    tool: str
+
+    @property
+    def current(self) -> RunningProcess:
+        running = _CURRENT.get()
+        if running is None:
+            raise CallError(f"{self.tool or 'this call'} does not run in a process, so it can note no events")
+        return running
+
+    async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
+        return await self.processes.start(name, work, arguments, owner=self.owner, tool=self.tool)
+
+    async def get(self, id: str) -> Process:
+        return (await self.processes.found(id, self.owner)).process
+
+    async def list(self, *, limit: int = 100) -> Sequence[Process]:
+        return await self.processes.listed(self.owner, limit)
+
+    async def result(self, id: str, *, within: float | None = None) -> Any:
+        process, result, _ = await self.processes.ended(id, self.owner, within)
+        if process.state == "running":
+            raise CallError(f"the process {id} has not ended within {within:g} s; ask again later")
+        if process.state != "done" or result is None:
+            raise CallError(f"the process {id} ({process.name}) {_told(process)}")
+        return from_json(result)
+
+    async def cancel(self, id: str) -> Process:
+        if (await self.get(id)).state == "running":
+            await self.processes.cancel(id)
+        return (await self.processes.ended(id, self.owner, STOP_PATIENCE)).process
+
+    async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
+        await self.get(id)
+        return await self.processes.events(id, after)
+
+
+def _standing(kept: Kept, runs: Collection[str]) -> Kept:
+    """The record of a process whose end could not be recorded is that of a lost one.
+
+    `runs` are the processes that ran here before the record was read.
+    """
+    process = kept.process
+    if process.state != "running" or not kept.is_here or process.id in runs:
+        return kept
+    return kept._replace(process=replace(process, state="lost", note="its end could not be recorded"))
+
+
+def _told(process: Process) -> str:
+    if process.state == "lost":
+        return (
+            f"is lost: {process.note}. What it has done is not known, and it is not started "
+            "again; look before you start another one"
+        )
+    words = {"failed": "failed", "cancelled": "was cancelled"}.get(process.state, "is done")
+    return f"{words}: {process.note}" if process.note else words
+
+
+def _users_file() -> Path:
+    from platformdirs import user_state_path
+
+    return user_state_path("mcp-toolset") / "processes.sqlite3"
+
+
+EXTENSION = Processes

@@ -1,0 +1,91 @@
+"""`Sampler`: a tool's request for a model, answered by the program's model where the client lends none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from mcp_toolset.calls.pipeline.observation import note_usage
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.context.request_state import Replay
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extending.extension import Extension
+from mcp_toolset.tools.core.asking import SAMPLING, SampledMessage
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.sampling import ModelSampler, ModelsOfCalls, SamplingRequest, message_of
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.extending.extension import Host
+
+
+class Sampler(Extension):
+    """Answers `context.sample` by a model of the program."""
+
+    key: ClassVar = "sampler"
+
+    def __init__(self, model: ModelSampler) -> None:
+        """Answer by this function of a `SamplingRequest`.
+
+        Raises:
+            DefinitionError: it is no function.
+        """
+        if not callable(model):
+            raise DefinitionError(f"sampler is a function of a SamplingRequest, not {model!r}")
+        self.model = model
+
+    @classmethod
+    def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
+        """See `Extension`."""
+        return cls(said)
+
+    def services(self) -> Mapping[type, object]:
+        """See `Extension`."""
+        return {ModelsOfCalls: self}
+
+    def of_call(self, call: ToolCall, context: ToolContext) -> ModelOfCall:
+        """The model for the requests of one call."""
+        return ModelOfCall(self.model, call, context)
+
+
+class ModelOfCall:
+    """Answers the requests of one call."""
+
+    def __init__(self, model: ModelSampler, call: ToolCall, context: ToolContext) -> None:
+        """Tell the requests of a call apart by what it has asked so far."""
+        self._model, self._call, self._context = model, call, context
+        wire = isinstance(context, WireContext)
+        self._replay = context.replay if wire else Replay(call.id or context.request_id)
+
+    async def __call__(self, params: Mapping[str, Any], name: str) -> SampledMessage:
+        """The message that the program's model writes; a call that runs again gets the same message.
+
+        Args:
+            params: The request, in wire form.
+            name: What the tool calls the request; may be empty.
+        """
+        call, context, replay = self._call, self._context, self._replay
+        key = replay.key(SAMPLING, params, name)
+        found = replay.answer_to(key, name)
+        if found is not None:
+            return SampledMessage(found)
+        message = await message_of(
+            self._model,
+            SamplingRequest(
+                messages=params["messages"],
+                max_tokens=params["maxTokens"],
+                system=params.get("systemPrompt"),
+                key=key,
+                tool=call.name,
+                call=replay.call_id,
+                session=context.session,
+                principal=context.principal,
+                identity=context.identity,
+            ),
+        )
+        note_usage(message.usage)
+        replay.answers[key] = message.wire
+        return message
+
+
+EXTENSION = Sampler

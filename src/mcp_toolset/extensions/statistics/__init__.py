@@ -1,0 +1,1 @@
+"""Statistics: calls and tokens are counted, for `mcp-toolset stats`; see docs/statistics.md."""

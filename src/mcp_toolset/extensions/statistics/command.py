@@ -1,0 +1,200 @@
+"""`mcp-toolset stats`: the calls, errors, latencies and tokens of what was served, by server and client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mcp_toolset.cli.options import complete_word, examples, json_option
+from mcp_toolset.tools.text.screen import counted
+from mcp_toolset.tools.text.tokens import BYTES_PER_TOKEN
+
+if TYPE_CHECKING:
+    from mcp_toolset.cli.display.output import Output
+    from mcp_toolset.extensions.statistics.store import Row
+    from mcp_toolset.extensions.statistics.summary import Total
+
+__all__ = ["stats_command"]
+
+_METHOD: Final = f"tokens are estimated: bytes of JSON / {BYTES_PER_TOKEN}"
+_LOCAL: Final = "(own tools)"
+_SEARCH: Final = "(search tools)"
+
+
+class _Day(click.ParamType[str]):
+    """A day: `2026-11-22`, or `7d` for as many days with today."""
+
+    name = "day"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            if ago := re.fullmatch(r"(\d{1,5})d", str(value)):
+                return str(date.today() - timedelta(days=max(0, int(ago[1]) - 1)))
+            return str(date.fromisoformat(str(value)))
+        except ValueError:
+            self.fail(f"{value!r} is no day; write 2026-11-22, or 7d for the last seven days", param)
+
+
+@click.command(
+    "stats",
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset stats",
+        "mcp-toolset stats mcp.json --since 7d",
+        "mcp-toolset stats --json",
+        "mcp-toolset stats --forget",
+    ),
+)
+@click.argument(
+    "config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=False,
+    metavar="[CONFIG]",
+    shell_complete=complete_word,
+)
+@click.option(
+    "--since", type=_Day(), help="Count from this day on: 2026-11-22, or 7d ago; by default all days."
+)
+@click.option("--forget", is_flag=True, help="Delete the counts, those of CONFIG or all.")
+@json_option
+@click.pass_context
+def stats_command(
+    ctx: click.Context, config: Path | None, since: str | None, forget: bool, as_json: bool
+) -> int:
+    """Show the calls, errors, latencies and tokens of your servers, by server and client.
+
+    It shows sums over every `mcp-toolset serve` of this user in the last 90 days. Arguments, texts and
+    names of callers are not stored.
+    """
+    if forget and since:
+        raise click.UsageError("--forget removes all days; leave out --since", ctx)
+
+    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.errors import StoreError, TargetError
+    from mcp_toolset.extensions.statistics.place import VARIABLE, statistics_path
+    from mcp_toolset.extensions.statistics.store import StatisticsStore
+
+    path = statistics_path()
+    if path is None:
+        raise StoreError(f"{VARIABLE} turns statistics off; unset it, or name a file with it")
+    store, served = StatisticsStore(path), None if config is None else str(config.absolute())
+    if forget:
+        store.forget(served)
+    rows = store.rows(since or "", served)
+    if config is not None and not rows and not forget and not config.exists():
+        raise TargetError(f"{config}: no such file, and nothing was counted for it; check the path")
+    with answering(as_json=as_json) as output:
+        if as_json:
+            output.json(_report(rows))
+        elif forget:
+            output.say(f"forgotten: {config or 'everything that was counted'}")
+        else:
+            _show(rows, output, config, since)
+    return 0
+
+
+def _server_of(row: Row) -> str:
+    from mcp_toolset.extensions.statistics.counts import SEARCH
+
+    return _SEARCH if row.server == SEARCH else row.server or _LOCAL
+
+
+def _client_of(row: Row) -> str:
+    return row.client or "(unknown)"
+
+
+def _report(rows: Sequence[Row]) -> dict[str, Any]:
+    from mcp_toolset.extensions.statistics.summary import summarized
+
+    return {
+        "since": rows[0].day if rows else None,
+        "served": sorted({row.served for row in rows}),
+        "estimate": _METHOD,
+        "total": _plain(*summarized(rows, lambda row: "total")) if rows else None,
+        "servers": [_plain(one) for one in _servers(rows)],
+        "clients": [_plain(one) for one in summarized(rows, _client_of)],
+    }
+
+
+def _servers(rows: Sequence[Row]) -> list[Total]:
+    from mcp_toolset.extensions.statistics.counts import SESSIONS
+    from mcp_toolset.extensions.statistics.summary import summarized
+
+    # Sessions are those of a client, and no server's.
+    return summarized((row for row in rows if row.what != SESSIONS), _server_of)
+
+
+def _plain(one: Total) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "sessions": one.sessions,
+        "calls": one.calls,
+        "errors": one.errors,
+        "refused": one.refused,
+        "p50_seconds": one.p50 and round(one.p50, 6),
+        "p95_seconds": one.p95 and round(one.p95, 6),
+        "tokens_listed": one.tokens_listed,
+        "tokens_shown": one.tokens_shown,
+        "tokens_saved": one.tokens_saved,
+        "faults": one.faults,
+    }
+
+
+def _show(rows: Sequence[Row], output: Output, config: Path | None, since: str | None) -> None:
+    from mcp_toolset.extensions.statistics.summary import summarized
+
+    if not rows:
+        span = f" since {since}" if since else ""
+        start = f"start `mcp-toolset serve {config or 'mcp.json'}`, or let a client do so"
+        output.say(f"no calls recorded yet{span}: {start}")
+        return
+    (total,) = summarized(rows, lambda row: "total")
+    output.say(
+        f"since {rows[0].day}: {counted(total.calls, 'call')}, {counted(total.errors, 'error')}, "
+        f"{total.refused} refused, in {counted(total.sessions, 'session')}; {_saved(total)}"
+    )
+    output.text("")
+    _table(output, "server", _servers(rows))
+    output.text("")
+    _table(output, "client", summarized(rows, _client_of))
+    if total.faults:
+        output.text("")
+        for kind, number in total.faults.items():
+            output.say(f"{number} × {kind}")
+    output.text("")
+    output.say(f"{_METHOD}; listed is what all tools would cost, shown what lists and searches did cost")
+
+
+def _saved(total: Total) -> str:
+    saved = total.tokens_saved
+    more = "more" if saved < 0 else f"saved ({100 * saved // max(1, total.tokens_listed)} %)"
+    return (
+        f"all tools would cost {total.tokens_listed:,} tokens, {total.tokens_shown:,} were shown: "
+        f"{abs(saved):,} {more}"
+    )
+
+
+def _table(output: Output, head: str, totals: Sequence[Total]) -> None:
+    from mcp_toolset.cli.display.tables import Column
+
+    names = [head, "calls", "errors", "refused", "p50", "p95", "listed", "shown", "saved"]
+    if head == "client":
+        names.insert(1, "sessions")
+    output.table([Column(name) for name in names], [_row(one, head) for one in totals])
+
+
+def _row(one: Total, head: str) -> list[str]:
+    numbers = [f"{one.calls:,}", f"{one.errors:,}", f"{one.refused:,}", _time(one.p50), _time(one.p95)]
+    tokens = [f"{each:,}" for each in (one.tokens_listed, one.tokens_shown, one.tokens_saved)]
+    return [one.name, *([f"{one.sessions:,}"] if head == "client" else []), *numbers, *tokens]
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.{0 if seconds >= 0.01 else 1}f} ms"

@@ -1,0 +1,209 @@
+"""`Observability`: the metrics and traces of one server: what sums them, and what sends them on."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import fields
+from functools import partial
+from importlib.util import find_spec
+from math import isfinite
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
+
+import anyio
+import anyio.to_thread
+
+from mcp_toolset.concurrency.beside import beside
+from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.spans import error_of
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extending.extension import Extension, HttpPage
+from mcp_toolset.extensions.telemetry.call_metrics import OTHER, CallMetrics
+from mcp_toolset.extensions.telemetry.options import Telemetry
+from mcp_toolset.extensions.telemetry.series import everything, series_of
+from mcp_toolset.extensions.telemetry.traces import Traces
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.extending.extension import Answer, Host
+    from mcp_toolset.extensions.telemetry.otlp import Collector, Sender
+    from mcp_toolset.tools.core.identity import Identity
+
+METRICS_PATH: Final = "/metrics"
+
+LAST: Final = 2.0
+"""Seconds that the last spans and metrics have on their way when a server is closed."""
+
+_MILLISECONDS: Final = "OTEL_METRIC_EXPORT_INTERVAL"
+_EXTRAS: Final = (
+    ("prometheus", "prometheus_client"),
+    ("otlp", "opentelemetry.exporter.otlp.proto.http"),
+    ("otlp", "opentelemetry.sdk"),
+)
+_log = logging.getLogger("mcp_toolset.telemetry")
+
+
+class Observability(Extension):
+    """The metrics and traces of one server.
+
+    Attributes:
+        options: What was chosen.
+        counts: The observer of its calls.
+    """
+
+    key: ClassVar = "telemetry"
+
+    def __init__(self, options: Telemetry | str) -> None:
+        """Count nothing yet.
+
+        Args:
+            options: Where they go: `"prometheus"`, `"otlp"`, `"prometheus,otlp"`, or a `Telemetry`.
+        """
+        self.options = Telemetry.of_text(options) if isinstance(options, str) else options
+        for kind, module in _EXTRAS:
+            if getattr(self.options, kind) and not _is_installed(module):
+                extra = "otel" if kind == "otlp" else kind
+                raise DefinitionError(f"telemetry needs the extra: pip install 'mcp-toolset[{extra}]'")
+        self._every = self.options.every or _interval()
+        traced = self.options.otlp and self.options.spans
+        self.counts = CallMetrics(Traces(self.options.spans) if traced else None)
+
+    @classmethod
+    def of(cls, said: Any, stated: Settings | None, host: Host) -> Self | None:
+        """See `Extension`; `True` is what the configuration says."""
+        if said == "":
+            return None
+        if said is not None and said is not True:
+            given = cast("object", said)
+            if not isinstance(given, Telemetry | str):
+                raise DefinitionError(f"telemetry takes a Telemetry or a text such as 'otlp', not {given!r}")
+            return cls(given)
+        if stated is None:
+            raise DefinitionError(
+                "telemetry=True does not say where to: write telemetry='prometheus' or 'otlp'"
+            )
+        return cls(Telemetry(**{one.name: getattr(stated, one.name) for one in fields(Telemetry)}))
+
+    def bind(self, host: Host) -> Self:
+        """Count what this server does alone."""
+        bound = type(self)(self.options)
+        bound.host = host
+        return bound
+
+    def observer(self) -> CallMetrics:
+        """See `Extension`."""
+        return self.counts
+
+    def intercept(self, method: str, answer: Answer) -> Answer:
+        """Count the requests that call no tool."""
+        return answer if method == "tools/call" else self._timed(method or OTHER, answer)
+
+    def _timed(self, method: str, answer: Answer) -> Answer:
+        async def timed(request: RequestContext) -> dict[str, Any]:
+            began, error = perf_counter(), ""
+            try:
+                return await answer(request)
+            # Whatever a request fails by is counted.
+            except BaseException as fault:
+                error = error_of(fault)
+                raise
+            finally:
+                key = (method, request.protocol_version, error)
+                self.counts.requests[key].note(perf_counter() - began)
+
+        return timed
+
+    def http_pages(self) -> dict[str, HttpPage]:
+        """The metrics for Prometheus."""
+        if not self.options.prometheus:
+            return {}
+        return {METRICS_PATH: HttpPage(self._page, self.options.public)}
+
+    def _page(self, identity: Identity | None, accepted: str) -> tuple[bytes, str]:
+        """The metrics as far as a caller may know of them, and their content type."""
+        from mcp_toolset.extensions.telemetry.prometheus_page import page
+
+        sees = everything if self.options.public else self.host.seen_by(identity)
+        self.counts.gather()
+        up = {name: is_up for name, is_up in self._up().items() if sees(name, "")}
+        return page(series_of(self.counts, sees), up, accepted)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """See `Extension`."""
+        return self._sending() if self.options.otlp else nullcontext()
+
+    @asynccontextmanager
+    async def _sending(self) -> AsyncGenerator[None]:
+        """Send for the length of a block."""
+        # OpenTelemetry takes long to import.
+        collector = await anyio.to_thread.run_sync(self._collector)
+        async with AsyncExitStack() as stack:
+            if collector.sends_metrics:
+                sender = collector.sender()
+                again, last = partial(self._send_again, sender), partial(self._send_last, sender)
+                await stack.enter_async_context(beside(again, last=last))
+            if self.counts.traces is not None and (found := collector.spans()) is not None:
+                provider, give_up = found
+                self.counts.traces.begin(provider)
+                stack.push_async_callback(_within, provider.shutdown, give_up)
+                stack.callback(self.counts.traces.end)
+            yield
+
+    def _up(self) -> dict[str, bool]:
+        """By the name of each mounted server, whether calls reach it."""
+        return {name: one.is_up for name, one in self.host.statuses().items()}
+
+    def _collector(self) -> Collector:
+        from mcp_toolset.extensions.telemetry.otlp import Collector
+
+        url = self.options.otlp if isinstance(self.options.otlp, str) else None
+        return Collector(url, self.host.name, self.host.version)
+
+    async def _send_again(self, sender: Sender) -> None:
+        while True:
+            await anyio.sleep(self._every)
+            self.counts.gather()
+            await anyio.to_thread.run_sync(self._send, sender, self._up())
+
+    async def _send_last(self, sender: Sender) -> None:
+        self.counts.gather()
+        await _within(partial(self._send, sender, self._up()), sender.close)
+        sender.close()
+
+    def _send(self, sender: Sender, up: Mapping[str, bool]) -> None:
+        sender.send(series_of(self.counts), up)
+
+
+async def _within(end: Callable[[], object], give_up: Callable[[], object]) -> None:
+    """Have a thread send what is left; a collector that does not answer is not waited for."""
+    with anyio.move_on_after(LAST, shield=True) as scope:
+        await anyio.to_thread.run_sync(end, abandon_on_cancel=True)
+    if scope.cancelled_caught:
+        give_up()
+        _log.warning("the last metrics or spans were not sent: the collector took over %g s", LAST)
+
+
+def _interval() -> float:
+    """Seconds between two exports, by the environment."""
+    said = os.environ.get(_MILLISECONDS) or "60000"
+    try:
+        found = float(said) / 1000
+    except ValueError:
+        found = 0.0
+    if not (isfinite(found) and found > 0):
+        raise DefinitionError(f"{_MILLISECONDS}={said} cannot be used; write milliseconds, such as 60000")
+    return found
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # A package above it is missing.
+        return False
+
+
+EXTENSION = Observability

@@ -1,0 +1,28 @@
+"""What logs and records say of callers, and texts without what looks like a credential."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from mcp_toolset.tools.core.identity import Identity
+
+BLANK: Final = "***"
+
+_TOKEN: Final = re.compile(
+    r"(?i)\b(bearer|basic|dpop)\s+(?=[\w~+/.=-]*[\d.~+/=]|\w{20})[\w~+/.=-]+"
+    r"|\beyJ[\w-]{5,}(?:\.[\w-]*){1,4}|\b(?:gh[opsu]|sk|xox[abp])[-_][\w-]{16,}"
+)
+"""What has the form of a credential: `Bearer …`, a JSON Web Token, the keys of well-known services."""
+
+
+def who_fields(identity: Identity | None, principal: str | None = None) -> dict[str, Any]:
+    """Who did it: the name and roles of the caller, and the key by which callers are told apart."""
+    if identity is None:
+        return {"key": principal}
+    return {"who": identity.name, "roles": sorted(identity.roles), "key": identity.key}
+
+
+def without_credentials(text: str) -> str:
+    """A text without what looks like a credential."""
+    return _TOKEN.sub(lambda found: f"{found[1]} {BLANK}" if found[1] else BLANK, text)

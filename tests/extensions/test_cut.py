@@ -1,0 +1,74 @@
+"""Any folder of `extensions/` can be deleted, and all of them: the rest runs, and says what is not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mcp_toolset
+from mcp_toolset import extensions
+
+SOURCE = Path(mcp_toolset.__file__).parent
+PROGRAM = Path(__file__).with_name("five_programs.py")
+FOLDERS = sorted(path.name for path in (SOURCE / "extensions").iterdir() if (path / "__init__.py").exists())
+
+
+def copy_without(folder: Path, cut: list[str]) -> Path:
+    """A copy of the package; rooms are links, so that nothing has to be compiled again."""
+    package = folder / "copy" / "mcp_toolset"
+    _linked(SOURCE, package, {"extensions"})
+    _linked(SOURCE / "extensions", package / "extensions", set(cut))
+    return package.parent
+
+
+def _linked(source: Path, copy: Path, without: set[str]) -> None:
+    copy.mkdir(parents=True)
+    for path in source.iterdir():
+        if path.is_file():
+            shutil.copy2(path, copy)
+        elif path.name not in {*without, "__pycache__"}:
+            (copy / path.name).symlink_to(path)
+
+
+@pytest.mark.parametrize("cut", [[], *([name] for name in FOLDERS), FOLDERS], ids="-".join)
+def test_the_rest_runs_without_folders(cut: list[str], tmp_path: Path) -> None:
+    keys = [key for key, home in extensions.KEYS.items() if home in cut]
+    paths = f"{copy_without(tmp_path, cut)}:{PROGRAM.parents[2]}"
+    environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(tmp_path), "COLUMNS": "120"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(PROGRAM), str(tmp_path), *keys],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert not [name for name in told["loaded"] for folder in cut if f".{folder}." in f"{name}."]
+    if cut == FOLDERS:
+        assert told["loaded"] == []
+    for key in keys:
+        said = told["said"][key]
+        for code, words in (said["check"], said["list"]):
+            assert code == 1, words
+            assert f"toolset.{key}: unknown option" in words
+            assert "Traceback" not in words and "unexpected" not in words
+        assert said["keyword"] == f"ToolsetServer.__init__() got an unexpected keyword argument {key!r}"
+    for name, home in extensions.COMMANDS.items():
+        there = home not in cut
+        assert (f"  {name}  " in told["help"]) is there
+
+
+def test_every_row_of_the_index_has_its_folder() -> None:
+    for table in (extensions.KEYS, extensions.COMMANDS):
+        assert {*table.values()} <= {*FOLDERS}
+    for name in FOLDERS:
+        assert not name.startswith("_")

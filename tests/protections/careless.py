@@ -1,0 +1,448 @@
+"""Careless programs, in which a rule was silently ignored: the name, the program, the error.
+
+`LOUD` are raised where the mistake is written, when the `server` is opened, or when `main` runs.
+"""
+
+from __future__ import annotations
+
+PRELUDE = """
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+import mcp_toolset
+from mcp_toolset import *
+from mcp_toolset.arguments import *
+from mcp_toolset.audit import *
+from mcp_toolset.auth import *
+from mcp_toolset.errors import *
+from mcp_toolset.grants import *
+from mcp_toolset.journal import *
+from mcp_toolset.middleware import *
+from mcp_toolset.policy import *
+from mcp_toolset.rounds import *
+from mcp_toolset.testing import *
+
+ran = []
+
+@tool
+async def pay(amount: int = 1) -> str:
+    "Pay an amount."
+    ran.append(amount)
+    return f"paid {amount}"
+
+@tool(read_only=True)
+async def look() -> str:
+    "Look."
+    return "looked"
+
+async def no(call):
+    return Reject("no")
+
+async def layer(call, context, next):
+    return ToolResult.of_error("no")
+
+def deciding(name="pay"):
+    made = HookSet()
+    made.execution(name)(no)
+    return made
+
+def round_of(view, amount=5000, name="pay"):
+    return ToolRound.from_calls([ToolCall(name, {"amount": amount}, "c1")], view)
+"""
+
+_SERVED = "Toolset(pay)"
+_REPLACED = "takes the place of"
+
+
+def _replaced(base: str, method: str, kept: str = "") -> tuple[str, str, str]:
+    program = f"class Own({base}):\n    def {method}(self, *given, **named):\n        raise PermissionError"
+    return f"{base}.{method} in a subclass{kept}", program, f"Own.{method} {_REPLACED} {base}.{method}"
+
+
+def _main(program: str) -> str:
+    return "async def main():\n" + "\n".join(f"    {line}" for line in program.splitlines())
+
+
+LOUD: list[tuple[str, str, str]] = [
+    *(
+        _replaced(base, method)
+        for base, methods in {
+            "HookSet": ("about", "describe", "description_hook", "execution_hooks", "result_hooks"),
+            "Policy": ("decide", "decide_facts", "facts", "group", "looks"),
+            "PolicyGuard": ("denies",),
+            "CallLimits": ("facts", "of"),
+            "Rules": ("around", "denies", "describe", "run"),
+            "ToolsetServer": ("bindings", "call_as_host", "call_tool", "search", "tools"),
+        }.items()
+        for method in methods
+    ),
+    (
+        "a policy as a property of a server",
+        "class Own(ToolsetServer):\n    policy = property(lambda self: Policy(deny=['*']))",
+        f"Own.policy {_REPLACED} ToolsetServer.policy",
+    ),
+    *(
+        (
+            f"{name} as a method of a server",
+            f"class Own(ToolsetServer):\n    def {name}(self, *given):\n        return None",
+            f"Own.{name} applies to nothing: give {name}=…",
+        )
+        for name in ("access", "limits", "middleware", "rules")
+    ),
+    *(
+        (
+            f"{name} of a server that is made",
+            f"ToolsetServer(Toolset(pay)).{name} = {value}",
+            f"server.{name} = … applies to no call",
+        )
+        for name, value in [
+            ("audit", "AuditLog('a.jsonl')"),
+            ("audit", "'a.jsonl'"),
+            ("grants", "GrantLedger(bearer_uses=1)"),
+            ("toolset", "Toolset(look)"),
+            ("call_tool", "no"),
+            ("quota", "RateLimit(1, 60)"),
+            ("quota", "[RetryLimit(1)]"),
+            ("around", "layer"),
+        ]
+    ),
+    *(
+        (
+            f"{value} as an attribute of a class of {base}",
+            f"class Own({base}):\n    rule = {value}",
+            "Own.rule is a ",
+        )
+        for base in ("ToolProvider", "ToolsetServer")
+        for value in (
+            "deciding()",
+            "Policy(deny=['*'])",
+            "RateLimit(1, 60)",
+            "layer",
+            "StaticTokens({'a': 'x' * 20})",
+        )
+    ),
+    (
+        "a hook as a method of a provider",
+        "class Own(ToolProvider):\n    async def pay_hook(self, call): return Reject('no')",
+        "Own.pay_hook is a hook",
+    ),
+    *(
+        (
+            f"{value} as an attribute of a class of toolsets",
+            f"class App(Toolset):\n    pay = pay\n    rule = {value}",
+            "App.rule is a ",
+        )
+        for value in (
+            "RateLimit(1, 60)",
+            "RetryLimit(1)",
+            "JournalGuard(SqliteJournal('j'))",
+            "AuditLog('a')",
+        )
+    ),
+    *(
+        (
+            f"Toolset.{name} in a subclass",
+            f"class App(Toolset):\n    pay = pay\n    def {name}(self, *given):\n        raise KeyError",
+            f"App.{name} would take the place of Toolset.{name}",
+        )
+        for name in ("definitions", "execute", "find", "names", "view")
+    ),
+    (
+        "a tool of a class that is set on the instance",
+        "class App(Toolset):\n    pay = pay\nApp().pay = look",
+        "toolset.pay = … leaves the tools of the class as they are",
+    ),
+    (
+        "a toolset of a class that is narrowed in __init__",
+        "class Data(Toolset):\n    pay = pay\nclass App(Toolset):\n    data = Data()\n"
+        "    def __init__(self):\n        super().__init__()\n        self.data = self.data.off()\nApp()",
+        "toolset.data = … leaves the tools of the class as they are",
+    ),
+    *(
+        (f"{made} that is not returned", _main(made), "decides nothing, as line ")
+        for made in ("Reject('no')", "Complete('no')", "AccessDenied()", "ToolResult.of_error('no')")
+    ),
+    *(
+        (f"{key} as one text, in {made}", f"{made}({given}{key}='admin')", f"{key} is a list of names")
+        for key in ("roles", "scopes")
+        for made, given in [("Identity.of", "'ann', "), ("StaticToken", "'x' * 20, ")]
+    ),
+    (
+        "roles as one text, from the environment",
+        "StaticTokens.from_env('a=A', roles='admin', environ={'A': 'x' * 20})",
+        "roles is a list of names",
+    ),
+    (
+        "a choice of tools that is a text",
+        _main("async with ToolsetServer(Toolset(pay)) as server:\n    await server.choose({'pay': 'off'})"),
+        "is chosen by True, False or None, not 'off'",
+    ),
+    *(
+        (
+            f"rules in the place of the context, {where}",
+            _main(
+                f"await {where}({{}}, deciding())"
+                if where == "pay.execute"
+                else f"await {where}(pay, {{}}, deciding())"
+            ),
+            "give rules as rules=…",
+        )
+        for where in ("Toolset(pay).execute", "Toolset(pay).view().execute", "pay.execute")
+    ),
+    (
+        "a typed call that goes around carried rules",
+        _main(
+            "tools = Toolset(pay).carrying(deciding())\n"
+            "call = round_of(tools.view()).plan.pending[0]\n"
+            "await tools.decode(call, tools.view()).call()"
+        ),
+        "has rules that its toolset carries",
+    ),
+    (
+        "the result of a call with carried rules, from elsewhere",
+        _main(
+            "tools = Toolset(pay).carrying(deciding())\n"
+            "plan = round_of(tools.view()).plan\n"
+            "call = tools.decode(plan.pending[0], tools.view())\n"
+            "plan.commit([call.complete('paid')])"
+        ),
+        "or rules that its toolset carries",
+    ),
+    *(
+        (
+            f"a typed call that goes on after its hooks {what}",
+            _main(
+                "async def other(call):\n"
+                f"    return {decision}\n"
+                "tools = Toolset(pay)\n"
+                "call = tools.decode(round_of(tools.view()).plan.pending[0], tools.view())\n"
+                "await call.hook(other)\n"
+                "await call.call()"
+            ),
+            "go on with what call.hook(…) returned",
+        )
+        for what, decision in [
+            ("refused it", "Reject('no')"),
+            ("answered it", "Complete('paid')"),
+            ("changed it", "RunNormally({'amount': 1})"),
+        ]
+    ),
+    (
+        "a carried hook whose argument the outside renames",
+        """
+class Amount(BaseModel):
+    amount: int = 0
+async def small(call, input):
+    return Reject("no") if input.amount > 1000 else RunNormally(input)
+small.__annotations__["input"] = Amount
+hooks = HookSet()
+hooks.execution("pay")(small)
+tools = Toolset(pay).carrying(hooks).with_arguments({"pay": {"amount": rename("sum")}})
+server = ToolsetServer(tools)
+""",
+        "its input Amount has 'amount', and tool 'pay' has 'sum'",
+    ),
+    *(
+        (
+            f"{what} of {name}",
+            f"server = ToolsetServer(Toolset(pay).deferred(), {given})",
+            "it calls another tool, and rules are asked about that one",
+        )
+        for name in ("call_tool", "call_read_only_tool")
+        for what, given in [
+            ("a hook", f"hooks=deciding({name!r})"),
+            ("middleware", f"tool_middleware={{{name!r}: [layer]}}"),
+        ]
+    ),
+    (
+        "a misspelt tool in the rules of a journal",
+        "guard = JournalGuard(SqliteJournal('j'), JournalRules({'lok': 'once'}))\n"
+        "server = ToolsetServer(Toolset(look), journal=guard)",
+        "journal('lok') has no effect",
+    ),
+    (
+        "a misspelt tool in the rules of a journal of a loop",
+        _main(
+            "guard = JournalGuard(SqliteJournal('j'), JournalRules({'lok': 'once'}))\n"
+            "await round_of(Toolset(look).view(), name='look').apply(Rules(guards=[guard]))"
+        ),
+        "journal('lok') has no effect",
+    ),
+    (
+        "a misspelt tool of a hook that a toolset carries, registered later",
+        "hooks = HookSet()\ntools = Toolset(pay).carrying(hooks)\nhooks.execution('pya')(no)\n"
+        "server = ToolsetServer(tools)",
+        "hooks.execution('pya') has no effect",
+    ),
+]
+"""Programs that raise."""
+
+_MOUNT = "RemoteToolset(ScriptedServer('shop', pay), name='shop')"
+_TYPED = """
+class Amount(BaseModel):
+    amuont: int = 0
+async def small(call, input):
+    return Reject("no") if input.amuont > 1000 else RunNormally(input)
+small.__annotations__["input"] = Amount
+hooks = HookSet()
+hooks.execution("pay")(small)
+"""
+
+WARNED: list[tuple[str, str, str]] = [
+    *(
+        (
+            f"{rule} that a mounted toolset carries, for {said}",
+            f"server = ToolsetServer({_MOUNT}.carrying({given}).prefixed('shop'))",
+            f"{where}('{said}') has no effect: there is no such tool",
+        )
+        for said in ("pya", "shop_pay")
+        for rule, given, where in [
+            ("a hook", f"deciding('{said}')", "hooks.execution"),
+            ("a policy", f"PolicyGuard(Policy(deny=['{said}']))", "policy.deny"),
+        ]
+    ),
+    (
+        "a typed hook of a mounted tool that lacks its fields",
+        f"{_TYPED}server = ToolsetServer({_MOUNT}, hooks=hooks)",
+        "its input Amount has 'amuont', and tool 'pay' has 'amount'",
+    ),
+    (
+        "a typed hook that a mounted toolset carries",
+        f"{_TYPED}server = ToolsetServer({_MOUNT}.carrying(hooks))",
+        "its input Amount has 'amuont', and tool 'pay' has 'amount'",
+    ),
+    (
+        "a hook for a misspelt tool, registered while calls are served",
+        _main(
+            "hooks = HookSet()\n"
+            "async with ToolsetServer(Toolset(pay), hooks=hooks):\n"
+            "    hooks.execution('pya')(no)"
+        ),
+        "hooks.execution('pya') has no effect: there is no such tool; did you mean pay?",
+    ),
+]
+"""Programs that log a warning."""
+
+QUIET: dict[str, str] = {
+    "a method of a mixin in the place of a tool": """
+class App(Toolset):
+    pay = pay
+class Mixin:
+    async def pay(self): raise PermissionError
+class Safe(Mixin, App): ...
+async def main():
+    assert Safe().names() == []
+""",
+    "hooks for a round that was stored before hooks were applied": """
+async def main():
+    view = Toolset(pay).view()
+    for rules in (deciding(), Rules(deciding(), guards=[PolicyGuard(Policy(allow=["*"]))])):
+        state = round_of(view).to_state()
+        for _ in range(2):
+            plan = ToolRound.from_state(state, view, rules=rules).plan
+            state = plan.to_state()
+        await plan.run_pending()
+        assert plan.results[0].result.text == "Rejected: no"
+""",
+    "a manual call whose toolset carries rules": """
+@tool(manual=True)
+def sign() -> str: ...
+async def main():
+    view = Toolset(sign).carrying(deciding("sign")).view()
+    plan = ToolRound.from_calls([ToolCall("sign", {}, "c1")], view).plan
+    assert not plan.manual
+    await plan.run_pending()
+    assert plan.results[0].result.text == "Rejected: no"
+""",
+}
+"""Programs whose rules apply now; none of them pays."""
+
+RIGHT: dict[str, str] = {
+    "a class of servers with an access function that it passes on": """
+class Own(ToolsetServer):
+    def __init__(self, tools):
+        super().__init__(tools, access=self.access)
+    def access(self, binding, context): return None
+async def main():
+    async with Own(Toolset(pay).deferred()) as server:
+        assert (await server.call_as_host("pay")).text == "paid 1"
+""",
+    "a set of hooks that registers its own": """
+class Own(HookSet):
+    def __init__(self):
+        super().__init__()
+        self.execution("pay")(self.allow)
+    async def allow(self, call): return RunNormally(call.arguments)
+async def main():
+    assert (await Toolset(pay).execute("pay", rules=Own())).text == "paid 1"
+""",
+    "a verifier made of static tokens": """
+class Own(StaticTokens):
+    async def verify(self, token): return await super().verify(token)
+own = Own({"ann": "x" * 20})
+server = ToolsetServer(Toolset(pay), auth=own)
+async def main():
+    assert own.is_taken and await own.verify("x" * 20)
+""",
+    "decisions that are made before they are returned": """
+async def main():
+    hooks = HookSet()
+    @hooks.execution("pay")
+    async def decide(call):
+        yes, refused = RunNormally(call.arguments), Reject("no")
+        return [yes, refused][0]
+    assert (await Toolset(pay).execute("pay", rules=hooks)).text == "paid 1"
+""",
+    "a typed call after hooks that let it run": """
+async def main():
+    async def allow(call): return RunNormally(call.arguments)
+    tools = Toolset(pay)
+    call = tools.decode(round_of(tools.view()).plan.pending[0], tools.view())
+    await call.hook(allow)
+    assert await call.call() == "paid 5000"
+""",
+    "an attribute of a toolset that no tool has": """
+class App(Toolset):
+    pay = pay
+    def __init__(self):
+        super().__init__()
+        self.inner = Toolset(look)
+        self.limit = 5
+async def main():
+    assert App().names() == ["pay"]
+""",
+    "a typed hook of a compact listing": """
+class Amount(BaseModel):
+    amount: int
+async def allow(call, input):
+    return RunNormally(input)
+allow.__annotations__["input"] = Amount
+hooks = HookSet()
+hooks.execution("pay")(allow)
+async def main():
+    async with ToolsetServer(Toolset(pay).compact(), hooks=hooks) as server:
+        assert (await server.call_tool("pay", {"amount": 2})).text == "paid 2"
+""",
+    "a hook for every tool of a deferred toolset": """
+async def main():
+    async def allow(call): return RunNormally(call.arguments)
+    async with ToolsetServer(Toolset(pay).deferred(), rules=allow) as server:
+        grant = (await server.call_tool("resolve_tools", {"ids": ["pay"]})).structured["tools"][0]["grant"]
+        result = await server.call_tool("call_tool", {"grant": grant, "arguments": {"amount": 2}})
+        assert result.text == "paid 2"
+""",
+    "a round that was stored after its hooks": """
+seen = []
+async def allow(call):
+    seen.append(call.id)
+    return RunNormally(call.arguments)
+async def main():
+    view = Toolset(pay).view()
+    state = (await round_of(view).apply(allow)).to_state()
+    plan = ToolRound.from_state(state, view, rules=allow).plan
+    await plan.run_pending()
+    assert seen == ["c1"] and plan.results[0].result.text == "paid 5000"
+""",
+}
+"""Programs that nothing may refuse."""
