@@ -61,6 +61,9 @@ SERVE_OPTIONS: Final = _there({"telemetry": "telemetry"})
 STAYING: Final = frozenset(KEYS) & {"audit", "stats", "telemetry"}
 """The extensions of the process that stays while a program is loaded again in others: they record calls."""
 
+PROTECTING: Final = frozenset(KEYS) & {"audit"}
+"""The extensions that a program is not served without, if it asks for them."""
+
 SERVED: Final = frozenset(KEYS) & {"stats"}
 """The extensions that `serve` and the command line turn on unless told otherwise."""
 

@@ -386,7 +386,9 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             client_prefix=before.client_prefix if client_prefix is None else client_prefix,
             state=state or before.state or (shared and shared.registry_state(name or before.name)),
             shared=shared or before.shared,
-            extensions=[one for one in before.extensions if others.get(getattr(one, "key", "")) is not False],
+            extensions=tuple(
+                one for one in before.extensions if others.get(getattr(one, "key", "")) is not False
+            ),
             others={**before.others, **{key: one for key, one in others.items() if one is not None}},
         )
         return ToolsetServer(toolset or self.toolset, **options.arguments())

@@ -138,9 +138,10 @@ class Visibility(Visible):
             self._guarded = (guards, replace(self._rules, guards=(*self._rules.guards, *guards)))
         return self._guarded[1]
 
-    def is_for_some(self, toolset: Toolset) -> bool:
+    def is_for_some(self) -> bool:
         """Whether a policy or limits of the program, or of what it serves, are for some callers only."""
-        carried = {id(one.rules): one.rules for tool in toolset.everything() for one in tool.carried}
+        every = [tool for toolset in self._toolsets() for tool in toolset.everything()]
+        carried = {id(one.rules): one.rules for tool in every for one in tool.carried}
         guards = [guard for rules in (self.rules(), *carried.values()) for guard in rules.guards]
         wanted = self.wanted()
         return (wanted is not None and wanted.varies) or any(getattr(one, "varies", False) for one in guards)

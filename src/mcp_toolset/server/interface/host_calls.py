@@ -67,7 +67,7 @@ class HostCalls(ClientSide):
         if self.configured is not None:
             self.configured.rely_on_callers(bool(auth or self._auth))
         is_known = not stdio and (auth or self.auth) is not None
-        if not is_known and not self._is_told and self._visibility.is_for_some(self.toolset):
+        if not is_known and not self._is_told and self._visibility.is_for_some():
             self._is_told = True
             mend = "serve over HTTP" if stdio else "give auth=…"
             _log.warning("rules for callers by name, role or scope match nobody here: %s", mend)

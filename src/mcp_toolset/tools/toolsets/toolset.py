@@ -159,7 +159,7 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
             object.__setattr__(self, name, value)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
-        """The direct members, in order."""
+        """The direct members, in order, without what verbs of this toolset have changed."""
         return iter(self._members)
 
     def bindings(self) -> list[ToolBinding]:

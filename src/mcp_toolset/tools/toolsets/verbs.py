@@ -189,12 +189,13 @@ class ToolsetVerbs(Generic[T]):
     def with_turn(self, turn_of: TurnOf) -> T:
         """Set the turn of each call of these tools, for `.prepared(call=…)` and providers.
 
-        On a server, the function is called for each request: `lambda context: Turn(context.principal)`, or
-        `turn_from_meta("example.com/turn", Turn)`. In a loop, the turn of `view(turn=…)` wins over it.
+        On a server, the function is called for each request that needs the turn: `lambda context:
+        Turn(context.principal)`, or `turn_from_meta("example.com/turn", Turn)`. In a loop, the turn of
+        `view(turn=…)` wins over it.
 
         Args:
-            turn_of: A plain function of the call's context; if it raises, the call does not run. The
-                innermost `with_turn` wins.
+            turn_of: A plain function of the call's context; if it raises, a call that needs the turn does
+                not run. It is no check of the caller: use a hook. The innermost `with_turn` wins.
 
         Raises:
             DefinitionError: it is not a plain function.
