@@ -143,24 +143,32 @@ async def test_u86_a_modern_client_that_listens_hears_the_change_that_its_call_c
         json.dumps({"up": targets[upstream]}),
         "stdio" if door == "stdio" else "http",
     )
-    with anyio.fail_after(30), ExitStack() as stack:
-        target: Any = StdioServerParameters(command=hub[0], args=hub[1:], env=ENVIRONMENT)
-        if door != "stdio":
-            (port,) = stack.enter_context(PrintingPorts(hub))
-            target = f"http://127.0.0.1:{port}/mcp"
-        if door == "sse":
-            target = sse_client(f"http://127.0.0.1:{port}/sse")
-        person = Person() if capable else None
-        async with Client(target, mode=MODES[1], cache=None, elicitation_callback=person) as client:
-            while "up_target" not in await described(client):
-                await anyio.lowlevel.checkpoint()
-            async with client.listen(tools_list_changed=True) as changes:
-                before = await described(client)
-                await client.call_tool(f"up_{name}", {})
-                async for change in changes:
-                    assert isinstance(change, ToolsListChanged)
-                    if await described(client) != before:
-                        break
+    heard = False
+    try:
+        with anyio.fail_after(30), ExitStack() as stack:
+            target: Any = StdioServerParameters(command=hub[0], args=hub[1:], env=ENVIRONMENT)
+            if door != "stdio":
+                (port,) = stack.enter_context(PrintingPorts(hub))
+                target = f"http://127.0.0.1:{port}/mcp"
+            if door == "sse":
+                target = sse_client(f"http://127.0.0.1:{port}/sse")
+            person = Person() if capable else None
+            async with Client(target, mode=MODES[1], cache=None, elicitation_callback=person) as client:
+                while "up_target" not in await described(client):
+                    await anyio.lowlevel.checkpoint()
+                async with client.listen(tools_list_changed=True) as changes:
+                    before = await described(client)
+                    await client.call_tool(f"up_{name}", {})
+                    async for change in changes:
+                        assert isinstance(change, ToolsListChanged)
+                        if await described(client) != before:
+                            heard = True
+                            break
+    except* anyio.BrokenResourceError:
+        # The SDK's client for SSE breaks on a message that arrives while it is closed.
+        if door != "sse" or not heard:
+            raise
+    assert heard
 
 
 @pytest.mark.parametrize("mode", MODES)
