@@ -48,6 +48,7 @@ from mcp_toolset.config.tables import (
     keys_of,
     one_of,
 )
+from mcp_toolset.errors import ConfigError
 
 __all__ = [
     "LIST_OF_TEXTS",
@@ -55,6 +56,7 @@ __all__ = [
     "WRONG_PLACE",
     "ToolsetSection",
     "known_keys",
+    "null_rule",
     "seconds",
     "server_keys",
     "validated",
@@ -211,6 +213,11 @@ class _Checked(Protocol):
 _Model = TypeVar("_Model", bound=_Checked)
 
 
+def null_rule(place: Place) -> ConfigError:
+    """The error about null where somebody meant to write a rule."""
+    return place.error("is null, so it would protect nothing", "give it a value, or remove it")
+
+
 def validated(model: type[_Model], data: object, place: Place) -> _Model:
     """The model of `data`."""
     if not isinstance(data, dict):
@@ -218,9 +225,7 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
     table = cast("dict[str, object]", data)
     protecting = NEVER_NULL | {"auth"} if model is ToolsetSection else NEVER_NULL
     if unsaid := [one for one in table if table[one] is None and one in protecting]:
-        raise place.at(unsaid[0]).error(
-            "is null, so it would protect nothing", "give it a value, or remove it"
-        )
+        raise null_rule(place.at(unsaid[0]))
     try:
         return model.model_validate(table)
     except ValidationError as error:

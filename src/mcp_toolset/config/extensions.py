@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Self, cast
 
 from mcp_toolset._index import GROUP, every_key, index, loaded, others
 from mcp_toolset._records import replace
-from mcp_toolset.config.entries import validated
+from mcp_toolset.config.entries import null_rule, validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import Key, Meaning, Table, is_path, keys_of
 from mcp_toolset.config.variables import Variables, is_unreplaced
@@ -95,12 +95,8 @@ def read_settings(
         if value is not None:
             found[key] = _read(kind, key, value, place, variables, servers)
         elif kind is not None and kind.protects:
-            raise _null(place.at(key))
+            raise null_rule(place.at(key))
     return found
-
-
-def _null(place: Place) -> ConfigError:
-    return place.error("is null, so it would protect nothing", "give it a value, or remove it")
 
 
 def _read(
@@ -146,7 +142,7 @@ def _expanded(
     """The table with the references in its texts expanded."""
     for name in kind.never_null:
         if name in table and table[name] is None:
-            raise _null(place.at(name))
+            raise null_rule(place.at(name))
         if is_unreplaced(said := table.get(name)) and str(said).strip():
             raise place.at(name).error(
                 f"is the {name} itself, not a reference", "write a reference as `${NAME}`"
@@ -189,7 +185,7 @@ def read_server_settings(said: Mapping[str, object], place: Place, server: str) 
         if (owner := index().SERVER_KEYS.get(key)) is None:
             continue
         if value is None:
-            raise _null(place.at(key))
+            raise null_rule(place.at(key))
         found.setdefault(owner, {})[key] = value
     return {
         owner: validated(kind, table, place).checked(place, server)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from mcp_toolset.calls.pipeline.middleware import Guard
+from mcp_toolset.calls.pipeline.middleware import Guard, NamesPatterns
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.server.reloadable import toolsets_in
 from mcp_toolset.tools.toolsets.toolset import Toolset
@@ -17,26 +17,11 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.middleware.rate import CountStore
     from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.limits import Limits
-    from mcp_toolset.security.policy.patterns import ToolFacts
     from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.tools.binding.binding import ToolBinding
 
     LimitsByPattern = Mapping[str, Limits]
     StatedLimits = tuple[LimitsByPattern, Mapping[str, LimitsByPattern]]
     """The limits for all tools, and those for the tools of mounted servers, by server."""
-
-
-@runtime_checkable
-class Patterned(Protocol):
-    """A guard that applies by patterns of tools."""
-
-    def facts(self, binding: ToolBinding) -> ToolFacts:
-        """What the patterns look at of a tool."""
-        ...
-
-    def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
-        """The patterns that fit none of the tools, each with its place."""
-        ...
 
 
 @runtime_checkable
@@ -99,9 +84,9 @@ class CallGuards:
             self._known = found
         return self._known
 
-    def with_patterns(self) -> list[Patterned]:
+    def with_patterns(self) -> list[NamesPatterns]:
         """The limits and the guards of extensions whose patterns are to fit tools."""
-        return [*self.of_limits(), *(one for one in self._others() if isinstance(one, Patterned))]
+        return [*self.of_limits(), *(one for one in self._others() if isinstance(one, NamesPatterns))]
 
     def _of_policy(self, policy: Policy) -> Guard:
         from mcp_toolset.calls.middleware.permissions import PolicyGuard

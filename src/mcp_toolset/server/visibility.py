@@ -157,9 +157,14 @@ class Visibility(Visible):
 
     def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:
         """The patterns of limits and of the journal that fit none of some tools."""
-        for one in self._guards.with_patterns():
-            facts = [one.facts(tool) for tool in tools]
-            public = {fact.own if fact.server else fact.name: fact.name for fact in facts}
+        if not (guards := self._guards.with_patterns()):
+            return
+        # Few servers have such guards.
+        from mcp_toolset.security.policy.policy import facts_of
+
+        tools = list(tools)
+        public = {fact.own if fact.server else fact.name: fact.name for fact in map(facts_of, tools)}
+        for one in guards:
             for place, pattern in one.unused(tools):
                 use = NameUse(pattern, place)
                 near = (public[pattern],) if pattern in public else ()

@@ -23,7 +23,8 @@ from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import StoreError
 from mcp_toolset.security.policy.limits import Group, Limit, Limits, LimitTable, Per, per
-from mcp_toolset.security.policy.patterns import ToolFacts, hints_of
+from mcp_toolset.security.policy.patterns import ToolFacts
+from mcp_toolset.security.policy.policy import facts_of
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
@@ -90,19 +91,15 @@ class CallLimits(Rule):
         """No gate: limits apply to calls that would run."""
         return None
 
-    def facts(self, binding: ToolBinding) -> ToolFacts:
-        """What the patterns look at of a tool."""
-        return _facts(binding)
-
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
         """The patterns that fit none of the tools, each with its place."""
-        return self._table.unused(map(_facts, bindings))
+        return self._table.unused(map(facts_of, bindings))
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """The middleware that limits the calls of one tool; tools of one pattern share it."""
         if binding.redirect is not None:
             return ()
-        facts = _facts(binding)
+        facts = facts_of(binding)
         every = self._table.for_some(facts)
         if not every:
             return [_counting(key, layer) for key, layer in self._layers(facts, ()).items()]
@@ -111,7 +108,9 @@ class CallLimits(Rule):
 
     def of(self, binding: ToolBinding, identity: Identity | None) -> list[Limit]:
         """The limits of a tool and a caller, each with its place in the configuration."""
-        return [] if binding.redirect is not None else self._table.of(_facts(binding), self._group(identity))
+        return (
+            [] if binding.redirect is not None else self._table.of(facts_of(binding), self._group(identity))
+        )
 
     async def _callers_own(
         self, facts: ToolFacts, key: str, call: ToolCall, context: ToolContext, next: CallNext
@@ -145,12 +144,6 @@ class CallLimits(Rule):
                 return Timeout(limit.value)
             case _:
                 return ResultLimit(limit.value)
-
-
-def _facts(binding: ToolBinding) -> ToolFacts:
-    definition = binding.definition
-    hints = hints_of(definition.annotations)
-    return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)
 
 
 def _counting(key: str, layer: ToolMiddleware) -> ToolMiddleware:

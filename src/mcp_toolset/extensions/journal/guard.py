@@ -43,7 +43,6 @@ from mcp_toolset.extensions.journal.journal_store import (
 )
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.extensions.journal.unit import Unit, fingerprint_of, same_call, session_of, unit_of
-from mcp_toolset.security.policy.patterns import ToolFacts
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -121,10 +120,6 @@ class JournalGuard(Rule):
     def gate(self, binding: ToolBinding) -> Gate | None:
         """Nothing: the journal refuses only what would run."""
         return None
-
-    def facts(self, binding: ToolBinding) -> ToolFacts:
-        """What the patterns look at of a tool."""
-        return self._rules.facts(binding)
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
         """The patterns that fit none of the tools, each with its place."""

@@ -8,7 +8,8 @@ from typing import NamedTuple, get_args
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.journal.modes import Mode, Modes
 from mcp_toolset.security.policy.limits import precision
-from mcp_toolset.security.policy.patterns import SectionRules, ToolFacts, check_pattern, hints_of
+from mcp_toolset.security.policy.patterns import SectionRules, check_pattern
+from mcp_toolset.security.policy.policy import facts_of
 from mcp_toolset.security.policy.sections import Section
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.view.tool_names import EVERY_TOOL
@@ -54,7 +55,7 @@ class JournalRules:
         """The mode of a tool; the tools of the bridge itself have no effects of their own."""
         if binding.redirect is not None or binding.place == DEFERRED_CATALOG:
             return "off"
-        definition, facts = binding.definition, self.facts(binding)
+        definition, facts = binding.definition, facts_of(binding)
         for entry in self._entries:
             if entry.server in ("", facts.server) and entry.rules.first(facts) is not None:
                 return entry.mode
@@ -62,16 +63,9 @@ class JournalRules:
             return "off"
         return "repeat" if definition.repeatable else "once"
 
-    @staticmethod
-    def facts(binding: ToolBinding) -> ToolFacts:
-        """What the patterns look at of a tool."""
-        definition = binding.definition
-        hints = hints_of(definition.annotations)
-        return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)
-
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
         """The patterns that fit none of the tools, each with its place."""
-        tools = [self.facts(one) for one in bindings]
+        tools = [facts_of(one) for one in bindings]
         for entry in self._entries:
             among = [one for one in tools if entry.server in ("", one.server)]
             for _, pattern in entry.rules.unused(among):

@@ -284,3 +284,10 @@ def _texts(patterns: Sequence[str], kind: str) -> tuple[str, ...]:
     if not is_list or not all(isinstance(one, str) for one in texts):
         raise DefinitionError(f"policy.{kind} takes a list of patterns, not {patterns!r}")
     return cast("tuple[str, ...]", texts)
+
+
+def facts_of(binding: ToolBinding) -> ToolFacts:
+    """The facts of a tool, with all of its hints."""
+    definition = binding.definition
+    hints = hints_of(definition.annotations)
+    return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)
