@@ -91,6 +91,10 @@ class CallLimits(Rule):
         """No gate: limits apply to calls that would run."""
         return None
 
+    def facts(self, binding: ToolBinding) -> ToolFacts:
+        """What the patterns look at of a tool."""
+        return facts_of(binding)
+
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
         """The patterns that fit none of the tools, each with its place."""
         return self._table.unused(map(facts_of, bindings))
