@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -341,17 +340,6 @@ async def test_i9_a_decision_is_recorded_with_its_approval_and_with_who_has_deci
         ("approval refused", id, "root-refused"),
         ("approved", id, "root-granted"),
     ]
-
-
-async def test_i8_a_file_of_approvals_of_an_earlier_version_is_used(tmp_path: Path):
-    path = tmp_path / "approvals.sqlite3"
-    desk, alice = Desk(ASK, path), Caller(ALICE)
-    id = await desk.waiting(alice)
-    with sqlite3.connect(path) as file:
-        file.execute("ALTER TABLE approvals DROP COLUMN decider")
-    file.close()
-    assert desk.approvals.decide(id, "granted", decider="ann").decider == "ann"
-    assert (await desk.call(alice)).text == "done"
 
 
 async def test_i8_each_of_two_policies_uses_up_an_approval_of_its_own():

@@ -18,9 +18,8 @@ from tests.support.warm import Warm
 
 from mcp_toolset.catalog.grants import sqlite_store as sqlite_grants
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
+from mcp_toolset.catalog.grants.sqlite_store import FILE, SqliteGrantStore
 from mcp_toolset.catalog.grants.store import ToolGrant
-from mcp_toolset.catalog.sqlite_file import SCHEMA
 from mcp_toolset.errors import GrantStoreError
 
 
@@ -78,7 +77,7 @@ def marked_by_another(path: Path) -> None:
 def later_version(path: Path) -> None:
     filled(path)
     with closing(sqlite3.connect(path)) as file:
-        file.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+        file.execute(f"PRAGMA user_version = {len(FILE.steps) + 1}")
 
 
 def cut(path: Path) -> None:
@@ -94,8 +93,8 @@ def scribbled(path: Path) -> None:
 
 
 SPOILT: list[tuple[Callable[[Path], None], str]] = [
-    (text, "not a grant store"),
-    (short, "not a grant store"),
+    (text, "not a database"),
+    (short, "not a database"),
     (other_program, "another program"),
     (marked_by_another, "another program"),
     (later_version, "version 2"),
@@ -252,7 +251,7 @@ def test_x1_processes_on_one_file(tmp_path: Path, warm: Warm) -> None:
         for n in range(6)
     ]
     told = [process.communicate(timeout=90) for process in running]
-    assert [process.returncode for process in running] == [0] * 6, told
+    assert [process.returncode for process in running] == [0] * 6, [err[-1500:] for _, err in told]
     answers = [json.loads(out) for out, _ in told]
     assert len({handle for _, handle, _ in answers}) == 1, "one replay key has one outcome"
     assert sum(used for _, _, used in answers) == 33

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -49,4 +50,6 @@ def require_private(status: os.stat_result) -> None:
 def private_file(path: Path) -> None:
     """Make an empty file, and its folder, which only this user can read, unless they are there."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    # One that is there stays closed: to close it would give up the locks that SQLite has of it.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

@@ -235,7 +235,7 @@ async def test_j1_nothing_runs_if_the_journal_cannot_be_written(tmp_path: Path) 
     async with journaled(tmp_path / "j", shop.charge()) as server:
         await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
         async with SqliteJournal(tmp_path / "j") as other:
-            await other._done(lambda file: file.execute("DROP TABLE calls").rowcount)
+            await other.do(lambda file: file.execute("DROP TABLE calls").rowcount)
         told = await server.call_tool("charge", {"amount": 6}, context=Caller(UUID_KEY + "2"))
     assert shop.effects == [5]
     assert told.is_error and "could not record the call, which did not run" in told.text

@@ -332,8 +332,7 @@ async def test_j4_a_program_that_runs_for_long_forgets_old_records_too(tmp_path:
     now, ada = 1_000.0, Owner("ada")
     file = ProcessFile(tmp_path / "p.sqlite3", lifetime=100, now=lambda: now)
     with anyio.fail_after(60):
-        await file.open()
-        try:
+        async with file:
             for id in ("old", "runs"):
                 await file.add(Process(id, "work", "running", "", now), ada)
             await file.end("old", "done", b"1", "")
@@ -343,8 +342,6 @@ async def test_j4_a_program_that_runs_for_long_forgets_old_records_too(tmp_path:
             now += 2
             await file.add(Process("new", "work", "running", "", now), ada)
             assert [each.process.id for each in await file.listed(ada, 10)] == ["new", "young", "runs"]
-        finally:
-            await file.close()
 
 
 async def test_j4_a_process_that_awaits_what_was_cancelled_fails_alone(tmp_path: Path) -> None:

@@ -11,26 +11,16 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Final, TypeVar
 
-import anyio
-import anyio.to_thread
-
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.suspended.store import PATIENCE
-from mcp_toolset.concurrency.private_files import private_file
-from mcp_toolset.concurrency.sqlite_claim import claim, kind_of
-from mcp_toolset.concurrency.sqlite_thread import SqliteThread
-from mcp_toolset.errors import InvalidStateError, StateError, StoreError
+from mcp_toolset.concurrency.sqlite_file import SqliteFile
+from mcp_toolset.concurrency.sqlite_thread import SqliteStore
 from mcp_toolset.security.secrets.key_ring import KEY_BYTES, KeyRing
 
-_WAIT: Final = 5.0
-"""Seconds that a step waits for other processes."""
-
-_APPLICATION: Final = 0x4D547375
-"""SQLite's `application_id` of such a file: the letters `MTsu`."""
-
-_TABLE: Final = """CREATE TABLE kept (
+_TABLES: Final = """CREATE TABLE kept (
     kind TEXT NOT NULL, name TEXT NOT NULL, data BLOB, until REAL NOT NULL, PRIMARY KEY (kind, name)
 )"""
+_FILE: Final = SqliteFile(b"MTsu", (_TABLES,))
 _PUT: Final = "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?)"
 _ADD: Final = "INSERT OR IGNORE INTO kept VALUES (?, ?, ?, ?)"
 _GET: Final = "SELECT data FROM kept WHERE kind = ? AND name = ? AND until > ?"
@@ -67,12 +57,12 @@ class SuspendedFile:
             patience: Seconds for which a call that waits for an answer is kept.
             now: Seconds since the epoch.
         """
-        self.path = suspended_path() if path is None else Path(path)
+        self._file = SqliteStore(
+            suspended_path() if path is None else Path(path), _FILE, "the file of suspended calls"
+        )
         self.patience = patience
         self._given = keys
         self._now = now
-        self._thread: SqliteThread | None = None
-        self._users = 0
 
     def used(self, kind: str) -> _Names:
         """Names that may be used once."""
@@ -89,15 +79,10 @@ class SuspendedFile:
         Raises:
             StoreError: it cannot be opened, or is of another program.
         """
-        self._users += 1
-        if self._thread is None:
-            self._thread = SqliteThread(self._opened, "mcp-toolset suspended calls")
-        try:
+        async with self._file:
             kept = await self.do(self._key)
             self.keys = self._given or KeyRing((kept,))
             yield
-        finally:
-            await self._leave()
 
     async def do(self, work: Callable[[sqlite3.Connection, float], _T]) -> _T:
         """The result of one step, which is on disk then; the step is given the time.
@@ -105,24 +90,8 @@ class SuspendedFile:
         Raises:
             StoreError: the file cannot be read or written.
         """
-        if self._thread is None:
-            raise StateError(f"{self.path} is not open: use it within `async with file.running()`")
         now = self._now()
-        try:
-            return await self._thread.do(lambda file: work(file, now), synced=True)
-        except (sqlite3.Error, OSError, InvalidStateError) as fault:
-            raise StoreError(
-                f"the file of suspended calls, {self.path}, cannot be read or written: {fault}; "
-                "name another file"
-            ) from fault
-
-    async def _leave(self) -> None:
-        """Close the file, once its last user has left."""
-        self._users -= 1
-        if self._users == 0 and self._thread is not None:
-            thread, self._thread = self._thread, None
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(thread.end)
+        return await self._file.do(lambda file: work(file, now))
 
     def _key(self, file: sqlite3.Connection, now: float) -> bytes:
         file.execute(_FORGET, (now,))
@@ -130,21 +99,6 @@ class SuspendedFile:
             return b""
         file.execute(_ADD, ("key", "", token_bytes(KEY_BYTES), _FOR_EVER))
         return file.execute(_GET, ("key", "", now)).fetchone()[0]
-
-    def _opened(self) -> sqlite3.Connection:
-        """The file, in the thread that uses it."""
-        private_file(self.path)
-        file = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)
-        try:
-            file.execute("PRAGMA journal_mode = WAL")
-            if kind_of(file) != _APPLICATION:
-                file.execute("BEGIN IMMEDIATE")
-                with file:
-                    claim(file, _APPLICATION, _TABLE, mend="; name another file")
-        except BaseException:
-            file.close()
-            raise
-        return file
 
 
 @dataclass(frozen=True, slots=True)

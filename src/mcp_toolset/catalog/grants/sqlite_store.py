@@ -11,6 +11,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
@@ -25,7 +26,7 @@ from mcp_toolset.catalog.grants.store import (
     ToolGrant,
     Wire,
 )
-from mcp_toolset.catalog.sqlite_file import MEND, in_transaction, prepare, require_ours
+from mcp_toolset.concurrency.sqlite_file import SqliteFile, transaction
 from mcp_toolset.errors import GrantStoreError
 
 MAX_KEPT: Final = 100_000
@@ -37,6 +38,24 @@ WRITE_PATIENCE: Final = 5.0
 READ_PATIENCE: Final = 0.1
 """Seconds that a read waits; in WAL mode only the repair after a crash makes it wait."""
 
+_TABLES: Final = """CREATE TABLE grants (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE, handle TEXT NOT NULL, name TEXT NOT NULL, source TEXT NOT NULL,
+    tool TEXT NOT NULL, digest TEXT NOT NULL, owner TEXT NOT NULL, expires REAL NOT NULL,
+    endpoint TEXT NOT NULL, listed TEXT NOT NULL, issued REAL NOT NULL, uses INTEGER,
+    revoked INTEGER NOT NULL
+);
+CREATE INDEX grants_of_owner ON grants (owner, name, number);
+CREATE TABLE records (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner TEXT NOT NULL, replay TEXT NOT NULL, id TEXT NOT NULL, at REAL NOT NULL,
+    expires REAL NOT NULL, key TEXT, reason TEXT NOT NULL
+);
+CREATE UNIQUE INDEX records_by_replay ON records (owner, replay, id) WHERE replay != '';
+CREATE TABLE definitions (digest TEXT PRIMARY KEY, wire TEXT NOT NULL) WITHOUT ROWID"""
+FILE: Final = SqliteFile(b"MTsG", (_TABLES,))
+
+_MEND: Final = "; move it away to begin with an empty one, or name another file"
 _FIELDS: Final = (
     "key, handle, name, source, tool, digest, owner, expires, endpoint, listed, issued, uses, revoked"
 )
@@ -70,16 +89,20 @@ class SqliteGrantStore:
         self._of_owner = of_owner
         self._writing, self._reading = RLock(), RLock()
         try:
-            require_ours(self.path)
-            self._writer = self._connected(WRITE_PATIENCE)
+            _require_whole(self.path)
+            self._writer = FILE.open(self.path, patience=WRITE_PATIENCE)
             try:
-                prepare(self._writer, self.path)
-                self._reader = self._connected(READ_PATIENCE)
+                # A grant that was taken back or used up must stay so, even after a loss of power.
+                self._writer.execute("PRAGMA synchronous = FULL")
+                self._reader = FILE.open(self.path, patience=WRITE_PATIENCE)
+                self._reader.execute(f"PRAGMA busy_timeout = {READ_PATIENCE * 1000:.0f}")
             except BaseException:
                 self._writer.close()
                 raise
         except (sqlite3.Error, OSError) as fault:
-            raise GrantStoreError(f"{self.path}: it cannot be used for grants: {fault}{MEND}") from fault
+            raise GrantStoreError(
+                f"{self.path}: it cannot be used for grants, and was not changed: {fault}{_MEND}"
+            ) from fault
         self._reader.execute("PRAGMA query_only = ON")
 
     def close(self) -> None:
@@ -169,11 +192,6 @@ class SqliteGrantStore:
 
         return self._write(write)
 
-    def _connected(self, patience: float) -> sqlite3.Connection:
-        return sqlite3.connect(
-            self.path, timeout=patience, isolation_level=None, check_same_thread=False, cached_statements=32
-        )
-
     def _grant(self, where: str, *values: str) -> ToolGrant | None:
         rows = self._read(f"SELECT {_FIELDS} FROM grants {where}", *values)
         return _grant_of(rows[0]) if rows else None
@@ -202,7 +220,8 @@ class SqliteGrantStore:
     def _write(self, write: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
             with self._writing:
-                return in_transaction(self._writer, write)
+                with transaction(self._writer):
+                    return write(self._writer)
         except (sqlite3.Error, UnicodeError) as fault:
             raise self._unusable(fault) from fault
 
@@ -223,6 +242,15 @@ class SqliteGrantStore:
                 " ORDER BY number DESC LIMIT 1 OFFSET ?), 0)",
                 (limit,),
             )
+
+
+def _require_whole(path: Path) -> None:
+    """Refuse a damaged file before it is opened to be written."""
+    if path.parent.stat() and path.exists() and path.stat().st_size:
+        FILE.require_own(path)
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            if (damage := file.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                raise sqlite3.DatabaseError(f"it is damaged ({damage})")
 
 
 def _added(file: sqlite3.Connection, record: GrantRecord) -> GrantRecord:

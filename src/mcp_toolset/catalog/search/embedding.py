@@ -31,7 +31,7 @@ from mcp_toolset.catalog.search.meaning import (
 )
 from mcp_toolset.catalog.search.packed_vectors import PackedVectors, Similarity, best_cosines
 from mcp_toolset.catalog.search.vectors import is_latin
-from mcp_toolset.catalog.sqlite_file import log_ahead
+from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
 
 _log = logging.getLogger("mcp_toolset.search")
@@ -255,7 +255,8 @@ class EmbeddingScorer:
         self._packed.put(name, vector)
 
 
-_TABLE = "CREATE TABLE IF NOT EXISTS vectors (digest TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
+_TABLE = "CREATE TABLE vectors (digest TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
+_FILE = SqliteFile(b"MTsv", (_TABLE,))
 
 
 class VectorFile:
@@ -269,8 +270,8 @@ class VectorFile:
         """
         self._lock = threading.Lock()
         try:
-            self._base = _opened(path)
-        except sqlite3.Error as fault:
+            self._base = _FILE.open(path)
+        except (sqlite3.Error, OSError) as fault:
             raise ToolsetError(f"{path} cannot hold vectors: {fault}; name another, or remove it") from None
         # The scorer of an installed model has no owner that could close its file.
         weakref.finalize(self, self._base.close).atexit = False
@@ -289,14 +290,3 @@ class VectorFile:
         """Close the file."""
         with self._lock:
             self._base.close()
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    base = sqlite3.connect(path, timeout=5, check_same_thread=False, isolation_level=None)
-    try:
-        log_ahead(base)
-        base.execute(_TABLE)
-    except sqlite3.Error:
-        base.close()
-        raise
-    return base

@@ -12,16 +12,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import anyio.to_thread
 
-from mcp_toolset.concurrency.owner_locks import OwnerLocks
-from mcp_toolset.concurrency.private_files import private_file
-from mcp_toolset.concurrency.sqlite_claim import claim, kind_of
-from mcp_toolset.concurrency.sqlite_thread import SqliteThread
-from mcp_toolset.errors import InvalidStateError, StateError, StoreError
+from mcp_toolset.concurrency.sqlite_file import SqliteFile
+from mcp_toolset.concurrency.sqlite_thread import SqliteStore
 from mcp_toolset.extensions.journal.journal_store import (
     DAY,
     LIFETIME,
@@ -33,21 +29,17 @@ from mcp_toolset.extensions.journal.journal_store import (
 )
 from mcp_toolset.extensions.journal.place import journal_path
 
-PATIENCE: Final = 5.0
-"""Seconds that a step waits for other processes."""
-
 PRUNE_EVERY: Final = 1000
 """Calls after which old rows are removed."""
 
-_APPLICATION: Final = 0x4D54736A
-"""SQLite's `application_id` of such a file: the letters `MTsj`."""
-
-_TABLE: Final = """CREATE TABLE calls (
+_TABLES: Final = """CREATE TABLE calls (
     id TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, who TEXT NOT NULL, session TEXT NOT NULL,
     server TEXT NOT NULL, tool TEXT NOT NULL, arguments TEXT NOT NULL, source TEXT NOT NULL,
     nonce TEXT NOT NULL, attempt INTEGER NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL,
     began REAL NOT NULL, ended REAL NOT NULL DEFAULT 0, outcome BLOB, note TEXT NOT NULL DEFAULT ''
-)"""
+);
+CREATE INDEX calls_by_time ON calls (began)"""
+_FILE: Final = SqliteFile(b"MTsj", (_TABLES,))
 _ADD: Final = """INSERT OR IGNORE INTO calls
     (id, fingerprint, who, session, server, tool, arguments, source, nonce, attempt, state, owner, began)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 'begun', ?, ?)"""
@@ -58,10 +50,8 @@ _END: Final = """UPDATE calls SET state = ?, ended = ?, outcome = ?, note = ?
     WHERE id = ? AND attempt = ?"""
 _SETTLE: Final = "UPDATE calls SET state = 'done', ended = ?, outcome = NULL, note = ? WHERE id = ?"
 
-_T = TypeVar("_T")
 
-
-class SqliteJournal:
+class SqliteJournal(SqliteStore):
     """A journal in one file, readable by its owner only."""
 
     def __init__(
@@ -78,79 +68,57 @@ class SqliteJournal:
             lifetime: Seconds for which a call is remembered.
             now: Seconds since the epoch.
         """
-        self.path = journal_path() if path is None else Path(path)
-        self.name = "the journal of calls"
+        super().__init__(
+            journal_path() if path is None else Path(path), _FILE, "the journal of calls", owned=True
+        )
         self._lifetime = lifetime
         self._now = now
-        self._locks = OwnerLocks(self.path.with_name(f"{self.path.name}.owners"))
-        self._thread: SqliteThread | None = None
-        self._users = 0
         self._begun = 0
         self._file = 0
 
     async def __aenter__(self) -> Self:
-        """Open the file.
-
-        Raises:
-            StoreError: it cannot be opened, or is of another program.
-        """
-        self._users += 1
-        if self._thread is None:
-            self._thread = SqliteThread(self._opened, "mcp-toolset journal")
-            try:
-                await self._done(lambda file: None)
-                await anyio.to_thread.run_sync(self._locks.sweep)
-            except BaseException:
-                await self.__aexit__(None, None, None)
-                raise
+        """See `SqliteStore`; what killed processes have left goes."""
+        is_first = self._users == 0
+        await super().__aenter__()
+        if is_first:
+            await anyio.to_thread.run_sync(self.locks.sweep)
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it, once its last user has left."""
-        self._users -= 1
-        if self._users == 0 and self._thread is not None:
-            thread, self._thread = self._thread, None
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(thread.end)
-                await anyio.to_thread.run_sync(self._locks.release)
 
     async def begin(self, intent: Intent) -> Found | None:
         """See `JournalStore`."""
-        return await self._done(lambda file: self._added(file, intent))
+        return await self.do(lambda file: self._added(file, intent))
 
     async def find(self, id: str) -> Found | None:
         """See `JournalStore`."""
-        return await self._done(lambda file: self._live(self._of(file, id)), synced=False)
+        return await self.do(lambda file: self._live(self._of(file, id)), synced=False)
 
     async def take_over(self, intent: Intent, attempt: int) -> bool:
         """See `JournalStore`."""
         row = (intent.id, attempt)
-        return await self._done(
-            lambda file: file.execute(_AGAIN, (intent.nonce, self._locks.own, self._now(), *row)).rowcount > 0
+        return await self.do(
+            lambda file: file.execute(_AGAIN, (intent.nonce, self.locks.own, self._now(), *row)).rowcount > 0
         )
 
     async def end(self, id: str, attempt: int, outcome: Outcome) -> None:
         """See `JournalStore`."""
         row = (outcome.state, self._now(), outcome.sealed, outcome.note, id, attempt)
-        await self._done(lambda file: file.execute(_END, row).rowcount, synced=False)
+        await self.do(lambda file: file.execute(_END, row).rowcount, synced=False)
 
     async def release(self, id: str, attempt: int) -> None:
         """See `JournalStore`."""
         forget = "DELETE FROM calls WHERE id = ? AND attempt = ?"
-        await self._done(lambda file: file.execute(forget, (id, attempt)).rowcount, synced=False)
+        await self.do(lambda file: file.execute(forget, (id, attempt)).rowcount, synced=False)
 
     async def records(self, *, prefix: str = "", limit: int = 100, undone: bool = False) -> Sequence[Found]:
         """See `JournalStore`."""
         query = """SELECT * FROM calls WHERE substr(id, 1, ?) = ? AND began > ? AND state <> ?
             ORDER BY began DESC LIMIT ?"""
         row = (len(prefix), prefix, self._now() - self._lifetime, "done" if undone else "", limit)
-        return await self._done(lambda file: [self._found(one) for one in file.execute(query, row)])
+        return await self.do(lambda file: [self._found(one) for one in file.execute(query, row)])
 
     async def settle(self, id: str, note: str | None) -> bool:
         """See `JournalStore`."""
-        return await self._done(lambda file: self._settled(file, id, note))
+        return await self.do(lambda file: self._settled(file, id, note))
 
     def _added(self, file: sqlite3.Connection, intent: Intent) -> Found | None:
         if os.stat(self.path).st_ino != self._file:
@@ -159,7 +127,7 @@ class SqliteJournal:
         self._begun += 1
         if self._begun % PRUNE_EVERY == 1:
             file.execute("DELETE FROM calls WHERE began < ?", (now - max(self._lifetime, DAY),))
-        row = (*intent, self._locks.own, now)
+        row = (*intent, self.locks.own, now)
         if file.execute(_ADD, row).rowcount:
             return None
         if (found := self._live(self._of(file, intent.id))) is None:
@@ -189,36 +157,10 @@ class SqliteJournal:
 
     def _found(self, row: tuple[Any, ...]) -> Found:
         record = Record(Intent(*row[:9]), *row[9:])
-        lives = record.state == "begun" and self._locks.lives(record.owner)
+        lives = record.state == "begun" and self.locks.lives(record.owner)
         return Found(record, standing_of(record.state, lives))
 
-    async def _done(self, work: Callable[[sqlite3.Connection], _T], *, synced: bool = True) -> _T:
-        if self._thread is None:
-            raise StateError(f"the journal {self.path} is not open: use it within `async with`")
-        try:
-            return await self._thread.do(work, synced=synced)
-        except (sqlite3.Error, OSError, InvalidStateError) as fault:
-            raise StoreError(
-                f"the journal {self.path} cannot be read or written: {fault}; name another file"
-            ) from fault
-
     def _opened(self) -> sqlite3.Connection:
-        """The file, in the thread that uses it."""
-        private_file(self.path)
-        self._locks.hold()
-        file = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
-        try:
-            file.execute("PRAGMA journal_mode = WAL")
-            if kind_of(file) != _APPLICATION:
-                file.execute("BEGIN IMMEDIATE")
-                with file:
-                    claim(file, _APPLICATION, _TABLE)
-                    file.execute("CREATE INDEX IF NOT EXISTS calls_by_time ON calls (began)")
-            columns = tuple(row[1] for row in file.execute("PRAGMA table_info(calls)"))
-            if columns != (*Intent._fields, *Record._fields[1:]):
-                raise sqlite3.DatabaseError("it was made by another version of mcp-toolset")
-            self._file = os.stat(self.path).st_ino
-        except BaseException:
-            file.close()
-            raise
+        file = super()._opened()
+        self._file = os.stat(self.path).st_ino
         return file

@@ -116,8 +116,7 @@ class Processes(Extension):
         if self._stack is not None:
             raise StateError("these processes are open already; open one block at a time")
         async with AsyncExitStack() as stack:
-            await self._file.open()
-            stack.push_async_callback(self._file.close)
+            await stack.enter_async_context(self._file)
             await stack.enter_async_context(beside(self._follow))
             self._work = await stack.enter_async_context(
                 BackgroundWork(limit=self._limit, deadline=2 * self._deadline)

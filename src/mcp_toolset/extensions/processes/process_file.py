@@ -10,24 +10,17 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 import anyio
-import anyio.to_thread
 from pydantic_core import from_json
 
 from mcp_toolset._records import replace
 from mcp_toolset.concurrency.asked_store import answer_of
-from mcp_toolset.concurrency.owner_locks import OwnerLocks
-from mcp_toolset.concurrency.private_files import private_file
-from mcp_toolset.concurrency.sqlite_claim import claim, kind_of
-from mcp_toolset.concurrency.sqlite_thread import SqliteThread
-from mcp_toolset.errors import StateError
+from mcp_toolset.concurrency.sqlite_file import SqliteFile
+from mcp_toolset.concurrency.sqlite_thread import SqliteStore
 from mcp_toolset.tools.core.processes import Process, ProcessEvent, ProcessState
 from mcp_toolset.tools.core.result import encodable
-
-PATIENCE: Final = 5.0
-"""Seconds that a step waits for other programs."""
 
 STEP_TIMEOUT: Final = 10.0
 """Seconds that one step may take."""
@@ -45,18 +38,17 @@ NAME: Final = "the record of processes"
 """What errors call the file; they may reach a model."""
 
 _MOST_COUNTED: Final = 2**62
-_APPLICATION: Final = 0x4D547370
-"""SQLite's `application_id` of such a file: the letters `MTsp`."""
-
-_PROCESSES: Final = """CREATE TABLE processes (
+_TABLES: Final = """CREATE TABLE processes (
     id TEXT PRIMARY KEY, owner TEXT NOT NULL, session TEXT NOT NULL, name TEXT NOT NULL, tool TEXT NOT NULL,
     state TEXT NOT NULL, host TEXT NOT NULL, began REAL NOT NULL, ended REAL NOT NULL DEFAULT 0,
     stopping INTEGER NOT NULL DEFAULT 0, result BLOB, note TEXT NOT NULL DEFAULT ''
-)"""
-_EVENTS: Final = """CREATE TABLE IF NOT EXISTS events (
+);
+CREATE TABLE events (
     process TEXT NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, data BLOB NOT NULL, at REAL NOT NULL,
     PRIMARY KEY (process, number)
-) WITHOUT ROWID"""
+) WITHOUT ROWID;
+CREATE INDEX processes_by_owner ON processes (owner, began)"""
+_FILE: Final = SqliteFile(b"MTsp", (_TABLES,))
 _ADD: Final = """INSERT INTO processes (id, owner, session, name, tool, state, host, began)
     VALUES (?, ?, ?, ?, ?, 'running', ?, ?)"""
 _END: Final = (
@@ -98,32 +90,24 @@ class Kept(NamedTuple):
     is_here: bool
 
 
-class ProcessFile:
-    """The file, while it is open; each method is one step in it."""
+class ProcessFile(SqliteStore):
+    """The file; each method is one step in it."""
 
     def __init__(self, path: Path, lifetime: float, now: Callable[[], float] = time.time) -> None:
-        self.path = path
+        super().__init__(path, _FILE, NAME, owned=True)
         self.now = now
         self._lifetime = lifetime
         self._pruned = 0.0
-        self._locks = OwnerLocks(path.with_name(f"{path.name}.owners"))
-        self._thread: SqliteThread | None = None
 
-    async def open(self) -> None:
-        self._thread = SqliteThread(self._opened, "mcp-toolset processes")
+    async def __aenter__(self) -> Self:
+        """See `SqliteStore`; what is too old goes."""
+        await super().__aenter__()
         try:
             await self._do("be opened", self._prune)
         except BaseException:
-            await self.close()
+            await self.__aexit__(None, None, None)
             raise
-
-    async def close(self) -> None:
-        """Write what is left, and close the file."""
-        if self._thread is not None:
-            thread, self._thread = self._thread, None
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(thread.end)
-                await anyio.to_thread.run_sync(self._locks.release)
+        return self
 
     async def add(self, process: Process, owner: Owner) -> None:
         """Record a process that is about to run."""
@@ -132,7 +116,7 @@ class ProcessFile:
         def write(file: sqlite3.Connection) -> None:
             if self.now() - self._pruned >= min(self._lifetime, PRUNE_EVERY):
                 self._prune(file)
-            file.execute(_ADD, (*row, self._locks.own, process.began))
+            file.execute(_ADD, (*row, self.locks.own, process.began))
 
         await self._do("record the process, which was not started", write)
 
@@ -167,7 +151,7 @@ class ProcessFile:
         """The processes of this program that someone has asked to end."""
         asked = "SELECT id FROM processes WHERE state = 'running' AND stopping AND host = ?"
         return await self._do(
-            "be read", lambda file: [row[0] for row in file.execute(asked, (self._locks.own,)).fetchall()]
+            "be read", lambda file: [row[0] for row in file.execute(asked, (self.locks.own,)).fetchall()]
         )
 
     async def note(self, id: str, kind: str, data: bytes) -> None:
@@ -193,47 +177,27 @@ class ProcessFile:
     def _kept(self, row: tuple[Any, ...]) -> Kept:
         *shown, host, result = row
         process = Process(*shown)
-        if process.state == "running" and not self._locks.lives(host):
+        if process.state == "running" and not self.locks.lives(host):
             note = "the program that ran it ended in the middle"
             process = replace(process, state="lost", note=note)
-        return Kept(process, cast("bytes | None", result), host == self._locks.own)
+        return Kept(process, cast("bytes | None", result), host == self.locks.own)
 
     def _prune(self, file: sqlite3.Connection) -> None:
         self._pruned = self.now()
-        self._locks.sweep()
+        self.locks.sweep()
         old = self.now() - self._lifetime
         for id, state, host in file.execute(
             "SELECT id, state, host FROM processes WHERE MAX(began, ended) < ?", (old,)
         ).fetchall():
-            if state != "running" or not self._locks.lives(host):
+            if state != "running" or not self.locks.lives(host):
                 file.execute("DELETE FROM events WHERE process = ?", (id,))
                 file.execute("DELETE FROM processes WHERE id = ?", (id,))
 
     async def _do(self, to: str, work: Callable[[sqlite3.Connection], _T], *, synced: bool = True) -> _T:
         """One step, which is not given up half done."""
-        if self._thread is None:
-            raise StateError("processes are not open; use them inside `async with Processes(…)`")
         with anyio.CancelScope(shield=True):
-            return await answer_of(NAME, self._thread.do(work, synced=synced), within=STEP_TIMEOUT, to=to)
+            return await answer_of(NAME, self.step(work, synced=synced), within=STEP_TIMEOUT, to=to)
         raise AssertionError("nothing cancels this scope")
-
-    def _opened(self) -> sqlite3.Connection:
-        """The file, in the thread that uses it."""
-        private_file(self.path)
-        self._locks.hold()
-        file = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
-        try:
-            file.execute("PRAGMA journal_mode = WAL")
-            if kind_of(file) != _APPLICATION:
-                file.execute("BEGIN IMMEDIATE")
-                with file:
-                    claim(file, _APPLICATION, _PROCESSES, mend="; name another file")
-                    file.execute(_EVENTS)
-                    file.execute("CREATE INDEX IF NOT EXISTS processes_by_owner ON processes (owner, began)")
-        except BaseException:
-            file.close()
-            raise
-        return file
 
 
 def _counted(number: int) -> int:

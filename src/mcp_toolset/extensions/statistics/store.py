@@ -12,8 +12,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mcp_toolset.concurrency.private_files import private_file
-from mcp_toolset.concurrency.sqlite_claim import claim
+from mcp_toolset.concurrency.sqlite_file import SqliteFile, transaction
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extensions.statistics.counts import Sums
 from mcp_toolset.extensions.statistics.place import VARIABLE
@@ -27,13 +26,11 @@ MOST_ROWS: Final = 200_000
 PATIENCE: Final = 2.0
 """Seconds that a step waits for other processes."""
 
-_APPLICATION: Final = 0x4D547374
-"""SQLite's `application_id` of such a file: the letters `MTst`."""
-
-_TABLE: Final = """CREATE TABLE sums (
+_TABLES: Final = """CREATE TABLE sums (
     day TEXT NOT NULL, served TEXT NOT NULL, server TEXT NOT NULL, client TEXT NOT NULL, what TEXT NOT NULL,
     number INTEGER NOT NULL, PRIMARY KEY (day, served, server, client, what)
 ) WITHOUT ROWID"""
+_FILE: Final = SqliteFile(b"MTst", (_TABLES,))
 _ADD: Final = """INSERT INTO sums VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET number = min(number + excluded.number, 9000000000000000000)"""
 
@@ -82,13 +79,8 @@ class StatisticsStore:
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
         try:
-            private_file(self.path)
-            connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
-            with closing(connection) as file:
-                file.execute("BEGIN IMMEDIATE")
-                with file:
-                    claim(file, _APPLICATION, _TABLE)
-                    yield file
+            with closing(_FILE.open(self.path, patience=PATIENCE)) as file, transaction(file):
+                yield file
         except (sqlite3.Error, OSError) as fault:
             mend = f"remove it, or name another with {VARIABLE}"
             raise StoreError(f"{self.path}: statistics cannot be read or written: {fault}; {mend}") from fault

@@ -13,14 +13,13 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Literal, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.private_files import private_file
-from mcp_toolset.concurrency.sqlite_claim import claim, kind_of
+from mcp_toolset.concurrency.sqlite_file import SqliteFile, transaction
 from mcp_toolset.errors import StoreError
 
 LIFETIME: Final = 3600.0
@@ -29,22 +28,17 @@ LIFETIME: Final = 3600.0
 MAX_WAITING: Final = 100
 """Approvals of one caller that may wait at a time."""
 
-PATIENCE: Final = 5.0
-"""Seconds that a step waits for other processes."""
-
 VARIABLE: Final = "MCP_TOOLSET_APPROVALS"
 """The environment variable that names another file; `off` for none."""
 
 State = Literal["pending", "granted", "refused"]
 
-_APPLICATION: Final = 0x4D547361
-"""SQLite's `application_id` of such a file: the letters `MTsa`."""
-
-_TABLE: Final = """CREATE TABLE approvals (
+_TABLES: Final = """CREATE TABLE approvals (
     id TEXT PRIMARY KEY, key TEXT NOT NULL UNIQUE, state TEXT NOT NULL, caller TEXT NOT NULL,
     who TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL, arguments TEXT NOT NULL,
     asked REAL NOT NULL, expires REAL NOT NULL, decider TEXT NOT NULL DEFAULT ''
 )"""
+_FILE: Final = SqliteFile(b"MTsa", (_TABLES,))
 _FIELDS: Final = "id, state, who, server, tool, arguments, asked, expires, decider"
 
 
@@ -226,44 +220,16 @@ class Approvals:
         """One step that no other process can come between."""
         with self._lock:
             try:
-                file = self._opened()
+                file = self._memory or _FILE.open(self.path)
+                self._memory = file if self.path is None else None
                 try:
-                    file.execute("BEGIN IMMEDIATE")
-                    with file:
+                    with transaction(file):
                         yield file
                 finally:
                     if file is not self._memory:
                         file.close()
             except (sqlite3.Error, OSError) as fault:
                 raise StoreError(f"the approvals cannot be read or written: {fault}") from fault
-
-    def _opened(self) -> sqlite3.Connection:
-        if self._memory is not None:
-            return self._memory
-        if self.path is not None:
-            private_file(self.path)
-        place = ":memory:" if self.path is None else self.path
-        file = sqlite3.connect(place, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-        try:
-            _prepare(file)
-        except BaseException:
-            file.close()
-            raise
-        if self.path is None:
-            self._memory = file
-        return file
-
-
-def _prepare(file: sqlite3.Connection) -> None:
-    """Make the table in an empty file; another process may be doing the same."""
-    if kind_of(file) != _APPLICATION:
-        file.execute("BEGIN IMMEDIATE")
-        with file:
-            claim(file, _APPLICATION, _TABLE, mend="; name another file")
-    elif not file.execute("SELECT 1 FROM pragma_table_info('approvals') WHERE name = 'decider'").fetchone():
-        # A file of an earlier version.
-        with suppress(sqlite3.OperationalError):
-            file.execute("ALTER TABLE approvals ADD COLUMN decider TEXT NOT NULL DEFAULT ''")
 
 
 def _one(file: sqlite3.Connection, query: str, *values: Any) -> Approval | None:
