@@ -20,7 +20,15 @@ from mcp.server.extension import Extension as SdkExtension
 from mcp.server.extension import MethodBinding
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context
-from mcp_types import RequestParams, ToolAnnotations
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    Request,
+    RequestParams,
+    Result,
+    TextContent,
+    ToolAnnotations,
+)
 from tests.support.asking import ERAS, connected, text_of
 from tests.support.callers import Callers, listening
 from tests.support.code_client import code_client
@@ -946,33 +954,88 @@ def test_a_tool_of_the_sdk_that_cannot_be_served_is_refused(options: dict[str, A
         ToolsetServer(kit(), extensions=[wrong(**options)])
 
 
+class Doing(RequestParams):
+    """What is to be done."""
+
+    times: int
+
+
+class Did(Result):
+    """What was done."""
+
+    did: int
+
+
 class Methods(SdkExtension):
-    """Brings a method."""
+    """Answers methods of its own, one of them to modern clients only."""
 
     identifier = "com.example/methods"
 
     def methods(self) -> Sequence[MethodBinding]:
         async def answer(context: Any, params: Any) -> dict[str, Any]:
-            return {}
+            return {"did": params.times}
 
-        return [MethodBinding("com.example/do", RequestParams, answer)]
+        modern = frozenset({"2026-07-28"})
+        return [
+            MethodBinding("com.example/do", Doing, answer),
+            MethodBinding("com.example/later", Doing, answer, protocol_versions=modern),
+        ]
 
 
 class Intercepting(SdkExtension):
-    """Stands around calls."""
+    """Notes calls, answers one in the place of its tool, and refuses another."""
 
     identifier = "com.example/around"
 
+    def __init__(self, name: str) -> None:
+        self.identifier = f"com.example/{name}"
+        self.name = name
+
     async def intercept_tool_call(
-        self, params: Any, ctx: Any, call_next: Callable[..., Awaitable[Any]]
+        self, params: CallToolRequestParams, ctx: Any, call_next: Callable[..., Awaitable[Any]]
     ) -> Any:
-        return await call_next(ctx)
+        text = str((params.arguments or {}).get("text", ""))
+        if text == "short":
+            return CallToolResult(content=[TextContent(type="text", text=f"{self.name} answers")])
+        if text == "no":
+            raise MCPError(-32000, f"{self.name} refuses")
+        result = dict(await call_next(ctx))
+        result["content"] = [*result["content"], {"type": "text", "text": self.name}]
+        return result
 
 
-@pytest.mark.parametrize(("kind", "part"), [(Methods, "methods"), (Intercepting, "intercept_tool_call")])
-def test_what_only_the_server_of_the_sdk_can_call_is_refused_with_the_mend(kind: Any, part: str) -> None:
-    with pytest.raises(DefinitionError) as refused:
-        ToolsetServer(kit(), extensions=[kind()])
-    said = str(refused.value)
-    assert kind.identifier in said and part in said
-    assert "write it as a subclass of mcp_toolset.extending.Extension" in said
+@asynccontextmanager
+async def over_http(server: ToolsetServer, mode: Any) -> AsyncGenerator[Client]:
+    async with listening(server) as url, Client(f"{url}/mcp", mode=mode) as client:
+        yield client
+
+
+DOORS = [connected, over_http]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("door", DOORS, ids=["memory", "http"])
+async def test_methods_of_an_extension_of_the_sdk_are_answered(door: Any, mode: str) -> None:
+    async with door(ToolsetServer(kit(), extensions=[Methods()]), mode) as client:
+        do = Request[Doing, str](method="com.example/do", params=Doing(times=3))
+        later = Request[Doing, str](method="com.example/later", params=Doing(times=4))
+        assert (await client.session.send_request(do, Did)).did == 3
+        if mode == "legacy":
+            with pytest.raises(MCPError, match="Method not found"):
+                await client.session.send_request(later, Did)
+        else:
+            assert (await client.session.send_request(later, Did)).did == 4
+        assert text_of(await client.call_tool("echo", {"text": "a"})) == "a"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("door", DOORS, ids=["memory", "http"])
+async def test_an_extension_of_the_sdk_stands_around_calls_the_first_outermost(door: Any, mode: str) -> None:
+    server = ToolsetServer(kit(), extensions=[Intercepting("outer"), Intercepting("inner")])
+    for _ in range(2):
+        async with door(server, mode) as client:
+            answered = await client.call_tool("echo", {"text": "a"})
+            assert [each.model_dump()["text"] for each in answered.content] == ["a", "inner", "outer"]
+            assert text_of(await client.call_tool("echo", {"text": "short"})) == "outer answers"
+            with pytest.raises(MCPError, match="outer refuses"):
+                await client.call_tool("echo", {"text": "no"})

@@ -121,6 +121,11 @@ class Host(Protocol):
         """Whether results may differ from output schemas, as some extension says; known after `bind`."""
         ...
 
+    @property
+    def lowlevel(self) -> Any:
+        """The SDK's `Server` before this one, for handlers and middleware of the SDK; known after `bind`."""
+        ...
+
     async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
         """The tools of some grants of a caller: their public names, each with what its grant is found by.
 

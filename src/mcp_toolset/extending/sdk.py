@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from mcp_types import CallToolRequestParams
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
+from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
+from mcp_toolset.sdk.errors import theirs
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.call import ToolContext
     from mcp_toolset.tools.declare.function import Tool
-
-_OF_ITS_SERVER: Final = ("methods", "intercept_tool_call")
-"""What takes the context of a request that only the SDK's own server makes."""
 
 _HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 _TAKEN: Final = frozenset(("name", "title", "description"))
@@ -22,19 +25,10 @@ _CONTEXT: Final = re.compile(r"\bContext\b")
 
 
 class FromSdk(Extension):
-    """What an extension of the SDK advertises, its tools and its resources."""
+    """What an extension of the SDK advertises and adds, and what it does to calls."""
 
     def __init__(self, given: Any) -> None:
-        """Take an extension of the SDK.
-
-        Raises:
-            DefinitionError: it has a part that only the SDK's own server can call.
-        """
-        if missing := [name for name in _OF_ITS_SERVER if _overrides(given, name)]:
-            raise DefinitionError(
-                f"extensions: {given.identifier} has {' and '.join(missing)}, which only the SDK's own "
-                "server calls; write it as a subclass of mcp_toolset.extending.Extension"
-            )
+        """Take an extension of the SDK."""
         self._given = given
         self.identifier = given.identifier
 
@@ -45,6 +39,12 @@ class FromSdk(Extension):
     def tools(self) -> Sequence[Tool[..., Any]]:
         """See `Extension`."""
         return [self._tool(one) for one in getattr(self._given, "tools", tuple)()]
+
+    def lifespan(self) -> AbstractAsyncContextManager[object] | None:
+        """Put its methods, and what it does to calls, before the server, as the SDK's own server does."""
+        given = self._given
+        methods = getattr(given, "methods", tuple)()
+        return _before(self.host.lowlevel, given, methods) if methods or _intercepts(given) else None
 
     def _tool(self, one: Any) -> Tool[..., Any]:
         from mcp_toolset.tools.declare.function import tool
@@ -94,7 +94,36 @@ async def _read(uri: str, page: Any) -> list[dict[str, Any]]:
     return [{"uri": uri, "mimeType": page.mime_type, "text": await page.read(), **meta}]
 
 
-def _overrides(given: object, name: str) -> bool:
-    """Whether its class has a method of its own, beside that of the SDK's base class."""
-    found = getattr(type(given), name, None)
+def _intercepts(given: object) -> bool:
+    """Whether its class has an interceptor of its own, beside that of the SDK's base class."""
+    found = getattr(type(given), "intercept_tool_call", None)
     return found is not None and not getattr(found, "__qualname__", "").startswith("Extension.")
+
+
+@asynccontextmanager
+async def _before(server: Any, given: Any, methods: Sequence[Any]) -> AsyncGenerator[None]:
+    for one in methods:
+        server.add_request_handler(one.method, one.params_type, partial(_at_its_revisions, one))
+    if not _intercepts(given):
+        yield
+        return
+    stage = partial(_intercepted, given)
+    server.middleware.append(stage)
+    try:
+        yield
+    finally:
+        server.middleware.remove(stage)
+
+
+async def _at_its_revisions(binding: Any, ctx: Any, params: Any) -> Any:
+    """The answer to a method of an extension, which may be for some revisions of the protocol only."""
+    if binding.protocol_versions is not None and ctx.protocol_version not in binding.protocol_versions:
+        raise theirs(MCPError(METHOD_NOT_FOUND, "Method not found", binding.method))
+    return await binding.handler(ctx, params)
+
+
+async def _intercepted(given: Any, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+    if ctx.method != "tools/call" or ctx.request_id is None:
+        return await call_next(ctx)
+    params = CallToolRequestParams.model_validate(ctx.params, by_name=False)
+    return await given.intercept_tool_call(params, ctx, call_next)

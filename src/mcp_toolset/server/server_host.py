@@ -40,6 +40,7 @@ class ServerHost:
         extensions: Callable[[], Extensions],
         served: Callable[[], ServedTools],
         visibility: Callable[[], Visibility],
+        lowlevel: Callable[[], Any],
     ) -> None:
         """Know the parts of a server that are there, and how to reach those that are not made yet."""
         self.name = name
@@ -50,6 +51,7 @@ class ServerHost:
         self._extensions = extensions
         self._served = served
         self._visibility = visibility
+        self._lowlevel = lowlevel
 
     @property
     def configuration(self) -> Path | None:
@@ -115,6 +117,11 @@ class ServerHost:
     def reshapes(self) -> bool:
         """See `Host`."""
         return self._extensions().reshapes
+
+    @property
+    def lowlevel(self) -> Any:
+        """See `Host`."""
+        return self._lowlevel()
 
     async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
         """See `Host`."""
