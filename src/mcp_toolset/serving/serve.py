@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
 from contextvars import ContextVar
 from os import PathLike
@@ -19,9 +19,7 @@ from mcp_toolset._index import index
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import idle_rules
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.rules import AnyRule
-from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
 from mcp_toolset.concurrency.workers import owning
@@ -32,17 +30,12 @@ from mcp_toolset.serving.announcement import at_address, in_terminal, on_stdio, 
 from mcp_toolset.serving.serving_log import LogChoice, ServingLog, logged
 from mcp_toolset.serving.settling import settling
 from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.registry.state_store import StateStore
-    from mcp_toolset.extensions.keywords import Keywords
-    from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
-    from mcp_toolset.security.policy.approvals import Approvals
+    from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.server.call_guards import LimitsByPattern
-    from mcp_toolset.server.interface.monitor import Ready
+    from mcp_toolset.server.interface.keywords import ServeKeywords
 
 TransportName = Literal["stdio", "http", "sse"]
 Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
@@ -67,28 +60,15 @@ def serve(
     name: str | None = None,
     instructions: str | None = None,
     hooks: HookSet | None = None,
-    middleware: Sequence[ToolMiddleware] = (),
     rules: AnyRule | None = None,
-    resources: ResourceProvider | None = None,
-    prompts: PromptProvider | None = None,
-    completions: CompletionProvider | None = None,
+    policy: Policy | None = None,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
-    grants: GrantLedger | None = None,
-    client_prefix: str | None = None,
-    state: str | PathLike[str] | StateStore | None = None,
     watch: bool = True,
-    auth: Auth | None = None,
-    policy: Policy | None = None,
-    limits: LimitsByPattern | None = None,
-    approvals: Approvals | str | PathLike[str] | Literal[False] | None = None,
     log: bool | str | PathLike[str] = True,
     insecure: bool = False,
-    ready: Ready | None = None,
-    capabilities: Iterable[str] = (),
     drain: float | None = None,
-    extensions: Sequence[Any] = (),
-    **others: Unpack[Keywords],
+    **others: Unpack[ServeKeywords],
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything.
 
@@ -100,30 +80,15 @@ def serve(
         name: The server's name, as clients see it.
         instructions: Text for the model.
         hooks: Execution and description hooks.
-        middleware: Around every call, outermost first.
-        rules: `Rules`, or a rule of any other form (see `Rules.of`), instead of these two.
-        resources: Resources that the server adds to those of its mounts.
-        prompts: Prompts that the server adds, such as `Prompts`.
-        completions: Completes arguments of prompts and resource templates.
+        rules: `Rules`, or a rule of any other form (see `Rules.of`), instead of hooks and middleware.
+        policy: Which tools exist for which caller, and which need an approval.
         allowed_hosts: Further `Host` values that are accepted over HTTP.
         allowed_origins: Further `Origin` values that are accepted over HTTP.
-        grants: Issues and checks the grants of deferred tools; in memory unless given.
-        client_prefix: What clients put before every name; the file's value unless given; see
-            `ToolsetServer`.
-        state: A file or a `StateStore` that keeps names and membership from one run to the next; see
-            `ToolsetServer`.
         watch: Read a configuration again when its file has changed.
-        auth: Who may call over HTTP; see `ToolsetServer`.
-        policy: Which tools exist for which caller, and which need an approval; see `ToolsetServer`.
-        limits: How much each caller may use, by pattern of tools; see `ToolsetServer`.
-        approvals: Where calls wait for an approval; see `ToolsetServer`.
         log: Whether a log is kept for `mcp-toolset logs`, or the path of its folder.
         insecure: Listen on addresses that other machines reach, even without authentication.
-        ready: What must work for `/ready` to say so; see `ToolsetServer`.
-        capabilities: What every local tool may do beyond reporting, such as `ask`; see `ToolsetServer`.
         drain: Seconds that requests in flight over HTTP may take after a SIGTERM; two unless given.
-        extensions: Opt-in parts of the server; see `ToolsetServer`.
-        others: Extensions by their keys, such as `journal=True`.
+        others: Whatever else `ToolsetServer` takes, such as `auth=`, `resources=` and `journal=True`.
 
     Raises:
         DefinitionError: the transport is unknown, or the target cannot be served.
@@ -132,28 +97,9 @@ def serve(
     """
     if transport not in ("stdio", "http", "sse"):
         raise DefinitionError(f"unknown transport {transport!r}; use 'stdio', 'http' or 'sse'")
-    server = server_of(
-        target,
-        name=name,
-        instructions=instructions,
-        hooks=hooks,
-        middleware=middleware,
-        rules=rules,
-        resources=resources,
-        grants=grants,
-        client_prefix=client_prefix,
-        state=state,
-        prompts=prompts,
-        completions=completions,
-        auth=auth,
-        policy=policy,
-        limits=limits,
-        approvals=approvals,
-        ready=ready,
-        capabilities=capabilities,
-        extensions=extensions,
-        **{**served_keywords(True), **others},
-    )
+    own = {"name": name, "instructions": instructions, "hooks": hooks, "rules": rules, "policy": policy}
+    given = {key: value for key, value in own.items() if value is not None}
+    server = server_of(target, **{**served_keywords(True), **given, **others})
     capture = capturing.get()
     if capture is not None:
         capture(server)
@@ -295,45 +241,13 @@ async def _listen(
     await run_app(app, listening, drain=how.drain)
 
 
-def server_of(
-    target: Served,
-    *,
-    name: str | None = None,
-    instructions: str | None = None,
-    hooks: HookSet | None = None,
-    middleware: Sequence[ToolMiddleware] = (),
-    rules: AnyRule | None = None,
-    resources: ResourceProvider | None = None,
-    grants: GrantLedger | None = None,
-    client_prefix: str | None = None,
-    state: str | PathLike[str] | StateStore | None = None,
-    prompts: PromptProvider | None = None,
-    completions: CompletionProvider | None = None,
-    auth: Auth | None = None,
-    policy: Policy | None = None,
-    limits: LimitsByPattern | None = None,
-    approvals: Approvals | str | PathLike[str] | Literal[False] | None = None,
-    ready: Ready | None = None,
-    capabilities: Iterable[str] = (),
-    extensions: Sequence[Any] = (),
-    **others: Unpack[Keywords],
-) -> ToolsetServer:
-    """The server that `serve` would run."""
+def server_of(target: Served, **given: Any) -> ToolsetServer:
+    """The server that `serve` would run, with these arguments of `ToolsetServer`."""
+    said = given
     if isinstance(target, ToolsetServer):
-        own = (hooks, middleware, resources, prompts, completions, name, instructions)
-        safety = (
-            capabilities,
-            auth,
-            policy,
-            limits,
-            approvals,
-            ready,
-            extensions,
-            *(value for key, value in others.items() if key not in index().SERVED),
-        )
-        if any(own) or any(safety) or rules or grants or client_prefix or state:
+        if names := [key for key, value in said.items() if value and key not in index().SERVED]:
             raise DefinitionError(
-                "serve() got a ToolsetServer; give name, hooks and middleware to ToolsetServer(…) instead"
+                f"serve() got a ToolsetServer; give {names[0]}= to ToolsetServer(…) instead"
             )
         return target
     if isinstance(target, str | PathLike):
@@ -341,29 +255,10 @@ def server_of(
         from mcp_toolset.hub.toolset import toolset_from_config
 
         config = load_config(cast("str | PathLike[str]", target))
-        toolset, name = toolset_from_config(config), name or config.name
-        client_prefix = config.client_prefix if client_prefix is None else client_prefix
+        toolset = toolset_from_config(config)
+        named: dict[str, Any] = {"name": config.name, "client_prefix": config.client_prefix}
     else:
         toolset = cast("Toolset[Any]", target) if isinstance(target, Toolset) else Toolset(target)
-    return ToolsetServer(
-        toolset,
-        name=name or toolset.name or "mcp-toolset",
-        instructions=instructions,
-        hooks=hooks,
-        middleware=middleware,
-        rules=rules,
-        resources=resources,
-        grants=grants,
-        client_prefix=client_prefix or "",
-        state=state,
-        prompts=prompts,
-        completions=completions,
-        auth=auth,
-        policy=policy,
-        limits=limits,
-        approvals=approvals,
-        ready=ready,
-        capabilities=capabilities,
-        extensions=extensions,
-        **others,
-    )
+        named = {"name": toolset.name or "mcp-toolset"}
+    said.update((key, value) for key, value in named.items() if value and said.get(key) is None)
+    return ToolsetServer(toolset, **said)

@@ -223,7 +223,7 @@ class HostCalls(ClientSide):
             auth=lambda: own or self.auth,
             logins=self._login_of,
             told=self.extensions.record,
-            shared=self._options.shared,
+            shared=self._shared,
         )
 
     @cached_property
@@ -232,12 +232,12 @@ class HostCalls(ClientSide):
         # What serves one client by pipes is not asked.
         from mcp_toolset.server.interface.monitor import Monitor
 
-        return Monitor(self._required, self.statuses, self._visibility.hides_server, self._options.shared)
+        return Monitor(self._required, self.statuses, self._visibility.hides_server, self._shared)
 
     def _required(self) -> Ready:
         """What must work for the server to be ready, as told here, or in the configuration."""
-        if self._options.ready is not None:
-            return self._options.ready
+        if (told := self._own.get("ready")) is not None:
+            return told
         from mcp_toolset.server.interface.monitor import Ready
 
         stated = None if self.configured is None else self.configured.config.ready

@@ -100,10 +100,10 @@ class Lifecycle(ServerParts):
 
     async def _open_stores(self, stack: AsyncExitStack) -> None:
         """Open what calls and changes are written to."""
-        if self._options.shared is not None:
-            await stack.enter_async_context(self._options.shared.running())
-            self._share(self._options.shared)
-        if self._suspended is not None and self._suspended is not self._options.shared:
+        if self._shared is not None:
+            await stack.enter_async_context(self._shared.running())
+            self._share(self._shared)
+        if self._suspended is not None and self._suspended is not self._shared:
             await stack.enter_async_context(self._suspended.running())
         await self.extensions.open(stack)
 

@@ -5,33 +5,28 @@ What mounted servers say about themselves, instructions and `serverInfo`, is pas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.events import EventLog
+from mcp_toolset._records import replace
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.calls.suspended.store import Patient
 from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
-from mcp_toolset.catalog.grants.access import Access
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.instructions import instructions_of
+from mcp_toolset.catalog.instructions import BUDGET, instructions_of
 from mcp_toolset.catalog.registry.registry import ToolRegistry
-from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.changes import News
-from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs
+from mcp_toolset.server.interface.keywords import OwnKeywords
+from mcp_toolset.server.kept_catalogs import KeptCatalogs
 from mcp_toolset.server.list_variants import MAX_LISTS
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.reloadable import Reloadable, Reloading, toolsets_in
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
-from mcp_toolset.tools.core.capability import Sessions
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.source import ToolSource, fits
-from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
@@ -39,64 +34,12 @@ if TYPE_CHECKING:
 
     from mcp_toolset.calls.pipeline.observers import CallObserver
     from mcp_toolset.calls.suspended.store import SuspendedStore
-    from mcp_toolset.catalog.registry.state_store import StateStore
-    from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.context.shared import Shared
-    from mcp_toolset.extending.extension import Extension
     from mcp_toolset.extending.joined import Extensions
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
-    from mcp_toolset.security.policy.approvals import Approvals
-    from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.answers.task_handles import TaskHandles
-    from mcp_toolset.server.call_guards import LimitsByPattern
-    from mcp_toolset.server.interface.monitor import Ready
 
     Suspending = SuspendedStore | str | PathLike[str] | bool
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """The arguments of a `ToolsetServer` beside its toolset, which says what each means.
-
-    `rules` holds hooks, middleware and descriptions together; `capabilities` are checked.
-    """
-
-    name: str
-    version: str
-    instructions: str | None
-    rules: Rules
-    resources: ResourceProvider | None
-    prompts: PromptProvider | None
-    completions: CompletionProvider | None
-    capabilities: frozenset[str]
-    events: EventLog
-    manual_timeout: float
-    grants: GrantLedger
-    access: Access | None
-    policy: Policy | None
-    limits: LimitsByPattern | None
-    approvals: Approvals | str | PathLike[str] | Literal[False] | None
-    client_prefix: str
-    state: str | PathLike[str] | StateStore | None
-    scorer: Scorer | Literal["built-in"] | None
-    list_hint: CacheHint
-    list_patience: float | None
-    keep: Keeping
-    instructions_budget: int
-    auth: Auth | None
-    sessions: Sessions | None
-    shared: Shared | None
-    suspended: Suspending | None
-    handle_after: float | None
-    ready: Ready | None
-    extensions: Sequence[Extension]
-    others: Mapping[str, Any]
-
-    def arguments(self) -> Mapping[str, Any]:
-        """The options as keyword arguments of a `ToolsetServer`."""
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
-        others = named.pop("others")
-        return {**named, **others}
 
 
 def turned_on(toolset: Toolset, keywords: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -222,7 +165,9 @@ class ServerParts:
     grants: GrantLedger
     _stack: AsyncExitStack | None
     _is_told: bool
-    _options: ServerOptions
+    _said: str | None
+    _own: OwnKeywords
+    _shared: Shared | None
     _kept: KeptCatalogs
     _indexes: IndexKeeper
     _news: News
@@ -238,7 +183,7 @@ class ServerParts:
         """The mounted servers that a caller, or one whom the policy treats the same, may not know of."""
         hides = self._visibility.hides_server
         secret = frozenset(name for name in self.registry.sources() if hides(name, identity))
-        if self._options.access is None or not self._served.defers:
+        if self._own.get("access") is None or not self._served.defers:
             return secret
         return secret | self._served.catalog.withheld_servers(identity)
 
@@ -277,9 +222,9 @@ class ServerParts:
         if alone is not None:
             said = alone.instructions
         else:
-            said = joint_instructions(sources, withheld, self._options.instructions_budget)
+            said = joint_instructions(sources, withheld, self._own.get("instructions_budget", BUDGET))
         own = self._instructions_of_toolsets(identity)
-        parts = (self._options.instructions, *own, self._served.preview(identity), said)
+        parts = (self._said, *own, self._served.preview(identity), said)
         return "\n\n".join(part for part in parts if part) or None
 
     def _instructions_of_toolsets(self, identity: Identity | None) -> Iterator[str]:
@@ -288,7 +233,7 @@ class ServerParts:
         for toolset in _instructed(self.registry.toolsets()):
             origins = {id(one.origin) for one in toolset.bindings()}
             those = [one for one in served if id(one.origin) in origins]
-            if self._options.access is not None:
+            if self._own.get("access") is not None:
                 # The host decides for each caller, and this text is for all of a group.
                 those = [one for one in those if not one.deferred]
             if any(not self._visibility.hides(one, identity) for one in those):
