@@ -54,8 +54,9 @@ class Caller(ToolContext):
         self._params: Mapping[str, Any] = request.params or {}
         self._replay: Replay | None = None
         self._carried: Mapping[str, Any] | None = None
-        raw = self._params.get("_meta")
-        self._meta: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
+        raw: Any = self._params.get("_meta")
+        given: object = raw
+        self._meta: Mapping[str, Any] = raw if isinstance(given, (dict, Mapping)) else _NOTHING
         in_process = modern and request.http is None
         self._wants_progress = "progressToken" in self._meta or in_process
 

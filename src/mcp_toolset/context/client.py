@@ -172,4 +172,4 @@ def carried_by(capabilities: object) -> Mapping[str, Any]:
 
 def _members(wire: object) -> Mapping[str, Any]:
     """What an object of JSON holds; nothing if it is none."""
-    return cast("Mapping[str, Any]", wire) if isinstance(wire, Mapping) else _NOTHING
+    return cast("Mapping[str, Any]", wire) if isinstance(wire, (dict, Mapping)) else _NOTHING

@@ -43,7 +43,7 @@ ASK_DEADLINE: Final = 300.0
 _MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)
 """Codes with which the SDK says that a connection has ended, or that no answer came."""
 
-ROUND_TRIP: Final = ("inputResponses", "requestState")
+ROUND_TRIP: Final = frozenset(("inputResponses", "requestState"))
 _NOTHING: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.ask")
 
@@ -68,6 +68,11 @@ class WireContext(Caller):
         if self._replay is None:
             self._replay = Replay(str(self._request.request_id or secrets.token_hex(16)))
         return self._replay
+
+    @property
+    def has_replay(self) -> bool:
+        """Whether this call has asked anything so far, or has brought anything of a run before."""
+        return self._replay is not None
 
     @property
     def resumed(self) -> bool:
@@ -95,7 +100,7 @@ class WireContext(Caller):
         Returns:
             Whether it has still to be checked what the call depends on (`RoundTrips.claim`).
         """
-        if not self.modern or not any(key in self._params for key in ROUND_TRIP):
+        if not self.modern or ROUND_TRIP.isdisjoint(self._params):
             return False
         first = self.replay.call_id
         self._replay = trips.resume(self._params, call.name, call.arguments, self.principal, first)

@@ -48,15 +48,14 @@ _OTHERS: Final = bytes(set(range(256)) - set(_MARKS))
 
 def strict_object(message: Any) -> dict[str, Any] | None:
     """A message as a dictionary, if it is one and of JSON-RPC 2.0; a batch is not, in MCP."""
-    if type(message) is not dict:
-        return None
-    fields = cast("dict[str, Any]", message)
-    return fields if fields.get("jsonrpc") == "2.0" else None
+    given: object = message
+    return message if type(given) is dict and message.get("jsonrpc") == "2.0" else None
 
 
 def json_in(line: bytes) -> Any:
     """The JSON value of a message; `ValueError` for what has none, and for more than may be read at once."""
-    check_weight(line)
+    if len(line) > LIGHT:
+        check_weight(line)
     return from_json(line)
 
 
@@ -130,9 +129,10 @@ def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
     """The result in an answer; `None` stands for an answer that will never come."""
     if answer is None:
         raise MCPError.from_error_data(CLOSED)
-    error, result = answer.get("error"), answer.get("result")
-    if error is None and isinstance(result, dict):
-        return cast("dict[str, Any]", result)
+    error, found = answer.get("error"), answer.get("result")
+    result: Any = found
+    if error is None and isinstance(found, dict):
+        return result
     if type(error) is dict:
         fields = cast("dict[str, Any]", error)
         code, message = fields.get("code"), fields.get("message")
@@ -151,9 +151,10 @@ def request_key(number: RequestId) -> RequestId:
 
 def progress_token(params: dict[str, Any] | None) -> ProgressToken | None:
     """The token under which a request wants progress reported, if it does."""
-    meta = params.get("_meta") if params else None
-    token: object = cast("dict[str, Any]", meta).get("progressToken") if type(meta) is dict else None
-    return cast("ProgressToken", token) if type(token) in (int, str) else None
+    meta: Any = params.get("_meta") if params else None
+    found: object = meta
+    token: Any = meta.get("progressToken") if type(found) is dict else None
+    return token if type(token) in (int, str) else None
 
 
 def progress_params(

@@ -34,11 +34,13 @@ _HOP_BY_HOP: Final = frozenset(
 )
 """Keys of `_meta` that belong to one connection and are never copied to the next."""
 
-_ROUND_TRIP: Final = ("inputResponses", "requestState")
+_ROUND_TRIP: Final = frozenset(("inputResponses", "requestState"))
 
 
 def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a caller's `_meta` that goes on to an upstream: trace context and custom keys."""
+    if not meta:
+        return {}
     return {key: value for key, value in meta.items() if key not in _HOP_BY_HOP and not is_reserved(key)}
 
 
@@ -76,7 +78,9 @@ def modern_envelope(version: str, client: Mapping[str, Any], meta: Mapping[str, 
 
 def round_trip(params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters with which a modern client repeats a call that needed input; passed on verbatim."""
-    return {key: params[key] for key in _ROUND_TRIP if key in params}
+    if _ROUND_TRIP.isdisjoint(params):
+        return {}
+    return {key: params[key] for key in params if key in _ROUND_TRIP}
 
 
 _OWN: Final = "mcp-toolset/"
@@ -93,22 +97,30 @@ _SAYING: Final = _PARTS | {"_meta"}
 
 def drop_own(result: dict[str, Any], depth: int = 3) -> None:
     """Take out of a mounted server's result, and of its parts, what only the bridge says."""
-    meta = result.get("_meta")
-    if isinstance(meta, dict):
-        said = cast("dict[str, Any]", meta)
-        result["_meta"] = {key: value for key, value in said.items() if not key.startswith(_OWN)}
-    for key in _PARTS & result.keys() if depth else ():
-        part: Any = result[key]
-        for each in cast("list[Any]", part if isinstance(part, list) else [part]):
-            if isinstance(each, dict) and not _SAYING.isdisjoint(cast("dict[str, Any]", each)):
-                drop_own(cast("dict[str, Any]", each), depth - 1)
+    meta: Any = result.get("_meta")
+    said: object = meta
+    for key in meta if isinstance(said, dict) else ():
+        if key.startswith(_OWN):
+            result["_meta"] = {key: value for key, value in meta.items() if not key.startswith(_OWN)}
+            break
+    if not depth:
+        return
+    for key, part in result.items():
+        if key in _PARTS:
+            several: object = part
+            for each in part if isinstance(several, list) else (part,):
+                found: object = each
+                if isinstance(found, dict) and not _SAYING.isdisjoint(each):
+                    drop_own(each, depth - 1)
 
 
 def own_meta(meta: object) -> dict[str, Any]:
     """The `_meta` of a result without the upstream's stamp: the caller talks to this server."""
     if not isinstance(meta, dict):
         return {}
-    return {key: value for key, value in cast("dict[str, Any]", meta).items() if key != SERVER_INFO_META_KEY}
+    own = cast("dict[str, Any]", meta).copy()
+    own.pop(SERVER_INFO_META_KEY, None)
+    return own
 
 
 def joint_meta(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -144,7 +156,9 @@ def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, A
     meta = own_meta(result.get("_meta"))
     if is_modern(version):
         return carried(result, {"resultType": "complete", **result, "_meta": {**meta, **stamp}})
-    lowered = {key: value for key, value in result.items() if key not in _MODERN_ENVELOPE}
+    lowered = {**result}
+    for key in _MODERN_ENVELOPE:
+        lowered.pop(key, None)
     if meta:
         lowered["_meta"] = meta
     else:

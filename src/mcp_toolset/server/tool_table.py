@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -293,7 +293,7 @@ class ServedTools:
         async with self._compiling:
             return
 
-    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+    def call(self, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
         """Run one call through the table as it stands now (a change does not touch it)."""
         if call.name not in self.table and (source := self.passing.source()) is not None:
             if (binding := source.passed(call.name)) is not None:
@@ -301,8 +301,8 @@ class ServedTools:
                 # Rules know the tool by its name, as they know listed ones.
                 names = ToolNames([*self.table.values(), bound])
                 dispatch = ToolDispatch([bound], rules=self.visibility.rules(), names=names)
-                return await dispatch.call(call, context)
-        return await self._dispatch.call(call, context)
+                return dispatch.call(call, context)
+        return self._dispatch.call(call, context)
 
     async def call_ungranted(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call for the program that owns the server: it needs no grant, a member it must be."""

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 from pydantic_core import from_json
@@ -31,7 +31,7 @@ from mcp_toolset.protocol.dispatch import (
     OnRequest,
     Started,
 )
-from mcp_toolset.protocol.encoded_answers import noted, surely_parts
+from mcp_toolset.protocol.encoded_answers import LONG, noted, surely_parts
 from mcp_toolset.protocol.errors import CLOSED, NO_MESSAGE, error_for_peer
 from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong, traced
 from mcp_toolset.protocol.inbound import Envelope, id_of
@@ -221,8 +221,9 @@ class LineDispatcher(Outbox, Inbox):
         if type(line) is Overlong:
             self._lost(line, f"has more than {self._limit} bytes", whole=False)
             return
+        size = len(line)
         try:
-            message = from_json(line) if len(line) <= LIGHT else json_in(line)
+            message = from_json(line) if size <= LIGHT else json_in(line)
         except ValueError:
             try:
                 message = repaired(line)
@@ -230,27 +231,28 @@ class LineDispatcher(Outbox, Inbox):
                 if line.strip():
                     self._lost(line, "cannot be read", whole=True)
                 else:
-                    self._spend(len(line))
+                    self._spend(size)
                 return
         fields = strict_object(message)
         if fields is None:
             self._refuse(message)
         else:
-            self._take_message(noted(fields, line), len(line))
+            self._take_message(fields if size < LONG else noted(fields, line), size)
 
     def _take_message(self, message: dict[str, Any], size: int) -> None:
-        method, number = message.get("method"), message.get("id")
-        params: dict[str, Any] | None = message.get("params")
+        number: Any = message.get("id")
+        method, given = message.get("method"), message.get("params")
+        params: Any = given
         has_id = type(number) is int or type(number) is str
         answers = "result" in message or "error" in message
         if method is None and has_id and (answers or self._waiting.of(number) is not None):
-            self._take_answer(cast("RequestId", number), message, size)
-        elif type(method) is not str or not (params is None or type(params) is dict):
+            self._take_answer(number, message, size)
+        elif type(method) is not str or not (given is None or type(given) is dict):
             self._refuse(message)
         elif has_id:
             if self._too_much is not None:
                 self._spend(size)
-            self._take_request(cast("RequestId", number), method, params)
+            self._take_request(number, method, params)
         elif "id" not in message:
             self._spend(size)
             self._in_a_row = 0

@@ -62,7 +62,8 @@ class Outbox(Sender):
         timer = None if timeout is None else self._loop.call_later(timeout, self._expire, waiting)
         try:
             answer = await waiting.answer
-            await waiting.reported()
+            if waiting.reports:
+                await waiting.reported()
             return result_of(answer)
         except TimeoutError:
             self._abandon(number, f"timed out after {timeout:g} s", opts)

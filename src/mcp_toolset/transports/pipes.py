@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Final
 
 PIPES: Final = "MCP_TOOLSET_PIPES"
@@ -58,7 +59,7 @@ class PipePair:
         """
         self._loop = asyncio.get_running_loop()
         self._reader, self._writer = reader, writer
-        self._write_some: Writing = write or (lambda data: os.write(writer, data))
+        self._write_some: Writing = write or partial(os.write, writer)
         self._chunk = _CHUNK
         self._unsent: deque[memoryview] = deque()
         self._unsent_size = 0

@@ -39,32 +39,38 @@ _Waiting = TypeVar("_Waiting", bound="Waiting")
 
 
 class Waiting:
-    """A request that was sent, and the task that waits for its answer."""
+    """A request that was sent, and the task that waits for its answer.
 
-    __slots__ = ("_reported", "_reports", "answer", "caller", "on_progress")
+    Attributes:
+        answer: The answer; `None` says that none will come.
+        on_progress: Takes reports.
+        caller: The request of a client for which it was sent.
+        reports: How many reports are on their way to the waiting task.
+    """
+
+    __slots__ = ("_reported", "answer", "caller", "on_progress", "reports")
 
     def __init__(self, on_progress: ProgressFnT | None, caller: Caller | None = None) -> None:
         self.answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
         self.on_progress = on_progress
         self.caller = caller
-        self._reports = 0
+        self.reports = 0
         self._reported: anyio.Event | None = None
 
     def begin_report(self) -> None:
         """Count a report on this request that is on its way to the waiting task."""
-        self._reports += 1
+        self.reports += 1
 
     def end_report(self) -> None:
-        self._reports -= 1
-        if not self._reports and self._reported is not None:
+        self.reports -= 1
+        if not self.reports and self._reported is not None:
             self._reported.set()
 
     async def reported(self) -> None:
         """Let the reports that came before the answer go before it, as far as they go at all."""
-        if self._reports:
-            self._reported = anyio.Event()
-            with anyio.move_on_after(REPORT_GRACE):
-                await self._reported.wait()
+        self._reported = anyio.Event()
+        with anyio.move_on_after(REPORT_GRACE):
+            await self._reported.wait()
 
     def expire(self) -> None:
         """Say that the time for an answer is over."""

@@ -79,7 +79,8 @@ class _Served:
 
     def on_request(self, context: DispatchContext, method: str, params: Params) -> Awaitable[dict[str, Any]]:
         """Answer a request, in the task that is about it."""
-        way = cast("OneWayContext", context)
+        given: Any = context
+        way: OneWayContext = given
         accepted = way.accepted or self.admit(method, params)
         if isinstance(accepted, MCPError):
             raise accepted

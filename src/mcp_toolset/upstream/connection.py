@@ -378,7 +378,7 @@ class UpstreamConnection:
         return self._result(await perform("tools/call", dict(params), context, tool), context)
 
     def _result(self, wire: dict[str, Any], context: ToolContext) -> ToolResult:
-        fault = ("resultType" in wire and fault_of_task(wire)) or fault_of_result(wire)
+        fault = fault_of_task() if wire.get("resultType") == "task" else fault_of_result(wire)
         if fault is not None:
             raise InvalidOutputError(f"{self.link.name}: its result does not follow the protocol: {fault}")
         wire.setdefault("content", [])

@@ -353,8 +353,7 @@ class Exchange:
         client = caller if isinstance(caller, WireContext) else None
         call, pause = _in_flight(caller, params), _FIRST_PAUSE
         if client is not None and client.modern:
-            brought = round_trip(client.params) if client.replay.server in ("", self._whose) else {}
-            params = {**params, **with_kept(brought, client)}
+            params = {**params, **self._brought(client)}
         for _ in range(MAX_ROUNDS):
             wire = await self._sent(session, call, method, dict(params), tool)
             if wire.get("resultType") != "input_required":
@@ -379,6 +378,13 @@ class Exchange:
             params = {**params, "inputResponses": answers or None, "requestState": wire.get("requestState")}
             params = {key: value for key, value in params.items() if value is not None}
         raise CallError(f"{self.link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
+
+    def _brought(self, client: WireContext) -> dict[str, Any]:
+        """What a modern client brings when it repeats a request, and what the lent model has written."""
+        if not client.has_replay:
+            return round_trip(client.params)
+        is_own = client.replay.server in ("", self._whose)
+        return with_kept(round_trip(client.params) if is_own else {}, client)
 
 
 def _refuse_foreign(caller: WireContext) -> None:
@@ -409,10 +415,8 @@ def _in_flight(caller: ToolContext, params: Mapping[str, Any]) -> CallInFlight:
     return CallInFlight(caller, client=client, about=params)
 
 
-def fault_of_task(wire: Mapping[str, Any]) -> str | None:
-    """Why the answer to a call is no result, if it is a task that was begun instead."""
-    if wire["resultType"] != "task":
-        return None
+def fault_of_task() -> str:
+    """Why the answer to a call is no result: it is a task that was begun instead."""
     return (
         f"it began a task although no client declared {TASKS}, which this bridge does not carry; "
         "the task may still run on the server"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import anyio
 
@@ -169,14 +169,12 @@ def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Ro
     route = Route(binding, run, rules.names, rules, gates)
     run = _guarded(guarded, route, run)
     if asked or middleware:
-        run = partial(_settled, route, run)
+        run = partial(_settled, () if seeing else asked, route, run)
     if seeing:
         run = partial(_seen, seeing, asked, route, run)
-    elif asked:
-        run = partial(_hooked, asked, route, run)
     for layer in reversed(middleware):
         run = partial(_around, layer, route, run)
-    if guarded or asked or middleware:
+    if guarded or middleware:
         run = partial(_sent, bool(middleware), run)
     return Route(binding, run, rules.names, rules, gates)
 
@@ -203,13 +201,26 @@ def _noted(run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResu
 
 def _sent(copies: bool, run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
     """Run a call that says what its caller has sent; middleware may edit its arguments in place."""
-    # Of a round, this is what the model wrote: its hooks may have run already.
-    sent = call.original if call.id and call.original is not None else call.arguments
+    sent = _first(call)
     return run(replace(call, sent=copied(dict(sent)) if copies else sent), context)
 
 
-async def _settled(route: Route, run: Run, call: ToolCall, context: ToolContext) -> ToolResult:
-    """Run a call; if it asks and is made again, it runs with the arguments that it has asked about."""
+def _first(call: ToolCall) -> Mapping[str, Any]:
+    # Of a round, this is what the model wrote: its hooks may have run already.
+    return call.original if call.id and call.original is not None else call.arguments
+
+
+async def _settled(
+    hooks: tuple[BoundHook, ...], route: Route, run: Run, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    """Run a call, unless a hook answers or refuses it.
+
+    If it asks and is made again, it runs with the arguments that it has asked about.
+    """
+    if hooks:
+        call, answer = await _asked(hooks, route, call, context)
+        if answer is not None:
+            return answer
     if edits := context.edits:
         call = call.with_edits(edits)
         route.check(call)
@@ -234,14 +245,6 @@ async def _around(
     return checked_result(result, f"a middleware of {call.name}")
 
 
-async def _hooked(
-    hooks: tuple[BoundHook, ...], route: Route, run: Run, call: ToolCall, context: ToolContext
-) -> ToolResult:
-    """Run the call, unless a hook answers or refuses it."""
-    call, answer = await _asked(hooks, route, call, context)
-    return await run(call, context) if answer is None else answer
-
-
 async def _asked(
     hooks: tuple[BoundHook, ...], route: Route, call: ToolCall, context: ToolContext
 ) -> tuple[ToolCall, ToolResult | None]:
@@ -259,9 +262,17 @@ async def _asked(
             case Reject():
                 return call, rejection(decision)
             case RunNormally(input=edited):
-                call = call.with_arguments(edited)
+                call = _edited(call, edited)
                 route.check(call)
     return call, None
+
+
+def _edited(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
+    """The call with the arguments of a hook, which still says what its caller has sent."""
+    sent = _first(call) if call.sent is None else call.sent
+    original = call.arguments if call.original is None else call.original
+    rest = (call.grant, call.repairs, call.key, call.meta, sent, call.recorded)
+    return ToolCall(call.name, arguments, call.id, original, *rest)
 
 
 def _copy(call: ToolCall) -> ToolCall:

@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mcp_toolset.calls.pipeline.chain import Route, route_of, rules_for
 from mcp_toolset.calls.pipeline.decision import OTEL, PROVIDER, error_result
@@ -170,7 +170,7 @@ class ToolDispatch:
             if seen is not None:
                 seen.repairs = call.repairs
             result = await route.run(call, context)
-            if not isinstance(cast("object", result), ToolResult):
+            if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"a middleware of {call.name} answered {result!r}, which is not a ToolResult")
             return result
         # Middleware is the application's code and may raise anything.

@@ -78,9 +78,11 @@ class BoundHook:
                 raise
             _log.exception("hook %s raised about %s", _shown(self.function), in_log(call.name))
             decision = Reject(f"the check of {call.name} failed, so it was not run")
-        effective = decision.input if isinstance(decision, RunNormally) else call.arguments
-        reason = decision.reason if isinstance(decision, Reject) else ""
-        record(call, type(decision).__name__, effective, reason=reason)
+        if isinstance(decision, RunNormally):
+            record(call, "RunNormally", decision.input)
+        else:
+            reason = decision.reason if isinstance(decision, Reject) else ""
+            record(call, type(decision).__name__, call.arguments, reason=reason)
         return decision
 
     async def _ask_in_time(self, call: ToolCall, context: ToolContext, deadline: float) -> Decision:
@@ -302,12 +304,13 @@ def _is_json_instead(edited: object, given: object) -> bool:
     return isinstance(edited, dict) and not isinstance(given, dict)
 
 
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
+def _object(value: Any) -> dict[str, Any]:
+    given: object = value
+    if not isinstance(given, dict):
         raise TypeError(
             f"RunNormally takes the input that the hook was given, or a dictionary, not {value!r}"
         )
-    return cast("dict[str, Any]", value)
+    return value
 
 
 _NAMED: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)

@@ -15,7 +15,7 @@ import anyio
 
 from mcp_toolset.calls.pipeline.decision import watched
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside, reason_or
-from mcp_toolset.concurrency.task_set import TaskScope
+from mcp_toolset.concurrency.task_set import TaskScope, new_scope
 from mcp_toolset.concurrency.turns import Turn
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import UpstreamError
@@ -79,7 +79,7 @@ class Flight(Waiting):
         """Begin; the task that sends the request enters `scope`."""
         super().__init__(on_progress)
         self.number = number
-        self.scope = anyio.CancelScope()
+        self.scope = new_scope()
         self.expired = False
         self.heard = 0
 
@@ -188,7 +188,7 @@ class ClientDispatcher(Sender, Inbox):
         try:
             with flight.scope:
                 answer = await self._exchange(flight, method, body, opts)
-                if on_progress is not None:
+                if flight.reports:
                     await flight.reported()
         except anyio.get_cancelled_exc_class():
             if answer is None:

@@ -8,12 +8,12 @@ import sys
 from typing import Any, Final
 from urllib.parse import unquote
 
-import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http import h11_impl
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from mcp_toolset.concurrency.task_set import new_scope
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.transports.http.replies import reply
 
@@ -148,7 +148,7 @@ class ArrivingRequest:
         self._receive = receive
         self._send = send
         self._arrivals = arrivals
-        self.scope = anyio.CancelScope()
+        self.scope = new_scope()
         self.started = False
         self.unfinished = False
         self.size = 0

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import Send
 
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
-from mcp_toolset.concurrency.task_set import TaskSet
+from mcp_toolset.concurrency.task_set import TaskSet, new_scope
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
 from mcp_toolset.protocol.codec import notification, progress_token
@@ -85,7 +85,7 @@ class PostedRequest(OneWayContext):
         self._sending: anyio.Lock | None = None
         self._beside: TaskSet | None = None
         self._cancel_requested = None
-        self.scope = anyio.CancelScope()
+        self.scope = new_scope()
         self.finished, self.can_send_request = False, asks
         self.number: RequestId = request["id"]
         self.request_id = self.number

@@ -164,7 +164,10 @@ class Routing:
         facts = self._facts_now()
         known = client.routes.get(self)
         if known is None or known[0] is not facts or known[1] != caller.answers:
-            known = client.routes[self] = (facts, caller.answers, self._key(caller))
+            key = self._key(caller)
+            # The very key of the session that lists is told by its identity.
+            main = self._main if key == self._main and self._main is not None else key
+            known = client.routes[self] = (facts, caller.answers, main)
             self._attend(client)
         return self._other(known[2])
 
