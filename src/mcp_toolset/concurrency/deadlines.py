@@ -1,10 +1,19 @@
-"""Deadlines: `WorkingTime`, the deadline of a call, which pauses while the call's client is asked."""
+"""Deadlines: `WorkingTime`, which pauses while a call's client is asked, and `Deadlines`, for many things."""
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from math import inf
+from typing import Final, Generic, TypeVar
 
 import anyio
+
+_SLACK: Final = 0.01
+"""Seconds that one of several deadlines may be late, so that all are looked at this seldom."""
+
+_T = TypeVar("_T")
 
 REQUEST_TIMEOUT: Final = 30.0
 """Seconds within which the head of an HTTP request must arrive, and then its body."""
@@ -32,3 +41,55 @@ class WorkingTime:
         self._stops -= 1
         if self._stops == 0:
             self._scope.deadline = anyio.current_time() + self._left
+
+
+class Deadlines(Generic[_T]):
+    """The times that things of one kind have. Nearly all end in time, so that one timer is for all of them.
+
+    A timer for each would cost a call as much as to write its request.
+    """
+
+    __slots__ = ("_late", "_next", "_timer", "_until")
+
+    def __init__(self, late: Callable[[_T], None]) -> None:
+        """Call `late` with what has not ended in its time."""
+        self._late = late
+        self._until: dict[_T, float] = {}
+        self._next = inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, one: _T, seconds: float) -> None:
+        """Give something so many seconds from now on."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        until = self._until[one] = now + seconds
+        # A time that is over was that of an event loop that has ended.
+        if until < self._next or self._next < now:
+            self._arm(loop, until)
+
+    def end(self, one: _T) -> None:
+        """Say that it has ended."""
+        self._until.pop(one, None)
+
+    def stop(self) -> None:
+        """Wait for nothing more."""
+        self._until.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, until: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next = until
+        # Without the variables of the call that happens to be the first.
+        self._timer = loop.call_at(until, self._look, context=Context())
+
+    def _look(self) -> None:
+        self._timer, self._next = None, inf
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for one in [one for one, until in self._until.items() if until <= now]:
+            del self._until[one]
+            self._late(one)
+        if self._until:
+            self._arm(loop, max(min(self._until.values()), now + _SLACK))

@@ -54,7 +54,7 @@ class Caller(ToolContext):
         self._params: Mapping[str, Any] = request.params or {}
         self._replay: Replay | None = None
         self._carried: Mapping[str, Any] | None = None
-        raw: Any = self._params.get("_meta")
+        raw: Any = self._params.get("_meta", _NOTHING)
         given: object = raw
         self._meta: Mapping[str, Any] = raw if isinstance(given, (dict, Mapping)) else _NOTHING
         in_process = modern and request.http is None

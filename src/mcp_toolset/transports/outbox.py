@@ -36,6 +36,7 @@ class Outbox(Sender):
     def _close(self) -> None:
         """Send nothing more; no request will be answered."""
         self._closed = True
+        self._deadlines.stop()
         for waiting in self._waiting.values():
             waiting.settle(None)
 
@@ -59,7 +60,8 @@ class Outbox(Sender):
         # The peer works while what waits for it is made: no answer is taken before this task waits.
         self._pipes.write_line(line, more=len(self._waiting) >= FEW)
         waiting = self._waiting[key] = Waiting(on_progress, calling.get())
-        timer = None if timeout is None else self._loop.call_later(timeout, self._expire, waiting)
+        if timeout is not None:
+            self._deadlines.begin(waiting, timeout)
         try:
             answer = await waiting.answer
             if waiting.reports:
@@ -75,8 +77,7 @@ class Outbox(Sender):
             raise
         finally:
             del self._waiting[key]
-            if timer is not None:
-                timer.cancel()
+            self._deadlines.end(waiting)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeVar
 import anyio
 
 from mcp_toolset.concurrency.cancel_reason import reason_in
+from mcp_toolset.concurrency.deadlines import Deadlines
 from mcp_toolset.concurrency.task_set import TaskScope
 from mcp_toolset.protocol.codec import progress_params, request_key
 from mcp_toolset.protocol.dispatch import CallOptions, Outbound, ProgressFnT, TransportContext
@@ -125,7 +126,7 @@ class Sender:
     """The sending half of a dispatcher: the requests that the peer was sent, and the time that they have.
 
     Attributes:
-        keeps_time: A deadline given with a request costs a timer here, not a cancel scope.
+        keeps_time: A deadline given with a request costs no cancel scope here.
         paced: Answers are not read for now, because clients have no room for those before.
     """
 
@@ -136,11 +137,12 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._waiting: Sent[Any] = Sent()
         self._opened = self._closed = False
+        self._deadlines = Deadlines[Any](self._expire)
 
     def _expire(self, waiting: Waiting) -> None:
         """Say that the time for an answer is over, unless answers are not read for a client's sake."""
         if self.paced:
-            self._loop.call_later(_LATER, self._expire, waiting)
+            self._deadlines.begin(waiting, _LATER)
         else:
             waiting.expire()
 

@@ -68,10 +68,15 @@ class BoundHook:
     async def decide(self, call: ToolCall, context: ToolContext) -> Decision:
         """Call the hook; any failure rejects the call."""
         try:
-            if self.deadline is None:
-                decision = await self._ask(call, context)
-            else:
-                decision = await self._ask_in_time(call, context, self.deadline)
+            given: Any = call.arguments
+            seen: dict[str, Any] | None = None
+            if self.adapter is not None:
+                given = self.adapter.validate_python(given)
+                seen = _dumped(self.adapter, given)
+            also = (context,) if self.takes_context else ()
+            asked = self.function(call, given, *also)
+            answer = await (asked if self.deadline is None else self._in_time(asked, call, self.deadline))
+            decision = self._decided(answer, call, given, seen)
         # A hook is the application's code and may raise anything; the call must not run then.
         except (Exception, SystemExit, CancelledError) as fault:
             if from_outside(fault):
@@ -85,31 +90,22 @@ class BoundHook:
             record(call, type(decision).__name__, call.arguments, reason=reason)
         return decision
 
-    async def _ask_in_time(self, call: ToolCall, context: ToolContext, deadline: float) -> Decision:
+    async def _in_time(self, asked: Awaitable[Decision], call: ToolCall, deadline: float) -> Decision:
         with anyio.move_on_after(deadline):
-            return await self._ask(call, context)
+            return await asked
         _log.error("hook %s gave no answer about %s in time", _shown(self.function), in_log(call.name))
         return Reject(f"the check of {call.name} gave no answer in {deadline:g} s; try again later")
 
-    async def _ask(self, call: ToolCall, context: ToolContext) -> Decision:
-        also = (context,) if self.takes_context else ()
-        if self.adapter is None:
-            return _decided(await self.function(call, call.arguments, *also))
-        given = self.adapter.validate_python(call.arguments)
-        seen = _dumped(self.adapter, given)
-        decision = await self.function(call, given, *also)
-        if isinstance(decision, RunNormally) and not _is_json_instead(decision.input, given):
+    def _decided(self, decision: object, call: ToolCall, given: Any, seen: dict[str, Any] | None) -> Decision:
+        """The decision of the hook, if it is one, with an input in JSON; `seen` is its typed input."""
+        if isinstance(decision, RunNormally):
+            if seen is None or self.adapter is None or _is_json_instead(decision.input, given):
+                _object(decision.input)
+                return decision
             return RunNormally(_edited(call.arguments, seen, _dumped(self.adapter, decision.input)))
-        return _decided(decision)
-
-
-def _decided(decision: object) -> Decision:
-    if isinstance(decision, RunNormally):
-        _object(decision.input)
-        return decision
-    if isinstance(decision, Complete | Reject):
-        return decision
-    raise TypeError(f"a hook returns RunNormally, Complete or Reject, not {decision!r}")
+        if isinstance(decision, Complete | Reject):
+            return decision
+        raise TypeError(f"a hook returns RunNormally, Complete or Reject, not {decision!r}")
 
 
 def _edited(arguments: dict[str, Any], seen: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:

@@ -126,6 +126,7 @@ class ClientDispatcher(Sender, Inbox):
             await self._ended.wait()
         finally:
             self._closed = True
+            self._deadlines.stop()
             for flight in self._waiting.values():
                 flight.scope.cancel()
             await self._handling.end()
@@ -183,7 +184,8 @@ class ClientDispatcher(Sender, Inbox):
         key, number = self._waiting.numbered(opts.get("request_id"))
         body = request_line(number, method, params, with_progress=on_progress is not None)
         flight = self._waiting[key] = Flight(number, on_progress)
-        timer = None if timeout is None else self._loop.call_later(timeout, self._expire, flight)
+        if timeout is not None:
+            self._deadlines.begin(flight, timeout)
         answer: dict[str, Any] | None = None
         try:
             with flight.scope:
@@ -196,8 +198,7 @@ class ClientDispatcher(Sender, Inbox):
             raise
         finally:
             del self._waiting[key]
-            if timer is not None:
-                timer.cancel()
+            self._deadlines.end(flight)
         if answer is None and flight.answer.done() and not flight.answer.cancelled():
             answer = flight.answer.result()
         elif answer is None and flight.expired and not self._closed:

@@ -10,6 +10,7 @@ import anyio
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from mcp_toolset.concurrency.deadlines import Deadlines
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.protocol.codec import check_weight, json_in, json_of, progress_token
@@ -55,6 +56,7 @@ class ModernPosts:
         self._streams = streams
         self._machine = ServerMachine("modern")
         self._annotated: dict[str, tuple[object, bool]] = {}
+        self._watched = Deadlines(PostedRequest.begin_watch)
 
     async def take(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
         if not head.begins_as_json:
@@ -123,7 +125,7 @@ class ModernPosts:
         streams = self._streams or message["method"] == _LISTEN
         exchange = _Exchange(message, http, send, streams=streams)
         try:
-            outcome = await exchange.perform(self._answers, connection, _WATCHED_AFTER)
+            outcome = await exchange.perform(self._answers, connection, self._watched, _WATCHED_AFTER)
             if outcome != (None, None):
                 answer = exchange.body_of(outcome, MODERN_STATUSES)
                 # It may take its time, and the result is as big as the answer.

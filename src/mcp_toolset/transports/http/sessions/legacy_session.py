@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Send
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency.deadlines import Deadlines
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
 from mcp_toolset.protocol.codec import notification, request_key
@@ -118,6 +119,7 @@ class LegacySession:
         self._answers = answers
         self._machine = ServerMachine("legacy")
         self._calls: InFlight[_Call] = InFlight()
+        self.watched = Deadlines(PostedRequest.begin_watch)
         self._standing: StandingStream | None = None
         self._ended = False
 
@@ -288,7 +290,10 @@ class _Call(PostedRequest):
     async def _run(self, answers: Answers) -> None:
         token = closing.set(self.close_soon) if self._session.resumes else None
         try:
-            outcome: Outcome = await self.perform(answers, self._session.connection, posted.PING_INTERVAL)
+            session = self._session
+            outcome: Outcome = await self.perform(
+                answers, session.connection, session.watched, posted.PING_INTERVAL
+            )
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_LAST_WORD, shield=True):
                 await self.answer(*self.body_of((None, CLOSED), LEGACY_STATUSES))
