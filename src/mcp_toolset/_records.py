@@ -39,6 +39,11 @@ def _parts(kind: Any) -> tuple[Sequence[str], Callable[[Any], tuple[Any, ...]]]:
 
 
 _set = object.__setattr__
+_MANY = 8
+"""Fields of a frozen record from which on it is filled while it is of a class that is not frozen.
+
+That takes a third of the time; a call makes several `ToolCall`s.
+"""
 
 
 class _Factory:
@@ -85,7 +90,7 @@ def _initializer(kind: Any, found: Sequence[Field[Any]], *, frozen: bool, slots:
     names: dict[str, Any] = {"_set_": _set, "_factory_": _FACTORY}
     taken: list[str] = ["self"]
     named: list[str] = []
-    lines: list[str] = []
+    filled: list[tuple[str, str]] = []
     for each in found:
         name, value = each.name, each.name
         preset = _preset(each, names)
@@ -98,7 +103,21 @@ def _initializer(kind: Any, found: Sequence[Field[Any]], *, frozen: bool, slots:
             if not slots or each.default is MISSING:
                 continue  # a default is the attribute of the class
             value = f"_default_{name}"
-        lines.append(f"_set_(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+        filled.append((name, value))
+    lines = [
+        f"_set_(self, {name!r}, {value})" if frozen else f"self.{name} = {value}" for name, value in filled
+    ]
+    if frozen and slots and len(filled) >= _MANY and kind.__bases__ == (object,):
+        names["_kind_"], names["_open_"] = kind, type(kind.__name__, (), {"__slots__": kind.__slots__})
+        lines = [
+            # A class that inherits it may have other slots.
+            "if self.__class__ is _kind_:",
+            ' _set_(self, "__class__", _open_)',
+            *(f" self.{name} = {value}" for name, value in filled),
+            " self.__class__ = _kind_",
+            "else:",
+            *(f" {line}" for line in lines),
+        ]
     if hasattr(kind, "__post_init__"):
         lines.append("self.__post_init__()")
     parameters = ", ".join([*taken, *(["*", *named] if named else [])])

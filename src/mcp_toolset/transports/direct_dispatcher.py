@@ -13,6 +13,8 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset.calls.pipeline.decision import watched
+from mcp_toolset.concurrency.deadlines import Deadlines
+from mcp_toolset.concurrency.task_set import new_scope
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
 from mcp_toolset.context.spans import SentRequest
@@ -90,6 +92,7 @@ class DirectCalls:
         self.refusal = refusal
         self._ids = count(1)
         self._closed = anyio.Event()
+        self._deadlines = Deadlines(anyio.CancelScope.cancel)
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
 
@@ -110,8 +113,13 @@ class DirectCalls:
         call = _DirectCall(self, opts, next(self._ids))
         if seconds is None:
             return await self._answered(call, method, params)
-        with anyio.CancelScope(deadline=anyio.current_time() + seconds):
-            return await self._answered(call, method, params)
+        scope = new_scope()
+        self._deadlines.begin(scope, seconds)
+        try:
+            with scope:
+                return await self._answered(call, method, params)
+        finally:
+            self._deadlines.end(scope)
         raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
 
     async def _answered(
