@@ -41,7 +41,7 @@ class TaskScope:
 
     def begun(self) -> anyio.CancelScope:
         """The scope; the task enters it first."""
-        scope = self._scope = new_scope()
+        scope = self._scope = _scope_class()()
         if self._cancelled:
             scope.cancel()
         return scope

@@ -33,7 +33,6 @@ The tasks extension is none of them: its requests (`tasks/get`, `tasks/cancel`) 
 """
 
 _ANSWERABLE: Final = frozenset(ANSWERABLE)
-CLIENT_KEY: Final = "mcp_toolset.client"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 _stream: Final[ContextVar[str | None]] = ContextVar("mcp_toolset_stream", default=None)
@@ -129,9 +128,9 @@ def _noted(table: dict[object, Callable[[], None]], callback: Callable[[], None]
 
 def client_of(request: RequestContext) -> ServedClient:
     connection = request.connection
-    found: ServedClient | None = connection.state.get(CLIENT_KEY)
+    found: ServedClient | None = connection.client
     if found is None:
-        found = connection.state[CLIENT_KEY] = _described(connection)
+        found = connection.client = _described(connection)
     return found
 
 

@@ -54,12 +54,14 @@ class Connection:
         client_capabilities: What it declares, in wire form.
         initialize_accepted: Whether requests other than the handshake are answered.
         session_id: The id of a legacy session over HTTP.
+        client: What `client_of` has made of it; `None` before.
     """
 
     __slots__ = (
         "_callbacks",
         "_sender",
         "_state",
+        "client",
         "client_capabilities",
         "client_info",
         "initialize_accepted",
@@ -81,6 +83,7 @@ class Connection:
         self._sender = sender
         self._callbacks: list[Closing] | None = None
         self._state: dict[str, Any] | None = None
+        self.client: Any = None
         self.protocol_version = protocol_version
         self.client_info = client_info
         self.client_capabilities: Wire = {} if client_capabilities is None else client_capabilities

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Final, cast
@@ -79,7 +79,7 @@ class Replay:
     edits: Wire = field(default_factory=dict[str, Any])
     counted: list[str] = field(default_factory=list[str])
     _counting: list[str] = field(default_factory=list[str])
-    _asked: Counter[str] = field(default_factory=Counter[str])
+    _asked: dict[str, int] = field(default_factory=dict[str, int])
 
     def saved(self) -> dict[str, Any]:
         """What the next run of the call needs, as JSON."""
@@ -132,8 +132,8 @@ class Replay:
         A request that was named keeps its name, so that a client may answer it unasked.
         """
         base = name or digest_of([method, params])[:22]
-        self._asked[base] += 1
-        return base if name and self._asked[base] == 1 else f"{base}.{self._asked[base]}"
+        count = self._asked[base] = self._asked.get(base, 0) + 1
+        return base if name and count == 1 else f"{base}.{count}"
 
     def answer_to(self, key: str, name: str) -> Wire | None:
         """The client's answer to a request, if it is there; unasked ones count for what was named."""

@@ -18,6 +18,7 @@ from mcp_toolset.protocol.revisions import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     LOG_LEVEL_META_KEY,
+    MODERN_PROTOCOL_VERSIONS,
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
     is_modern,
@@ -153,8 +154,8 @@ def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, A
     Legacy clients fail a call whose structured content is not an object, so it is left out for them;
     its text stays.
     """
-    meta = own_meta(result.get("_meta"))
-    if is_modern(version):
+    meta = own_meta(result["_meta"]) if "_meta" in result else {}
+    if version in MODERN_PROTOCOL_VERSIONS:
         return carried(result, {"resultType": "complete", **result, "_meta": {**meta, **stamp}})
     lowered = {**result}
     for key in _MODERN_ENVELOPE:

@@ -20,7 +20,7 @@ from mcp_toolset.errors import CallError, CapabilityError
 from mcp_toolset.server.answers.tool_answers import answered
 from mcp_toolset.server.manual_calls import ManualCalls
 from mcp_toolset.tools.binding.binding import Executor
-from mcp_toolset.tools.core.asking import CALL_META_KEY, ElicitationAnswer, SampledMessage, joined
+from mcp_toolset.tools.core.asking import CALL_META_KEY, AskUser, ElicitationAnswer, SampledMessage, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.capability import (
     Background,
@@ -253,9 +253,11 @@ async def _run(binding: ToolBinding, run: Executor, call: ToolCall, context: Too
     """Run a call; if it ends with a question, the user's answer is its result, without another run."""
     if not isinstance(context, WireContext):
         return await run(call, context)
-    if context.replay.foreign:
-        raise CallError(f"{FOREIGN}; call the tool again")
-    asked = context.replay.final_of(call.name)
+    asked: AskUser | None = None
+    if context.has_replay:
+        if context.replay.foreign:
+            raise CallError(f"{FOREIGN}; call the tool again")
+        asked = context.replay.final_of(call.name)
     if asked is None:
         result = await run(call, context)
         if result.ask is None:

@@ -131,7 +131,8 @@ class ServedTools:
         self._list_meta: Mapping[str, Any] = {}
         self._shown: list[Shown] = []
         self._varying: Mapping[str, VaryingSource] = {}
-        self._personal = False
+        self.is_personal = False
+        """Whether some mount lists to each caller what is that caller's own."""
         self._differing = False
         self._overrides = OverrideReport()
         self._compiling = anyio.Lock()
@@ -173,7 +174,7 @@ class ServedTools:
                 for name, source in self.registry.sources().items()
                 if fits(source, VaryingSource)
             }
-            self._personal = any(one.is_personal for one in self._varying.values())
+            self.is_personal = any(one.is_personal for one in self._varying.values())
             self.lists = self._listing(policy)
             self.wire = self.lists.of(LOCAL_CONTEXT)
             self._settled = settled
@@ -322,11 +323,6 @@ class ServedTools:
         """Whether a mount's tools are listed, and not all behind search; one without tools is."""
         own = [binding for binding in self.table.values() if binding.source == source]
         return not own or any(not binding.deferred for binding in own)
-
-    @property
-    def is_personal(self) -> bool:
-        """Whether some mount lists to each caller what is that caller's own."""
-        return self._personal
 
     def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
         """The sources of which it has still to be found out what they list to a caller."""

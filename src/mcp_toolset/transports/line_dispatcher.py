@@ -96,7 +96,7 @@ class LineDispatcher(Outbox, Inbox):
         self._backlog: deque[bytes] = deque()
         self._backlog_size = self._ahead = 0
         self._unread = Unread(pipes)
-        self._held = False
+        self._held = self._finishing = False
         self._allowance = Allowance()
         self._one_per_id = True
         self._context: Context = copy_context()
@@ -135,6 +135,7 @@ class LineDispatcher(Outbox, Inbox):
 
     async def _finish(self, handling: TaskSet) -> None:
         """Look at what has come and, on the served side, answer it: within `drain`, while it can be read."""
+        self._finishing = True
         if not self._backlog and not (self._holds_back and handling.busy):
             return
         for incoming in self._requests.values():
@@ -183,14 +184,14 @@ class LineDispatcher(Outbox, Inbox):
             self._take(line)
             # Most messages come alone.
             turn = turn or (Turn() if self._backlog else None)
-        if not self._backlog and self._ended.is_set():
+        if self._finishing and not self._backlog:
             self._idle.set()
         self._ahead = 0 if self._pipes.has_room else self._ahead + before - self._backlog_size
         if self._fault is not None:
             self._pipes.pause()
         elif self._held:
             pass
-        elif self._holds_back and self._is_ahead():
+        elif self._holds_back and self._ahead and self._is_ahead():
             self._hold(self._pipes.room)
         elif self._backlog:
             self._pipes.pause()
@@ -200,7 +201,7 @@ class LineDispatcher(Outbox, Inbox):
 
     def _is_ahead(self) -> bool:
         """Whether as much has been taken as may be of a peer that does not read."""
-        return self._ahead > MAX_BACKLOG or (self._ahead > 0 and len(self._requests) > MAX_AHEAD)
+        return self._ahead > MAX_BACKLOG or len(self._requests) > MAX_AHEAD
 
     def _go_on(self) -> None:
         # In the context of `run`: what arrives next does not belong to the task that made way for it.
@@ -291,7 +292,7 @@ class LineDispatcher(Outbox, Inbox):
             self._take_answer(number, {"error": error})
 
     def _take_answer(self, number: RequestId, message: dict[str, Any], size: int = 0) -> None:
-        waiting = self._waiting.get(request_key(number))
+        waiting = self._waiting.get(number if type(number) is int else request_key(number))
         if waiting is None:
             self._stray()
             return
@@ -314,7 +315,7 @@ class LineDispatcher(Outbox, Inbox):
         self._hold(ready)
 
     def _take_request(self, number: RequestId, method: str, params: dict[str, Any] | None) -> None:
-        key = request_key(number)
+        key = number if type(number) is int else request_key(number)
         if key in self._requests and self._one_per_id:
             self._stray()
             return

@@ -63,6 +63,8 @@ class PipePair:
         self._chunk = _CHUNK
         self._unsent: deque[memoryview] = deque()
         self._unsent_size = 0
+        self.has_room = True
+        """Whether more may be sent without waiting."""
         self._together: list[bytes] = []
         self._room = asyncio.Event()
         self._empty = asyncio.Event()
@@ -125,11 +127,6 @@ class PipePair:
         """Whether the peer has stopped reading for good."""
         return self._broken or is_cut(self._writer)
 
-    @property
-    def has_room(self) -> bool:
-        """Whether more may be sent without waiting."""
-        return self._unsent_size < HIGH_WATER
-
     async def room(self) -> None:
         """Wait until more may be sent, or nothing can be any more."""
         while not self.has_room and not self._broken:
@@ -182,6 +179,7 @@ class PipePair:
             self._loop.add_writer(self._writer, self._writable)
         self._unsent.append(left)
         self._unsent_size += len(left)
+        self.has_room = self._unsent_size < HIGH_WATER
 
     def _pushed(self, data: memoryview) -> int:
         size = len(data)
@@ -201,6 +199,7 @@ class PipePair:
             first = self._unsent[0]
             done = self._pushed(first)
             self._unsent_size -= done
+            self.has_room = self._unsent_size < HIGH_WATER
             if self._broken:
                 return
             if done < len(first):
@@ -266,6 +265,7 @@ class PipePair:
             self._loop.remove_writer(self._writer)
             self._unsent.clear()
         self._unsent_size = 0
+        self.has_room = True
         self._room.set()
         self._empty.set()
 

@@ -263,7 +263,8 @@ class ToolAnswers:
             raise refusal(fault) from None
         if not request.modern and self._surface.grants_issued(context) != issued:
             await self._announcements.to(request.connection)
-        return result_for(halted(result).wire, version=request.protocol_version, stamp=self._stamp)
+        told = result if result.halt is None else halted(result)
+        return result_for(told.wire, version=request.protocol_version, stamp=self._stamp)
 
     def _runs_as_task(self, name: str, context: WireContext) -> bool:
         """Whether a tool is listed to a legacy client as one that it may call as a task."""

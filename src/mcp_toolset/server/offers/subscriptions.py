@@ -17,7 +17,7 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.context.client import CLIENT_KEY, ServedClient, stream_of
+from mcp_toolset.context.client import ServedClient, stream_of
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.offer_kinds import ListChange
@@ -233,7 +233,7 @@ class Announcements:
 
     def _hears_by_itself(self, connection: Connection, sources: Collection[str]) -> bool:
         """Whether a client is told of these sources by sessions of its own, so that this would be twice."""
-        client: ServedClient | None = connection.state.get(CLIENT_KEY)
+        client: ServedClient | None = connection.client
         if client is None or not sources:
             return False
         return all(self.offering.tells_itself(source, client) for source in sources)
@@ -242,7 +242,7 @@ class Announcements:
         """Tell the clients of single sessions that what they see has changed."""
         for each in news:
             for connection, _ in list(self._sessions.values()):
-                client: ServedClient | None = connection.state.get(CLIENT_KEY)
+                client: ServedClient | None = connection.client
                 if client is not None and each.is_for(client):
                     await _notify(connection, _METHODS[each.capability])
             self.subscriptions.publish(_METHODS[each.capability], client=each.client_key)

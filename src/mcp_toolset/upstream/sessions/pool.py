@@ -9,6 +9,7 @@ without calls; there are never more than `MAX_SESSIONS`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -94,7 +95,7 @@ class SessionPool:
         self._sessions: dict[int, PooledSession] = {}
         self._ready: dict[SessionKey, PooledSession] = {}
         self._serials = count(1)
-        self._freed = anyio.Event()
+        self._freed: anyio.Event | None = None
         self._group: anyio.abc.TaskGroup | None = None
         self._context: Context = copy_context()
         self.on_broken_off: Callable[[], None] = lambda: None
@@ -117,7 +118,7 @@ class SessionPool:
         # An owner must not inherit the call that it was started by, or all it hears would be that call's.
         self._context = copy_context()
         # An earlier opening may have waited on another event loop.
-        self._freed = anyio.Event()
+        self._freed = None
         async with anyio.create_task_group() as group:
             self._group = group
             try:
@@ -199,7 +200,7 @@ class SessionPool:
     def give_back(self, pooled: PooledSession) -> None:
         """End the use of a session by one call."""
         pooled.users -= 1
-        pooled.used_at = anyio.current_time()
+        pooled.used_at = asyncio.get_running_loop().time()
         if pooled.key.single:
             pooled.retired = True
         if pooled.retired:
@@ -218,6 +219,8 @@ class SessionPool:
                 found.users += 1
                 found.owner = owner
                 return found
+            if self._freed is None:
+                self._freed = anyio.Event()
             with anyio.move_on_after(patience if patience > 0 else None):
                 await self._freed.wait()
 
@@ -326,8 +329,9 @@ class SessionPool:
         return changed
 
     def _tell_waiting(self) -> None:
-        freed, self._freed = self._freed, anyio.Event()
-        freed.set()
+        if self._freed is not None:
+            self._freed.set()
+            self._freed = None
 
 
 def _with_credentials(headers: Mapping[str, str], authorization: str) -> dict[str, str]:

@@ -83,7 +83,9 @@ class PooledSession:
 
     async def opened(self) -> UpstreamSession:
         """The session once calls go through it."""
-        await self.open.wait()
+        # To wait for what is there takes a turn of the event loop.
+        if not self.open.is_set():
+            await self.open.wait()
         if self.refused:
             raise OtherEraError(self.fault)
         if self.fault:
