@@ -92,7 +92,7 @@ class DirectCalls:
         self.refusal = refusal
         self._ids = count(1)
         self._closed = anyio.Event()
-        self._deadlines = Deadlines(anyio.CancelScope.cancel)
+        self._deadlines = Deadlines[anyio.CancelScope](lambda scope: scope.cancel())
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 import anyio
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mcp_toolset.concurrency.deadlines import Deadlines
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.protocol.codec import check_weight, json_in, json_of, progress_token
@@ -56,7 +56,6 @@ class ModernPosts:
         self._streams = streams
         self._machine = ServerMachine("modern")
         self._annotated: dict[str, tuple[object, bool]] = {}
-        self._watched = Deadlines(PostedRequest.begin_watch)
 
     async def take(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
         if not head.begins_as_json:
@@ -125,7 +124,7 @@ class ModernPosts:
         streams = self._streams or message["method"] == _LISTEN
         exchange = _Exchange(message, http, send, streams=streams)
         try:
-            outcome = await exchange.perform(self._answers, connection, self._watched, _WATCHED_AFTER)
+            outcome = await exchange.perform(self._answers, connection)
             if outcome != (None, None):
                 answer = exchange.body_of(outcome, MODERN_STATUSES)
                 # It may take its time, and the result is as big as the answer.
@@ -138,6 +137,10 @@ class ModernPosts:
 
 class _Exchange(PostedRequest):
     """One modern request: a client that leaves has cancelled it, and it is asked nothing."""
+
+    def watched(self) -> Callable[[], object]:
+        # One timer for all would wake the process for nearly each of them.
+        return asyncio.get_running_loop().call_later(_WATCHED_AFTER, self.begin_watch).cancel
 
     async def watch(self) -> None:
         self.beside(self._keep_alive)

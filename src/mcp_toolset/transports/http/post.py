@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import Context, copy_context
 from typing import Any, Final, cast
 
 import anyio
@@ -16,7 +15,6 @@ from starlette.requests import Request
 from starlette.types import Send
 
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
-from mcp_toolset.concurrency.deadlines import Deadlines
 from mcp_toolset.concurrency.task_set import TaskSet, new_scope
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
@@ -86,19 +84,15 @@ class PostedRequest(OneWayContext):
         self._sending: anyio.Lock | None = None
         self._beside: TaskSet | None = None
         self._cancel_requested = None
-        self._context: Context | None = None
         self.scope = new_scope()
         self.finished, self.can_send_request = False, asks
         self.number: RequestId = request["id"]
         self.request_id = self.number
 
-    async def perform(
-        self, answers: Answers, connection: Connection, watched: Deadlines[PostedRequest], seconds: float
-    ) -> Outcome:
-        """Run the handler; `watch` runs beside it, if it takes longer than `seconds`, as `watched` tells."""
+    async def perform(self, answers: Answers, connection: Connection) -> Outcome:
+        """Run the handler; `watch` runs beside it, if it takes its time."""
         request = RequestContext(self._method, self._params, self.request_id, connection, self, self.http)
-        self._context = copy_context()
-        watched.begin(self, seconds)
+        ended = self.watched()
         try:
             with self.scope:
                 try:
@@ -110,17 +104,17 @@ class PostedRequest(OneWayContext):
                     return None, error_for_peer(raised)
         finally:
             self.finished, self.can_send_request = True, False
-            watched.end(self)
-            # Its variables may hold this object.
-            self._context = None
+            ended()
             if self._beside is not None:
                 await self._beside.end()
         return None, None
 
+    def watched(self) -> Callable[[], object]:
+        """Have `begin_watch` called if the request takes its time; returns what says that it has ended."""
+        raise NotImplementedError
+
     def begin_watch(self) -> None:
-        """Have `watch` run in the context of the request."""
-        if self._context is not None:
-            self._context.run(self.beside, self.watch)
+        self.beside(self.watch)
 
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` until the handler has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context, copy_context
 from typing import Any, Final
 
 import anyio
@@ -119,7 +120,7 @@ class LegacySession:
         self._answers = answers
         self._machine = ServerMachine("legacy")
         self._calls: InFlight[_Call] = InFlight()
-        self.watched = Deadlines(PostedRequest.begin_watch)
+        self.watched = Deadlines[_Call](_Call.begin_watch)
         self._standing: StandingStream | None = None
         self._ended = False
 
@@ -275,6 +276,7 @@ class _Call(PostedRequest):
         self._session = session
         self._table = table
         self._left = False
+        self._context: Context | None = None
         self._asking = set[anyio.CancelScope]()
         self.reason: str | None = None
 
@@ -290,10 +292,7 @@ class _Call(PostedRequest):
     async def _run(self, answers: Answers) -> None:
         token = closing.set(self.close_soon) if self._session.resumes else None
         try:
-            session = self._session
-            outcome: Outcome = await self.perform(
-                answers, session.connection, session.watched, posted.PING_INTERVAL
-            )
+            outcome: Outcome = await self.perform(answers, self._session.connection)
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_LAST_WORD, shield=True):
                 await self.answer(*self.body_of((None, CLOSED), LEGACY_STATUSES))
@@ -330,6 +329,21 @@ class _Call(PostedRequest):
         log = self._session.events.log(self.number)
         log.detach = self.detach
         return log
+
+    def watched(self) -> Callable[[], object]:
+        self._context = copy_context()
+        self._session.watched.begin(self, posted.PING_INTERVAL)
+        return self._unwatch
+
+    def _unwatch(self) -> None:
+        self._session.watched.end(self)
+        # Its variables may hold this object.
+        self._context = None
+
+    def begin_watch(self) -> None:
+        """Do so in the context of the request."""
+        if self._context is not None:
+            self._context.run(super().begin_watch)
 
     async def watch(self) -> None:
         self.beside(self._keep_alive)
