@@ -40,6 +40,8 @@ def made(dataclass: Makes, **options: bool) -> Any:
         y: float = 0.5
         marks: list[str] = dataclasses.field(default_factory=list)
         note: str = dataclasses.field(default="", repr=False, compare=False)
+        more: int = 1
+        most: int = 2
         later: int = dataclasses.field(init=False, default=3)
         made: list[int] = dataclasses.field(init=False, default_factory=ones)
 
@@ -181,6 +183,19 @@ def test_a_record_can_be_inherited_from(below: Makes) -> None:
     assert "x=1, y=2" in repr(Below(1))
     with pytest.raises(dataclasses.FrozenInstanceError):
         Below(1).x = 2  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_record_of_many_fields_stays_of_the_class_that_is_made_of_it() -> None:
+    kind = made(_records.dataclass, frozen=True, slots=True)
+
+    class Below(kind):
+        """With attributes of its own, besides slots."""
+
+    one = Below(1, marks=["a"])
+    one.own = 5
+    assert (type(one), one.x, one.marks, one.made, type(kind(1))) == (Below, 1, ["a"], [1], kind)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.x = 2
 
 
 def test_an_ordered_record_can_be_sorted() -> None:
