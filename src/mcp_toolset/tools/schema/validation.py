@@ -85,7 +85,7 @@ class SchemaCheck:
 
         Nor does a value without a JSON form, such as a lone surrogate or a date.
         """
-        effort = self._effort
+        effort, validator = self._effort, self._validator
         try:
             given: Any = value
             # Nearly all arguments are small and flat: no function is called for them.
@@ -94,11 +94,13 @@ class SchemaCheck:
                 effort.steps = 0
             else:
                 effort.begin(value)
-            if self._validator is None and self._spared:
+            if validator is not None:
+                return validator.is_valid(value)
+            if self._spared:
                 self._spared -= 1
                 if surely_fits(self._schema, value):
                     return True
-            return (self._validator or self._compiled()).is_valid(value)
+            return self._compiled().is_valid(value)
         except ValueError:
             return False
 
