@@ -131,7 +131,7 @@ class Exchange:
         if self.state.now != "ready":
             await self.state.summoned(self.timeout)
             tool = tool and self.current(tool)
-            self.state.require_ready()
+        self.state.require_ready()
         self.state.used = True
         self.state.calls += 1
         main = self.listing.main
