@@ -47,6 +47,9 @@ def deciding(name="pay"):
     made.execution(name)(no)
     return made
 
+ANY = [ToolCall("pay", {"amount": 1}, "c1")]
+VIEW = Toolset(pay).view()
+
 def round_of(view, amount=5000, name="pay"):
     return ToolRound.from_calls([ToolCall(name, {"amount": amount}, "c1")], view)
 """
@@ -189,6 +192,65 @@ LOUD: list[tuple[str, str, str]] = [
             "give rules as rules=…",
         )
         for where in ("Toolset(pay).execute", "Toolset(pay).view().execute", "pay.execute")
+    ),
+    *(
+        (f"rules in the place of the context of {what}", _main(program), "give rules as rules=…, to round.apply")
+        for what, program in {
+            "apply": "await round_of(Toolset(pay).view()).apply(context=deciding())",
+            "apply_hooks": "await round_of(Toolset(pay).view()).apply_hooks(no, context=deciding())",
+            "run_pending": "await round_of(Toolset(pay).view()).plan.run_pending(context=deciding())",
+            "a typed call": "await Toolset(pay).decode(ToolCall('pay', {}), Toolset(pay).view()).call(deciding())",
+            "the hook of a typed call": "call = Toolset(pay).decode(ToolCall('pay', {}), Toolset(pay).view())\n"
+            "await call.hook(no, context=Policy(deny=['pay']))",
+            "the testing of a tool": "await execute(Toolset(pay).view()['pay'], {}, deciding())",
+        }.items()
+    ),
+    *(
+        (f"rules behind the view of ToolRound.{made}", _main(f"ToolRound.{made}(ANY, VIEW, deciding())"), says)
+        for made, says in [
+            *((f"from_{one}", "positional arguments") for one in ("calls", "openai", "anthropic", "state")),
+            ("from_openai_responses", "positional arguments"),
+            ("of", "positional arguments"),
+        ]
+    ),
+    *(
+        (
+            f"{name} of a round",
+            _main(f"round_of(Toolset(pay).view()).{name} = deciding()"),
+            f"'ToolRound' object {says} {name!r}",
+        )
+        for name, says in [
+            ("rules", "has no attribute"),
+            ("hooks", "has no attribute"),
+            ("apply", "attribute"),
+        ]
+    ),
+    (
+        "rules that are applied to calls that have run",
+        _main(
+            "plan = round_of(Toolset(pay).view()).plan\nawait plan.run_pending()\nawait plan.apply(deciding())"
+        ),
+        "every call of this round has run, so rules would protect nothing",
+    ),
+    ("a tool as an observer", "Rules(observers=[pay])", "an observer is a function of a CallReport"),
+    ("middleware by tool as observers", "Rules(observers={pay: [layer]})", "observers is a list of functions"),
+    *(
+        (
+            f"{rule} by the name that a tool had before {verb}, {where}",
+            f"tools = Toolset(pay).{verb}\nserver = ToolsetServer({served})",
+            "has no effect: there is no such tool; did you mean ",
+        )
+        for verb in ("prefixed('shop')", "renamed({'pay': 'pay_out'})", "prefixed('a').prefixed('b')")
+        for rule, given in [
+            ("a limit", "CallLimits({'pay': Limits(calls=1)})"),
+            ("what is allowed", "PolicyGuard(Policy(allow=['pay']))"),
+            ("a mode of a journal", "JournalGuard(SqliteJournal('j'), JournalRules({'pay': 'once'}))"),
+        ]
+        for where, served in [
+            ("of the server", f"tools, rules=Rules(guards=[{given}])"),
+            ("of its host", f"Toolset(tools), rules=Rules(guards=[{given}])"),
+            ("that it carries", f"tools.carrying(Rules(guards=[{given}]))"),
+        ]
     ),
     (
         "a typed call that goes around carried rules",

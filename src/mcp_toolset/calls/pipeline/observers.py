@@ -14,6 +14,7 @@ from mcp_toolset.calls.pipeline.observation import Observation
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.tool import Tool
 
 _log: Final = logging.getLogger("mcp_toolset.calls")
 
@@ -88,12 +89,12 @@ def check_observers(observers: object) -> tuple[CallObserver, ...]:
     Raises:
         DefinitionError: it is not a list, or an observer cannot be called with a report, or is asynchronous.
     """
-    if isinstance(observers, str) or not isinstance(observers, Iterable):
+    if isinstance(observers, str | Mapping) or not isinstance(observers, Iterable):
         raise DefinitionError(f"observers is a list of functions of a CallReport, not {observers!r}")
     found = tuple(cast("Iterable[CallObserver]", observers))
     for one in found:
         call: Any = getattr(one, "__call__", None)  # noqa: B004
-        if not callable(one) or isinstance(one, type):
+        if not callable(one) or isinstance(one, type | Tool):
             raise DefinitionError(f"an observer is a function of a CallReport, not {one!r}")
         if inspect.iscoroutinefunction(one) or inspect.iscoroutinefunction(call):
             raise DefinitionError(

@@ -147,7 +147,10 @@ class RuleSet(Rule):
         tools = list(tools) if taking else []
         if not any(True for guard in taking for _ in guard.unused(tools)):
             return []
-        every = [*tools, *known.everything()]
+        # Patterns do not fit the name that a tool had before a prefix.
+        past = {(one.source, one.tool_id, name) for one in tools for name in one.former}
+        besides = (one for one in known.everything() if (one.source, one.tool_id, one.name) not in past)
+        every = [*tools, *besides]
         names = ToolNames(every)
         found = (NameUse(name, place) for guard in taking for place, name in guard.unused(every))
         return [known.missing(use, names.near(replace(use, name=_plain(use.name)))) for use in found]

@@ -39,7 +39,7 @@ from mcp_toolset.calls.rounds.runner import (
     running,
 )
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,13 +71,16 @@ class ToolRoundPlan(RoundStanding):
         question of middleware, such as `"ask"` of a `PermissionChecker`, is a question of the round.
 
         Raises:
-            RoundError: the round was continued by another plan, or a step is running.
+            RoundError: the round was continued by another plan, a step is running, or every call has run.
             UnknownNameError: a rule is for a tool that does not exist.
             DefinitionError: a value is not a rule; nothing has changed.
         """
+        require_context(context)
         made = [one if isinstance(one, Rules | HookSet) else Rules.of(one) for one in rules]
         for one in made:
             one.check(self.view)
+        if made and self.pending and not self.unfinished():
+            raise RoundError("every call of this round has run, so rules would protect nothing: apply them first")
         added = Rules().merged(*made)
         around, merged = self.around.with_middleware(added), self.hooks.merged(added.hooks)
         answers: list[Answer] = []

@@ -25,7 +25,7 @@ from mcp_toolset.calls.rounds.round_rules import AnsweringContext, Answers, Arou
 from mcp_toolset.concurrency.cancel_reason import CancelledError
 from mcp_toolset.errors import RoundError, UnknownToolError, UpstreamProtocolError, sole
 from mcp_toolset.tools.core.asking import AskUser, InputRequired
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.call import ToolCall, ToolContext, require_context
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
@@ -56,6 +56,7 @@ class RunOptions:
     on_tool_error: OnToolError = "continue"
 
     def __post_init__(self) -> None:
+        require_context(self.context)
         if not (self.timeout > 0 and self.concurrency > 0):
             found = f"{self.timeout:g} s and {self.concurrency}"
             raise RoundError(f"a run needs a positive timeout and concurrency, not {found}")

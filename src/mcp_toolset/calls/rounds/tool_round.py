@@ -65,6 +65,9 @@ MAX_ARGUMENT_DEPTH: Final = 200
 class ToolRound:
     """The tool calls of one model reply, validated: calls that can run, and invalid calls."""
 
+    # Without other attributes: `round.rules = …` would protect nothing.
+    __slots__ = ("_plan", "calls", "issues")
+
     def __init__(self, plan: ToolRoundPlan) -> None:
         """Hold the first plan of a round; made by `from_openai` and the other constructors."""
         self._plan = plan
@@ -73,7 +76,7 @@ class ToolRound:
         self.issues = plan.issues
 
     @classmethod
-    def of(cls, message: object, export: Export, known: Container[str] = ()) -> ToolRound:
+    def of(cls, message: object, export: Export, *, known: Container[str] = ()) -> ToolRound:
         """A round from the model's reply to a request that offered `export`, for any provider.
 
         Changes made for the provider are undone: in names, in arguments, and for the `null` that strict mode
@@ -102,7 +105,7 @@ class ToolRound:
 
     @classmethod
     def from_openai(
-        cls, message: object, view: ToolView, known: Container[str] = (), *, export: Export | None = None
+        cls, message: object, view: ToolView, *, known: Container[str] = (), export: Export | None = None
     ) -> ToolRound:
         """A round from the message of a chat completion.
 
@@ -122,20 +125,22 @@ class ToolRound:
 
     @classmethod
     def from_openai_responses(
-        cls, response: object, view: ToolView, known: Container[str] = (), *, export: Export | None = None
+        cls, response: object, view: ToolView, *, known: Container[str] = (), export: Export | None = None
     ) -> ToolRound:
         """A round from a `Response`, the same as a dictionary, or its output items; see `from_openai`."""
         return cls._of(turn_from_responses(response), view, known, export)
 
     @classmethod
     def from_anthropic(
-        cls, message: object, view: ToolView, known: Container[str] = (), *, export: Export | None = None
+        cls, message: object, view: ToolView, *, known: Container[str] = (), export: Export | None = None
     ) -> ToolRound:
         """A round from the response of Anthropic's `messages.create`; see `from_openai`."""
         return cls._of(turn_from_anthropic(message), view, known, export)
 
     @classmethod
-    def from_calls(cls, calls: Iterable[ToolCall], view: ToolView, known: Container[str] = ()) -> ToolRound:
+    def from_calls(
+        cls, calls: Iterable[ToolCall], view: ToolView, *, known: Container[str] = ()
+    ) -> ToolRound:
         """A round from decoded calls, each with a unique id; it fits every provider's messages.
 
         Raises:
@@ -173,8 +178,8 @@ class ToolRound:
         cls,
         state: Mapping[str, Any],
         view: ToolView,
-        known: Container[str] = (),
         *,
+        known: Container[str] = (),
         hooks: AnyRule | None = None,
         rules: AnyRule | None = None,
     ) -> ToolRound:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import CannotAskError, CapabilityError, ClientCapabilityError
+from mcp_toolset.errors import CannotAskError, CapabilityError, ClientCapabilityError, DefinitionError
 from mcp_toolset.tools.core.asking import (
     ELICITATION,
     ROOTS,
@@ -507,3 +507,12 @@ class CalledContext(ToolContext):
 
 LOCAL_CONTEXT: Final = ToolContext()
 """The context of a call without a client."""
+
+
+def require_context(context: object) -> None:
+    """Raise `DefinitionError` for what is no context, such as rules in its place, which would not apply."""
+    if not isinstance(context, ToolContext):
+        raise DefinitionError(
+            f"context takes a ToolContext, not {context!r}; give rules as rules=…, to round.apply(…) or to "
+            "call.hook(…)"
+        )

@@ -100,7 +100,7 @@ class FunctionCall(Generic[P, R]):
         """
         from mcp_toolset.tools.declare.typed_call import require_own
 
-        require_own(self)
+        require_own(self, context)
         return await self.tool.answer(self.input, self.sent, self.binding.supplying(context))
 
     def parts(self) -> tuple[CallMetadata, dict[str, Any]]:

@@ -123,7 +123,7 @@ class DecodedCall(Generic[I, O]):
             StateError: the tool has no handler, its toolset carries rules, or hooks have refused, answered
                 or changed the call.
         """
-        require_own(self)
+        require_own(self, context)
         return await self.tool.answer(self.input, self.binding.supplying(context))
 
     def complete(self, output: O) -> CompletedCall:

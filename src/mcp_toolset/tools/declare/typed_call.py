@@ -16,7 +16,7 @@ from typing import (
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import InvalidOutputError, StateError, ToolMismatchError
 from mcp_toolset.tools.binding.binding import Reads, ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.call import ToolCall, ToolContext, require_context
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.view import ToolView, rules_of
 
@@ -118,6 +118,7 @@ async def hooked(
     call: Any, rule: object, arguments: Mapping[str, Any], reads: Reads, context: ToolContext
 ) -> Any:
     """A typed call after hooks of any form: the call itself, their answer, or their refusal."""
+    require_context(context)
     hooks: CallHooks = rules_of(rule).only_hooks
     answer = await hooks.about(call.sent.with_arguments(dict(arguments)), call.binding, context)
     given = reads(answer.call)
@@ -129,12 +130,14 @@ async def hooked(
     return left.handled(answer.output) if answer.is_answered else left
 
 
-def require_own(call: Any) -> None:
+def require_own(call: Any, context: object) -> None:
     """Refuse to run a function in passing by what decides about its call.
 
     Raises:
         StateError: its toolset carries rules, or hooks have refused, answered or changed the call.
+        DefinitionError: rules are given in the place of the context.
     """
+    require_context(context)
     where = f"the call {call.metadata.id or '-'} of {call.metadata.name!r}"
     if call.binding.carried:
         raise StateError(

@@ -15,7 +15,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError
 from mcp_toolset.tools.binding.binding import ToolBinding, loaded
 from mcp_toolset.tools.binding.selector import ToolGroup, ToolSelector, names_of, public_name_of, resolve_all
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.tool_names import ToolNames
@@ -247,8 +247,7 @@ class ToolView(Mapping[str, ToolBinding]):
             UnknownNameError: a rule is for a tool that does not exist.
             DefinitionError: `rules` is not a rule; see `Rules.of`.
         """
-        if not isinstance(context, ToolContext):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DefinitionError(f"context takes a ToolContext, not {context!r}; give rules as rules=…")
+        require_context(context)
         binding = self[selector]
         if rules is None and binding.carried:
             rules = binding.carried[0].rules.none()
@@ -365,6 +364,7 @@ async def execute(binding: ToolBinding, arguments: dict[str, Any], context: Tool
     Raises:
         InvalidArgumentsError: the arguments do not fit.
     """
+    require_context(context)
     call = ToolCall(binding.name, arguments)
     if binding.gate is not None:
         await loaded(partial(binding.gate, call, context))
