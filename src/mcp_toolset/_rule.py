@@ -141,12 +141,21 @@ def idle_rules(space: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     A name that begins with an underscore says that the rule is for something else.
     """
     for name, value in space.items():
-        held = cast("Mapping[Any, object]", value).values() if isinstance(value, dict) else (value,)
-        for one in held if not name.startswith("_") else ():
+        for one in _held(value) if not name.startswith("_") else ():
             if isinstance(one, FunctionType) and getattr(one, "_is_taken", True) is False:
                 yield name, "middleware"
             elif isinstance(one, Rule) and not one.is_taken:
                 yield name, type(one).__name__
+
+
+def _held(value: object) -> Iterator[object]:
+    """What a value is or holds, in dictionaries and lists of any depth."""
+    if isinstance(value, dict):
+        value = [*cast("dict[Any, object]", value).values()]
+    if isinstance(value, list | tuple):
+        yield from (inner for one in cast("list[object]", value) for inner in _held(one))
+    else:
+        yield value
 
 
 def fault_of_syntax(pattern: str) -> tuple[str, str] | None:

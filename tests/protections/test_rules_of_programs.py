@@ -89,6 +89,9 @@ IDLE = {
     "guard": "PolicyGuard",
     "limits": "CallLimits",
     "inner": "Policy",
+    "listed": "PolicyGuard",
+    "pair": "Policy",
+    "deep": "HookSet",
 }
 VALUES = {
     "by_tool": "{'destroy': Limits(calls=1)}",
@@ -104,6 +107,9 @@ VALUES = {
     "guard": "PolicyGuard(Policy(deny=['destroy']))",
     "limits": "CallLimits({'*': Limits(rate='1/min')})",
     "inner": "Policy(ask=['destroy'])",
+    "listed": "[PolicyGuard(Policy(deny=['destroy']))]",
+    "pair": "(Policy(deny=['destroy']), 5)",
+    "deep": "{'rules': [deciding()]}",
 }
 
 
@@ -170,6 +176,8 @@ UNRUN = {
     "a server in the main block": "import asyncio\nif __name__ == '__main__':\n"
     "    asyncio.run(ToolsetServer(tools, policy=Policy(deny=['destroy'])).run_stdio())",
     "an application": "app = ToolsetServer(tools, hooks=deciding()).http_app()",
+    "serve in a function of another module": "from other import main\n"
+    "if __name__ == '__main__':\n    main(tools)",
 }
 
 
@@ -177,6 +185,7 @@ UNRUN = {
 def test_u75_tools_are_not_served_without_the_rules_of_a_line_that_is_not_run(
     name: str, line: CommandLine
 ) -> None:
+    line.write("other.py", f"{TOOLS}\ndef main(tools):\n    serve(tools, policy=Policy(deny=['destroy']))\n")
     line.write("app.py", f"{TOOLS}\ntools = _all\n{UNRUN[name]}\n")
     ran = line.run("call", "app.py", "destroy")
     assert ran.returncode != 0 and "whose rules would not apply, as that line is not run here" in ran.stderr
@@ -198,6 +207,45 @@ def test_u75_a_program_that_serves_itself_logs_a_rule_that_nothing_applies(line:
         program, cwd=line.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
     )
     assert "hooks is a HookSet that nothing applies" in ran.stderr
+
+
+def test_u75_serve_under_another_name_applies_its_rules(line: CommandLine) -> None:
+    block = "if __name__ == '__main__':\n    start(tools, policy=Policy(deny=['destroy']))"
+    line.write("app.py", f"{TOOLS}\nfrom mcp_toolset import serve as start\ntools = _all\n{block}\n")
+    ran = line.run("call", "app.py", "destroy")
+    assert ran.returncode != 0 and "destroyed" not in ran.stdout
+
+
+BESIDE = {
+    "a server": "safe = ToolsetServer(tools, policy=Policy(deny=['destroy']))",
+    "a toolset that is off": "safe = tools.off('destroy')",
+    "a toolset with rules": "safe = Toolset(tools).carrying(deciding())",
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("program", [[sys.executable], [sys.executable, "-m", "mcp_toolset", "serve"]])
+def test_u75_a_program_that_serves_tools_beside_a_safer_value_logs_it(
+    name: str, program: list[str], line: CommandLine
+) -> None:
+    block = "if __name__ == '__main__':\n    serve(tools)"
+    line.write("app.py", f"{TOOLS}\ntools = _all\n{BESIDE[name]}\n{block}\n")
+    ran = subprocess.run(
+        [*program, "app.py"],
+        cwd=line.folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "safe has rules for its tools, which do not apply, as another one is served" in ran.stderr
+
+
+def test_u75_what_is_served_is_no_safer_value_of_the_program(line: CommandLine) -> None:
+    inside = "base = _all.carrying(deciding())\ntools = Toolset(base.prefixed('x'), _all.off('destroy'))"
+    line.write("app.py", f"{TOOLS}\n{inside}\n_safe = tools.off('x_destroy')\nserve(tools)\n")
+    ran = line.run("serve", "app.py")
+    assert "which do not apply" not in ran.stderr
 
 
 @pytest.mark.anyio

@@ -24,7 +24,7 @@ from mcp_toolset._rule import idle_rules
 from mcp_toolset.cli.target import Module, Program
 from mcp_toolset.errors import TargetError, ToolsetError
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.serving.serve import capturing
+from mcp_toolset.serving.serve import capturing, guarded_ones, tell_passed_over
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
@@ -57,6 +57,7 @@ def load(target: Module | Program, is_mountable: Callable[[object], bool]) -> An
             f"{target}: calls serve() {len(held)} times; name one toolset as {target}:attribute"
         )
     if held and target.attribute is None:
+        tell_passed_over(vars(module), held[0])
         return held[0]
     found = (
         _offered(module, str(target), is_mountable)
@@ -88,16 +89,23 @@ _DECIDING: Final = (
 def _passed_over(module: ModuleType, attribute: str | None) -> str:
     """The call in a program's source that serves its tools under rules, while the tools alone are loaded.
 
-    If the user names an attribute, only a `serve(…)` of that one counts.
+    If the user names an attribute, only a `serve(…)` of that one counts. If the program has a `__main__` block,
+    which may call what it has imported, the modules beside it count too.
     """
-    for node in ast.walk(_tree(getattr(module, "__file__", None) or "")):
-        if not isinstance(node, ast.Call):
-            continue
-        name = getattr(node.func, "id", None) or getattr(node.func, "attr", "")
-        given = [one.arg for one in node.keywords if one.arg in _DECIDING]
-        first = next((one.id for one in node.args[:1] if isinstance(one, ast.Name)), None)
-        if given and (name in _SERVING if attribute is None else name == "serve" and first == attribute):
-            return f"line {node.lineno} has {name}(…, {given[0]}=…)"
+    own = getattr(module, "__file__", None) or ""
+    has_block = attribute is None and any(_is_main_guard(node) for node in _tree(own).body)
+    files = (getattr(one, "__file__", None) for one in [*sys.modules.values()] if has_block)
+    beside = [file for file in files if file and file != own and is_of_project(Path(file), Path(own))]
+    for path in (own, *beside):
+        for node in ast.walk(_tree(path)):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "id", None) or getattr(node.func, "attr", "")
+            given = [one.arg for one in node.keywords if one.arg in _DECIDING]
+            first = next((one.id for one in node.args[:1] if isinstance(one, ast.Name)), None)
+            if given and (name in _SERVING if attribute is None else name == "serve" and first == attribute):
+                where = f"line {node.lineno}" + (f" of {path}" if path != own else "")
+                return f"{where} has {name}(…, {given[0]}=…)"
     return ""
 
 
@@ -127,7 +135,11 @@ def _import(target: Module | Program) -> ModuleType:
 
 def _serves_as_main(target: Program) -> bool:
     tree = _tree(target.path)
-    names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in ast.walk(tree)}
+    # The name of an import counts too: `from mcp_toolset import serve as start`.
+    names = {
+        getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None)
+        for node in ast.walk(tree)
+    }
     return "serve" in names and any(_is_main_guard(node) for node in tree.body)
 
 
@@ -243,31 +255,11 @@ def _attribute(module: ModuleType, dotted: str, place: str) -> Any:
     return value
 
 
-def _guarded_ones(module: ModuleType, chosen: object) -> list[str]:
-    """The servers, and the toolsets with more rules than the chosen value."""
-    before = _protection(chosen)
-    return [
-        name
-        for name, value in vars(module).items()
-        if isinstance(value, ToolsetServer) or _protection(value) - before
-    ]
-
-
-def _protection(value: object) -> set[object]:
-    """What keeps tools of a toolset from being called, or decides about their calls."""
-    toolset = cast("Toolset", value) if isinstance(value, Toolset) else Toolset()
-    bindings = toolset.bindings()
-    carried = {id(one.rules) for binding in bindings for one in binding.carried}
-    held = [one for one in bindings if not one.on or one.deferred]
-    filtered = {one.tool_id for one in toolset.everything()} - {one.tool_id for one in bindings}
-    return {*carried, *filtered, *(one.name for one in held)}
-
-
 def _offered(module: ModuleType, place: str, is_mountable: Callable[[object], bool]) -> Any:
     usual = [value for name in _USUAL if is_mountable(value := getattr(module, name, None))]
     chosen = next((value for value in usual if isinstance(value, ToolsetServer)), usual[0] if usual else None)
     # A server, or a toolset with rules, is not passed over for the tools in it.
-    if not isinstance(chosen, ToolsetServer) and (better := _guarded_ones(module, chosen)):
+    if not isinstance(chosen, ToolsetServer) and (better := guarded_ones(vars(module), chosen)):
         names = " or ".join(f"{place}:{name}" for name in better)
         raise TargetError(f"{place}: has rules for its tools, which would not apply; name one as {names}")
     if chosen is not None:

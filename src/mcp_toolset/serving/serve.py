@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
 from contextvars import ContextVar
@@ -113,10 +114,45 @@ def serve(
     with logged(choice, server.name) as kept:
         for rule, kind in idle_rules(program):
             _log.warning("%s is a %s that nothing applies: give it to serve(…), or remove it", rule, kind)
+        tell_passed_over(program, server)
         kept.follow(server, one_client=transport == "stdio")
         ended = run_server(server, how, log=kept)
     if ended:
         leave_no_thread(0)
+
+
+def tell_passed_over(program: Mapping[str, object], served: ToolsetServer) -> None:
+    """Log a program's servers, and toolsets with rules, in whose place another one is served."""
+    is_named = any(one is served for one in program.values())
+    for name in guarded_ones(program, served.toolset):
+        if not name.startswith("_") and not (is_named and isinstance(program[name], ToolsetServer)):
+            _log.warning(
+                "%s has rules for its tools, which do not apply, as another one is served: serve(%s), or call "
+                "it _%s if it has another use",
+                *(name, name, name),
+            )
+
+
+def guarded_ones(program: Mapping[str, object], chosen: object) -> list[str]:
+    """Of a program's variables the servers, and the toolsets with more rules than the chosen value."""
+    before = _protection(chosen)
+    return [
+        name
+        for name, value in program.items()
+        if isinstance(value, ToolsetServer) or _protection(value) - before
+    ]
+
+
+def _protection(value: object) -> set[object]:
+    """What keeps tools of a toolset from being called, or decides about their calls."""
+    if not isinstance(value, Toolset):
+        return set()
+    toolset = cast("Toolset[Any]", value)
+    bindings = toolset.bindings()
+    carried = {id(one.rules) for binding in bindings for one in binding.carried}
+    held = [one for one in bindings if not one.on or one.deferred]
+    filtered = {one.tool_id for one in toolset.everything()} - {one.tool_id for one in bindings}
+    return {*carried, *filtered, *(one.tool_id for one in held)}
 
 
 @dataclass(frozen=True, slots=True)
