@@ -65,6 +65,36 @@ def test_u71_an_entry_whose_protection_would_be_off_is_down(row: Row, line: Comm
     assert says in config.misconfigured[0].fault
 
 
+NAMING: dict[str, Any] = {
+    "disallowedTools": ["mcp__bank__pay"],
+    "disable": ["bank"],
+    "enabledMcpServers": ["git"],
+    "allowedMcpServers": [{"serverName": "git"}],
+    "refuse": ["bank/pay"],
+    "callsPerDay": {"bank/pay": 1},
+    "tools": {"bank_pay": False},
+    "rules": "deny bank/pay",
+    "profiles": {"safe": ["git"]},
+}
+
+
+@pytest.mark.parametrize("key", NAMING)
+@pytest.mark.parametrize("more", [{}, {"toolset": {}}])
+def test_u71_a_top_level_key_that_names_a_server_and_is_ignored_is_a_warning(
+    key: str, more: dict[str, Any], line: CommandLine
+) -> None:
+    written(line, {"mcpServers": {"bank": SERVER, "git": SERVER}, key: NAMING[key], **more})
+    ran = line.run("check", "mcp.json", "--strict")
+    assert ran.returncode == 1
+    assert f"`{key}`" in ran.stdout or f"{key}: names a server, and is ignored here" in ran.stdout, ran.stdout
+
+
+def test_u71_the_other_keys_of_a_clients_file_are_no_warning(line: CommandLine) -> None:
+    own = {"theme": "Bankrupt", "_disable": ["bank"], "recent": ["/home/ann/banks"], "tools": {"sandbox": True}}
+    written(line, {"mcpServers": {"bank": SERVER}, **own})
+    assert line.run("check", "mcp.json", "--strict").returncode == 0
+
+
 def raises(row: Row) -> None:
     _, program, says = row
     space: dict[str, Any] = {"__name__": "program"}

@@ -31,6 +31,7 @@ from mcp_toolset.config.keys import (
     is_section,
     misplaced,
     named_servers,
+    names_a_server,
     nearest,
     switched_off,
     unknown_keys,
@@ -361,7 +362,7 @@ def _is_disabled(data: object) -> bool:
 def _check_file_keys(table: dict[str, object], root: Place, warn: Callable[[str], None]) -> None:
     """Refuse what protects at the wrong place, and a mistyped `toolset` or `inputs`.
 
-    Other unknown keys are ignored: they may be a client's own.
+    Other unknown keys are ignored: they may be a client's own. If one names a server, this is a warning.
     """
     mcp = table.get("mcp")
     nested = cast("dict[str, object]", mcp) if isinstance(mcp, dict) else {}
@@ -385,8 +386,14 @@ def _check_file_keys(table: dict[str, object], root: Place, warn: Callable[[str]
             f"switches the server `{name}` off in another client, and not here",
             f'write "disabled": true into `{".".join((*read, name))}`',
         )
-    if "toolset" in table and (unknown := unknown_keys(table, FILE_KEYS)):
+    unknown = unknown_keys(table, FILE_KEYS)
+    if "toolset" in table and unknown:
         warn(_ignored(unknown, root))
+        unknown = []
+    for key in (*unknown, "tools"):
+        if names_a_server(table.get(key), named):
+            mend = "write rules into `toolset` or the server's entry, or begin the key with `_`"
+            warn(str(root.at(key).error("names a server, and is ignored here", mend)))
 
 
 def _check_place(key: str, place: Place) -> None:

@@ -6,6 +6,7 @@ Any other unknown key is a warning. Keys that begin with `_`, `$`, `#`, `x-` or 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -28,6 +29,7 @@ __all__ = [
     "places",
     "is_section",
     "misplaced",
+    "names_a_server",
     "named_servers",
     "nearest",
     "switched_off",
@@ -241,6 +243,12 @@ def switched_off(table: Mapping[str, Any], servers: Collection[str]) -> dict[str
             off = {*cast("list[Any]", listed)} if steps in _OFF_BY_NAME else {*servers} - {*listed}
             found.update((name, steps) for name in servers if name in off and name not in found)
     return found
+
+
+def names_a_server(value: object, servers: Iterable[str]) -> bool:
+    """Whether a value that nothing reads has a server's name in it, as `bank/pay` and `mcp__bank__pay` have."""
+    said = json.dumps(value, ensure_ascii=False, default=str).casefold()
+    return any(re.search(rf"(?<![^\W_]){re.escape(one.casefold())}(?![^\W_])", said) for one in servers)
 
 
 def misplaced(key: str, *, holder: str | None = None) -> str | None:
