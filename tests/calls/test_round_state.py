@@ -191,7 +191,7 @@ async def test_a16_a_tool_that_came_from_elsewhere_is_a_changed_one():
 @pytest.mark.parametrize(("known", "reason"), [((), "unknown_tool"), (("look",), "unavailable_tool")])
 async def test_a16_a_tool_that_is_gone_is_an_issue(known: tuple[str, ...], reason: str):
     plan = await planned(VIEW, CALLS[0])
-    round = ToolRound.from_state(plan.to_state(), ToolView([]), known)
+    round = ToolRound.from_state(plan.to_state(), ToolView([]), known=known)
     assert [issue.reason for issue in round.issues] == [reason]
 
 

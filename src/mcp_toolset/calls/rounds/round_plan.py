@@ -79,13 +79,15 @@ class ToolRoundPlan(RoundStanding):
         made = [one if isinstance(one, Rules | HookSet) else Rules.of(one) for one in rules]
         for one in made:
             one.check(self.view)
-        if made and self.pending and not self.unfinished():
-            raise RoundError("every call of this round has run, so rules would protect nothing: apply them first")
         added = Rules().merged(*made)
         around, merged = self.around.with_middleware(added), self.hooks.merged(added.hooks)
         answers: list[Answer] = []
         observers, round = around.rules.observers, self.progress.id
         with self.progress.doing(self, "asking hooks"):
+            if made and self.pending and not self.unfinished():
+                raise RoundError(
+                    "every call of this round has run, so rules would protect nothing: apply them first"
+                )
             tell_invalid(self.issues, self.view, context, observers=added.observers, round=round)
             for call in self.pending:
                 if self.has_nothing(call) and around.guards(call, self.view):

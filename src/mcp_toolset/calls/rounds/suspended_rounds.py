@@ -63,8 +63,8 @@ class SuspendedRounds:
         self,
         text: str,
         view: ToolView,
-        known: Container[str] = (),
         *,
+        known: Container[str] = (),
         context: ToolContext = LOCAL_CONTEXT,
         hooks: AnyRule | None = None,
         rules: AnyRule | None = None,
@@ -87,7 +87,7 @@ class SuspendedRounds:
         what = digest_of(context.session or "")
         try:
             suspended = self._sealer.open(text, who=context.principal, what=what)
-            made = ToolRound.from_state(suspended.data, view, known, hooks=hooks, rules=rules)
+            made = ToolRound.from_state(suspended.data, view, known=known, hooks=hooks, rules=rules)
             seconds = 2 * self._patience
             if self._once is not None and not await self._once.use(suspended.id, seconds=seconds):
                 raise self._sealer.refused("it was used before; see what its calls have done")
