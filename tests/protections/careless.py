@@ -194,19 +194,27 @@ LOUD: list[tuple[str, str, str]] = [
         for where in ("Toolset(pay).execute", "Toolset(pay).view().execute", "pay.execute")
     ),
     *(
-        (f"rules in the place of the context of {what}", _main(program), "give rules as rules=…, to round.apply")
+        (
+            f"rules in the place of the context of {what}",
+            _main(program),
+            "give rules as rules=…, to round.apply",
+        )
         for what, program in {
             "apply": "await round_of(Toolset(pay).view()).apply(context=deciding())",
             "apply_hooks": "await round_of(Toolset(pay).view()).apply_hooks(no, context=deciding())",
             "run_pending": "await round_of(Toolset(pay).view()).plan.run_pending(context=deciding())",
-            "a typed call": "await Toolset(pay).decode(ToolCall('pay', {}), Toolset(pay).view()).call(deciding())",
-            "the hook of a typed call": "call = Toolset(pay).decode(ToolCall('pay', {}), Toolset(pay).view())\n"
+            "a typed call": "await Toolset(pay).decode(ANY[0], VIEW).call(deciding())",
+            "the hook of a typed call": "call = Toolset(pay).decode(ANY[0], VIEW)\n"
             "await call.hook(no, context=Policy(deny=['pay']))",
             "the testing of a tool": "await execute(Toolset(pay).view()['pay'], {}, deciding())",
         }.items()
     ),
     *(
-        (f"rules behind the view of ToolRound.{made}", _main(f"ToolRound.{made}(ANY, VIEW, deciding())"), says)
+        (
+            f"rules behind the view of ToolRound.{made}",
+            _main(f"ToolRound.{made}(ANY, VIEW, deciding())"),
+            says,
+        )
         for made, says in [
             *((f"from_{one}", "positional arguments") for one in ("calls", "openai", "anthropic", "state")),
             ("from_openai_responses", "positional arguments"),
@@ -227,13 +235,15 @@ LOUD: list[tuple[str, str, str]] = [
     ),
     (
         "rules that are applied to calls that have run",
-        _main(
-            "plan = round_of(Toolset(pay).view()).plan\nawait plan.run_pending()\nawait plan.apply(deciding())"
-        ),
+        _main("plan = round_of(VIEW).plan\nawait plan.run_pending()\nawait plan.apply(deciding())"),
         "every call of this round has run, so rules would protect nothing",
     ),
     ("a tool as an observer", "Rules(observers=[pay])", "an observer is a function of a CallReport"),
-    ("middleware by tool as observers", "Rules(observers={pay: [layer]})", "observers is a list of functions"),
+    (
+        "middleware by tool as observers",
+        "Rules(observers={pay: [layer]})",
+        "observers is a list of functions",
+    ),
     *(
         (
             f"{rule} by the name that a tool had before {verb}, {where}",

@@ -15,6 +15,7 @@ from mcp_toolset import Toolset, ToolsetServer, serve
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.policy import Limits
 
 __all__ = ["line"]
 
@@ -258,3 +259,54 @@ def test_u73_the_tools_that_goose_takes_are_those_that_are_adopted(line: Command
     servers = json.loads(Path(told["file"]).read_text())["mcpServers"]
     assert servers["a"]["includeTools"] == ["look"] and "includeTools" not in servers["b"]
     assert not any("available_tools" in one for one in servers.values())
+
+
+FOR_NOBODY: dict[str, dict[str, Any]] = {
+    "an allow for a name that no token has": {"principals": ["bob"], "allow": ["a/look"]},
+    "a role of one token and the name of another": {
+        "roles": ["intern"],
+        "principals": ["ann"],
+        "deny": ["a/*"],
+    },
+    "a role in the place of a name": {"principals": ["intern"], "allow": ["a/look"]},
+    "a role of one and a scope of another": {"roles": ["intern"], "scopes": ["mcp"], "ask": ["a/*"]},
+}
+_HOLDERS = {
+    "tokens": {
+        "ci": {"token": LONG, "roles": ["intern"]},
+        "ann": {"token": LONG + "2", "roles": ["boss"], "scopes": ["mcp"]},
+    }
+}
+
+
+@pytest.mark.parametrize("name", FOR_NOBODY)
+def test_u73_a_section_for_callers_that_no_token_is_is_a_warning(name: str, line: CommandLine) -> None:
+    for rule in (
+        {"permissions": {"for": [FOR_NOBODY[name]]}},
+        {
+            "limits": {
+                "*": {"for": [{k: v for k, v in FOR_NOBODY[name].items() if k[0] in "prs"} | {"calls": 1}]}
+            }
+        },
+    ):
+        written(line.folder, auth=_HOLDERS, **rule)
+        checked = line.run("check", "mcp.json", "--strict")
+        assert checked.returncode == 1 and "applies to nobody" in checked.stdout, checked.stdout
+
+
+def test_u73_a_section_that_some_token_is_for_is_no_warning(line: CommandLine) -> None:
+    some = {"roles": ["intern", "boss"], "principals": ["a*", "c*"], "deny": ["a/look"]}
+    written(line.folder, auth=_HOLDERS, permissions={"for": [some]})
+    assert line.run("check", "mcp.json", "--strict").returncode == 0
+
+
+def test_u73_limits_that_wider_ones_before_them_hide_are_refused(line: CommandLine) -> None:
+    wide, narrow = {"principals": ["*"], "calls": 100, "rate": "9/min"}, {"roles": ["intern"], "calls": 1}
+    written(line.folder, auth=_HOLDERS, limits={"*": {"for": [wide, narrow]}})
+    checked = line.run("check", "mcp.json")
+    says = "toolset.limits[*].for[1].calls: never applies, as `for[0]` is for the same callers and has one"
+    assert checked.returncode == 1 and says in checked.stderr.replace('"', ""), checked.stderr
+    with pytest.raises(DefinitionError, match="the calls of number 1 never applies"):
+        Limits(callers=[Limits(calls=9, roles=["a", "b"]), Limits(calls=1, roles=["a"])])
+    written(line.folder, auth=_HOLDERS, limits={"*": {"for": [narrow, wide]}})
+    assert line.run("check", "mcp.json", "--strict").returncode == 0

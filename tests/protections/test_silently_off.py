@@ -90,7 +90,12 @@ def test_u71_a_top_level_key_that_names_a_server_and_is_ignored_is_a_warning(
 
 
 def test_u71_the_other_keys_of_a_clients_file_are_no_warning(line: CommandLine) -> None:
-    own = {"theme": "Bankrupt", "_disable": ["bank"], "recent": ["/home/ann/banks"], "tools": {"sandbox": True}}
+    own = {
+        "theme": "Bankrupt",
+        "_disable": ["bank"],
+        "recent": ["/home/ann/banks"],
+        "tools": {"sandbox": True},
+    }
     written(line, {"mcpServers": {"bank": SERVER}, **own})
     assert line.run("check", "mcp.json", "--strict").returncode == 0
 

@@ -26,7 +26,6 @@ from mcp_toolset.errors import TargetError, ToolsetError
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.serve import capturing, guarded_ones, tell_passed_over
 from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
 
 __all__ = ["is_of_project", "load"]
 
@@ -89,8 +88,8 @@ _DECIDING: Final = (
 def _passed_over(module: ModuleType, attribute: str | None) -> str:
     """The call in a program's source that serves its tools under rules, while the tools alone are loaded.
 
-    If the user names an attribute, only a `serve(…)` of that one counts. If the program has a `__main__` block,
-    which may call what it has imported, the modules beside it count too.
+    If the user names an attribute, only a `serve(…)` of that one counts. If the program has a `__main__`
+    block, which may call what it has imported, the modules beside it count too.
     """
     own = getattr(module, "__file__", None) or ""
     has_block = attribute is None and any(_is_main_guard(node) for node in _tree(own).body)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
@@ -18,7 +18,7 @@ from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import Entry, exact_names
 from mcp_toolset.config.variables import Variables, is_unreplaced
-from mcp_toolset.security.policy.patterns import fault_of_name, is_caller, plain_name
+from mcp_toolset.security.policy.patterns import fault_of_name, is_caller, is_for, plain_name
 
 if TYPE_CHECKING:
     from mcp_toolset.security.policy.limits import Limits
@@ -187,7 +187,23 @@ class AuthConfig:
         if not self.jwt:
             roles = {plain_name(one) for token in self.tokens.values() for one in token.roles}
             scopes = {plain_name(one) for token in self.tokens.values() for one in token.scopes}
-            check_known({"principals": {*self.tokens}, "roles": roles, "scopes": scopes}, stated, warn)
+            stated, told = [*stated], list[str]()
+            check_known({"principals": {*self.tokens}, "roles": roles, "scopes": scopes}, stated, told.append)
+            for line in told:
+                warn(line)
+            callers = [
+                _Caller(
+                    name,
+                    json.dumps([name, None, None]),
+                    frozenset(map(plain_name, one.roles)),
+                    frozenset(map(plain_name, one.scopes)),
+                )
+                for name, one in self.tokens.items()
+            ]
+            for section, place in stated if not told else ():
+                if not any(is_for(section, caller) for caller in callers):
+                    mend = "write a section for each kind of caller"
+                    warn(str(place.error("no token has all that it names, so it applies to nobody", mend)))
 
     def rules(self) -> AuthRules:
         """The section with its references expanded."""
@@ -274,8 +290,16 @@ def check_known(
                     continue
                 if close := get_close_matches(one.lower(), folded, n=1, cutoff=0.8):
                     raise at.error("no token has it", f"did you mean `{folded[close[0]]}`?")
-                if getattr(section, "allow", None) is None:
-                    warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
+                warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
+
+
+class _Caller(NamedTuple):
+    """Who has a token of the section."""
+
+    name: str
+    key: str
+    roles: frozenset[str]
+    scopes: frozenset[str]
 
 
 def _token(entry: object) -> object:

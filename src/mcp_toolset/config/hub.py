@@ -386,12 +386,19 @@ def _check_file_keys(table: dict[str, object], root: Place, warn: Callable[[str]
             f"switches the server `{name}` off in another client, and not here",
             f'write "disabled": true into `{".".join((*read, name))}`',
         )
+    _tell_unread(table, root, named, warn)
+
+
+def _tell_unread(
+    table: dict[str, object], root: Place, servers: Iterable[str], warn: Callable[[str], None]
+) -> None:
+    """Warn of keys that nothing reads, where they may be meant for us."""
     unknown = unknown_keys(table, FILE_KEYS)
     if "toolset" in table and unknown:
         warn(_ignored(unknown, root))
         unknown = []
     for key in (*unknown, "tools"):
-        if names_a_server(table.get(key), named):
+        if names_a_server(table.get(key), servers):
             mend = "write rules into `toolset` or the server's entry, or begin the key with `_`"
             warn(str(root.at(key).error("names a server, and is ignored here", mend)))
 

@@ -154,7 +154,7 @@ def limits_in(section: Mapping[str, Any], place: Place) -> Mapping[str, Limits]:
 
 
 def _limits(table: dict[str, Any], place: Place) -> Limits:
-    from mcp_toolset.security.policy.limits import Limits
+    from mcp_toolset.security.policy.limits import Limits, unreached
 
     some = table.get("for", [])
     if not isinstance(some, list):
@@ -166,6 +166,11 @@ def _limits(table: dict[str, Any], place: Place) -> Limits:
     if some == [] and "for" in table:
         raise place.at("for").error("is empty, so it limits nothing", "name callers in it, or remove it")
     callers = tuple(_for_callers(_table(one, at), at) for at, one in places)
+    if (found := unreached(callers)) is not None:
+        raise place.at("for", found.number, found.key).error(
+            f"never applies, as `for[{found.before}]` is for the same callers and has one",
+            "write this one first",
+        )
     return Limits(**_checked(own, place), callers=callers)
 
 

@@ -11,7 +11,7 @@ from mcp_toolset._records import replace
 from mcp_toolset.config.entries import LIST_OF_TEXTS, validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import CallersEntry, Entry
-from mcp_toolset.security.policy.patterns import TAG, fault_of, split_hint
+from mcp_toolset.security.policy.patterns import TAG, fault_of, is_for_all_of, split_hint
 from mcp_toolset.security.policy.sections import Permissions, Section
 
 __all__ = [
@@ -56,7 +56,7 @@ def permissions_at(data: object, place: Place) -> Permissions:
     callers = [_callers_at(one, place.at("for", number)) for number, one in enumerate(entry.callers)]
     for number, after in enumerate(callers):
         for at, before in enumerate(callers[:number]):
-            if _is_for_all_of(before, after):
+            if is_for_all_of(before, after):
                 _check_reached(after, before, place.at("for", number), f"`for[{at}].allow`")
     return Permissions(_section(entry, place), callers=tuple(callers))
 
@@ -79,18 +79,6 @@ def check_order(rules: Permissions, servers: Mapping[str, Section], place: Place
             },
         )
         _check_reached(kept, section, place, f"`{section.place}.allow`", server)
-
-
-def _is_for_all_of(before: Section, after: Section) -> bool:
-    """Whether a section is for every caller that another one is for."""
-    return all(
-        wide is None or (narrow is not None and {*narrow} <= {*wide})
-        for wide, narrow in (
-            (None if "*" in (before.principals or ()) else before.principals, after.principals),
-            (before.roles, after.roles),
-            (before.scopes, after.scopes),
-        )
-    )
 
 
 def _check_reached(after: Section, before: Section, place: Place, told: str, server: str = "") -> None:

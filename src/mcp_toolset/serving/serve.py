@@ -127,8 +127,8 @@ def tell_passed_over(program: Mapping[str, object], served: ToolsetServer) -> No
     for name in guarded_ones(program, served.toolset):
         if not name.startswith("_") and not (is_named and isinstance(program[name], ToolsetServer)):
             _log.warning(
-                "%s has rules for its tools, which do not apply, as another one is served: serve(%s), or call "
-                "it _%s if it has another use",
+                "%s has rules for its tools, which do not apply, as another one is served: serve(%s), or "
+                "call it _%s if it has another use",
                 *(name, name, name),
             )
 

@@ -17,6 +17,7 @@ from mcp_toolset.security.policy.patterns import (
     ToolFacts,
     check_pattern,
     is_for,
+    is_for_all_of,
     split_hint,
 )
 from mcp_toolset.security.policy.sections import Section
@@ -91,6 +92,9 @@ class Limits(Rule):
                     "something; it has no `callers` itself"
                 )
 
+        if (found := unreached(self.callers)) is not None:
+            raise DefinitionError(f"Limits(callers=…): {found.told}")
+
     def given(self) -> Iterator[tuple[str, Any]]:
         """The limits that are set, by name."""
         for key in NAMES:
@@ -101,6 +105,31 @@ class Limits(Rule):
     def is_for_some(self) -> bool:
         """Whether the limits apply to some callers only."""
         return any(one is not None for one in (self.principals, self.roles, self.scopes))
+
+
+class Unreached(NamedTuple):
+    """A limit of some callers that never applies, as limits before it are for all of them."""
+
+    number: int
+    before: int
+    key: str
+
+    @property
+    def told(self) -> str:
+        return (
+            f"the {self.key} of number {self.number} never applies, as number {self.before} is for the same "
+            f"callers and has one: write the wider one last"
+        )
+
+
+def unreached(callers: Sequence[Limits]) -> Unreached | None:
+    """The first limit of some callers that never applies."""
+    for number, after in enumerate(callers):
+        for at, before in enumerate(callers[:number]):
+            both = dict(before.given()).keys() & dict(after.given()).keys()
+            if both and is_for_all_of(before, after):
+                return Unreached(number, at, min(both))
+    return None
 
 
 NAMES: Final = ("rate", "calls", "concurrency", "timeout", "result_bytes")

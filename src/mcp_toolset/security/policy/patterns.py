@@ -248,13 +248,38 @@ class Caller(Protocol):
     def scopes(self) -> frozenset[str]: ...
 
 
-def is_for(section: Section, caller: Caller) -> bool:
+class ForCallers(Protocol):
+    """What is for some callers: a section, or limits."""
+
+    @property
+    def principals(self) -> Sequence[str] | None: ...
+
+    @property
+    def roles(self) -> Sequence[str] | None: ...
+
+    @property
+    def scopes(self) -> Sequence[str] | None: ...
+
+
+def is_for(section: ForCallers, caller: Caller) -> bool:
     """Whether a section is for a caller: each kind that it names has to fit."""
     wanted, name, key = section.principals, caller.name, caller.key
     return (
         (wanted is None or any(is_caller(one, name, key) for one in wanted))
         and (section.roles is None or not caller.roles.isdisjoint(section.roles))
         and (section.scopes is None or not caller.scopes.isdisjoint(section.scopes))
+    )
+
+
+def is_for_all_of(before: ForCallers, after: ForCallers) -> bool:
+    """Whether one is for every caller that another one is for."""
+    return all(
+        wide is None or (narrow is not None and {*narrow} <= {*wide})
+        for wide, narrow in (
+            (None if "*" in (before.principals or ()) else before.principals, after.principals),
+            (before.roles, after.roles),
+            (before.scopes, after.scopes),
+        )
     )
 
 
