@@ -241,6 +241,29 @@ def test_u75_a_program_that_serves_tools_beside_a_safer_value_logs_it(
     assert "safe has rules for its tools, which do not apply, as another one is served" in ran.stderr
 
 
+EMPTY = {
+    "a set for one hook alone": "@HookSet().execution('destroy')",
+    "a copy of the set": "@hooks.merged().execution('destroy')",
+    "a set with a prefix": "@hooks.prefixed('x').execution('destroy')",
+    "no decorator": "# @hooks.execution('destroy')",
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_u72_a_set_without_hooks_that_a_program_serves_is_logged(name: str, line: CommandLine) -> None:
+    hook = f"{EMPTY[name]}\nasync def other(call):\n    return Reject('no')"
+    line.write("app.py", f"{TOOLS}\nhooks = HookSet()\n{hook}\nserve(_all, hooks=hooks)\n")
+    ran = line.run("serve", "app.py")
+    assert 'hooks has no hooks, so it protects nothing: write @hooks.execution("NAME")' in ran.stderr
+
+
+def test_u75_a_toolset_that_is_named_beside_a_server_with_rules_is_logged(line: CommandLine) -> None:
+    line.write("app.py", f"{TOOLS}\ntools = _all\nserver = ToolsetServer(tools, hooks=deciding())\n")
+    ran = line.run("serve", "app.py:tools")
+    assert "server has rules for its tools, which do not apply, as another one is served" in ran.stderr
+    assert "which do not apply" not in line.run("serve", "app.py:server").stderr
+
+
 def test_u75_what_is_served_is_no_safer_value_of_the_program(line: CommandLine) -> None:
     inside = "base = _all.carrying(deciding())\ntools = Toolset(base.prefixed('x'), _all.off('destroy'))"
     line.write("app.py", f"{TOOLS}\n{inside}\n_safe = tools.off('x_destroy')\nserve(tools)\n")

@@ -68,6 +68,8 @@ def load(target: Module | Program, is_mountable: Callable[[object], bool]) -> An
             f"{target}: {call}, whose rules would not apply, as that line is not run here: name a "
             "ToolsetServer(…) that is made outside of functions, or start the program itself: -- python …"
         )
+    if target.attribute is not None:
+        tell_passed_over(vars(module), found)
     return found
 
 

@@ -121,16 +121,22 @@ def serve(
         leave_no_thread(0)
 
 
-def tell_passed_over(program: Mapping[str, object], served: ToolsetServer) -> None:
-    """Log a program's servers, and toolsets with rules, in whose place another one is served."""
-    is_named = any(one is served for one in program.values())
-    for name in guarded_ones(program, served.toolset):
+def tell_passed_over(program: Mapping[str, object], served: object) -> None:
+    """Log a program's rules that do not apply to what is served.
+
+    They are those of servers and toolsets in whose place another one is served, and sets without a hook.
+    """
+    is_named = isinstance(served, ToolsetServer) and any(one is served for one in program.values())
+    for name in guarded_ones(program, served.toolset if isinstance(served, ToolsetServer) else served):
         if not name.startswith("_") and not (is_named and isinstance(program[name], ToolsetServer)):
             _log.warning(
                 "%s has rules for its tools, which do not apply, as another one is served: serve(%s), or "
                 "call it _%s if it has another use",
                 *(name, name, name),
             )
+    for name, value in program.items():
+        if isinstance(value, HookSet) and value.is_empty and not name.startswith("_"):
+            _log.warning('%s has no hooks, so it protects nothing: write @%s.execution("NAME")', name, name)
 
 
 def guarded_ones(program: Mapping[str, object], chosen: object) -> list[str]:
