@@ -151,6 +151,18 @@ LOUD: list[tuple[str, str, str]] = [
         )
         for name in ("definitions", "execute", "find", "names", "view")
     ),
+    *(
+        (
+            f"{name} as a {kind} of a class of toolsets",
+            f"class App(Toolset):\n    pay = pay\n    {made}",
+            f"App.{name} is never asked, as methods of a toolset are no rules",
+        )
+        for name in ("rules", "hooks", "middleware", "guards", "policy", "permissions")
+        for kind, made in [
+            ("method", f"def {name}(self):\n        return deciding()"),
+            ("property", f"{name} = property(lambda self: deciding())"),
+        ]
+    ),
     (
         "a tool of a class that is set on the instance",
         "class App(Toolset):\n    pay = pay\nApp().pay = look",
@@ -483,6 +495,18 @@ class App(Toolset):
         self.limit = 5
 async def main():
     assert App().names() == ["pay"]
+""",
+    "tools of a class with the names of rules": """
+class App(Toolset):
+    @tool
+    def policy(self) -> str:
+        "Say the policy."
+        return "be kind"
+    rules = look
+    def _hooks(self): return deciding()
+async def main():
+    assert App().names() == ["policy", "look"]
+    assert (await App().execute("policy", {})).text == "be kind"
 """,
     "a typed hook of a compact listing": """
 class Amount(BaseModel):

@@ -25,6 +25,9 @@ T = TypeVar("T")
 _ASKED = frozenset({"decode", "definitions", "execute", "find", "names", "view"})
 """Methods of toolsets that programs ask; servers list and call tools without them."""
 
+_SAYING_RULES = frozenset({"rules", "hooks", "middleware", "guards", "policy", "permissions"})
+"""Names of methods and properties that would say what protects the tools."""
+
 
 class ClassMembers(Generic[T]):
     """Collects the tools and toolsets that classes below `base` declare."""
@@ -129,7 +132,10 @@ class ClassMembers(Generic[T]):
                 f"{where} is a {found}, which applies to no tool as an attribute of a class: give it to "
                 f"serve(…) or ToolsetServer(…), or use {made}.carrying(…); name it _{name} if you do so"
             )
-        if isinstance(value, FunctionType) and (name.endswith("_hook") or "next" in _parameters(value)):
+        is_method = isinstance(value, FunctionType | property) and self._member(name, value) is None
+        if (is_method and name in _SAYING_RULES) or (
+            isinstance(value, FunctionType) and (name.endswith("_hook") or "next" in _parameters(value))
+        ):
             raise DefinitionError(
                 f"{where} is never asked, as methods of a toolset are no rules: put it into a class of its "
                 f"own, say Guarding, and use {made}.carrying(Guarding())"
