@@ -163,6 +163,26 @@ LOUD: list[tuple[str, str, str]] = [
             ("property", f"{name} = property(lambda self: deciding())"),
         ]
     ),
+    *(
+        (f"a rule for some callers that never applies, {where}", made, f" never applies, as policy.{before}")
+        for where, made, before in [
+            (
+                "behind one for everybody",
+                "Policy(principals={'*': Policy(allow=['*'])}, roles={'x': Policy(deny=['pay'])})",
+                "principals['*'].allow",
+            ),
+            (
+                "behind one for all names",
+                "Policy(principals={'*': Policy(allow=['pay']), 'bob': Policy(ask=['pay'])})",
+                "principals['*'].allow",
+            ),
+            (
+                "behind that of its server",
+                "Policy(deny=['git/push'], servers={'git': Policy(allow=['*'])})",
+                "servers['git'].allow",
+            ),
+        ]
+    ),
     (
         "a tool of a class that is set on the instance",
         "class App(Toolset):\n    pay = pay\nApp().pay = look",
@@ -495,6 +515,12 @@ class App(Toolset):
         self.limit = 5
 async def main():
     assert App().names() == ["pay"]
+""",
+    "policies whose sections apply one after the other": """
+Policy(principals={"bob": Policy(deny=["pay"]), "*": Policy(allow=["*"])}, roles={"x": Policy(allow=["*"])})
+Policy(roles={"x": Policy(allow=["*"]), "y": Policy(deny=["pay"])}, scopes={"x": Policy(ask=["pay"])})
+Policy(deny=["push", "git/*"], servers={"git": Policy(allow=["pull"]), "hub": Policy(allow=["*"])})
+async def main(): pass
 """,
     "tools of a class with the names of rules": """
 class App(Toolset):

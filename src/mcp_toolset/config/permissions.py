@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 
 from pydantic import ConfigDict, Field
 
-from mcp_toolset._records import replace
 from mcp_toolset.config.entries import LIST_OF_TEXTS, validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import CallersEntry, Entry
-from mcp_toolset.security.policy.patterns import TAG, fault_of, is_for_all_of, split_hint
+from mcp_toolset.security.policy.patterns import fault_of, hidden_rule, is_for_all_of
 from mcp_toolset.security.policy.sections import Permissions, Section
 
 __all__ = [
@@ -68,39 +66,16 @@ def check_order(rules: Permissions, servers: Mapping[str, Section], place: Place
         ConfigError: with the place of the rule.
     """
     for server, section in servers.items():
-        kept = replace(
-            rules.general,
-            **{
-                kind: tuple(
-                    one if split_hint(one)[1].startswith((f"{server}/", f"{server}_")) else ""
-                    for one in listed
-                )
-                for kind, listed in (("ask", rules.general.ask), ("deny", rules.general.deny))
-            },
-        )
-        _check_reached(kept, section, place, f"`{section.place}.allow`", server)
+        _check_reached(rules.general, section, place, f"`{section.place}.allow`", server)
 
 
 def _check_reached(after: Section, before: Section, place: Place, told: str, server: str = "") -> None:
     """Refuse a rule that never applies, because the section that is asked before allows what it is about."""
-    for kind, listed in (("deny", after.deny), ("ask", after.ask)):
-        for number, pattern in enumerate(listed):
-            if wide := next(
-                (one for one in before.allow or () if pattern and _covers(one, pattern, server)), ""
-            ):
-                raise place.at(kind, number).error(
-                    f"never applies, as {told} is asked before it and has `{wide}`",
-                    "write it into that section, or in front of it",
-                )
-
-
-def _covers(wide: str, pattern: str, server: str) -> bool:
-    """Whether a pattern fits all that another one fits, as far as their texts tell."""
-    (hint, name), (other, inner) = split_hint(wide), split_hint(pattern)
-    names = (inner, inner.removeprefix(f"{server}/"))
-    return hint in ("", other) and (
-        name == "*" if other == TAG else any(fnmatchcase(one, name) for one in names)
-    )
+    if (found := hidden_rule(after, before, server)) is not None:
+        raise place.at(found.kind, found.number).error(
+            f"never applies, as {told} is asked before it and has `{found.wide}`",
+            "write it into that section, or in front of it",
+        )
 
 
 def section_at(data: object, place: Place) -> Section | None:

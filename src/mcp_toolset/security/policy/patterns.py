@@ -283,6 +283,40 @@ def is_for_all_of(before: ForCallers, after: ForCallers) -> bool:
     )
 
 
+class HiddenRule(NamedTuple):
+    """A rule that never applies: its list, its number there, and the pattern that allows before it."""
+
+    kind: Kind
+    number: int
+    pattern: str
+    wide: str
+
+
+def hidden_rule(after: Section, before: Section, server: str = "") -> HiddenRule | None:
+    """The first rule of a section that never applies, as the one that is asked before allows its tools.
+
+    Of a server's section, only rules for tools of that server can be hidden.
+    """
+    own = (f"{server}/", f"{server}_") if server else ("",)
+    lists: tuple[tuple[Kind, tuple[str, ...]], ...] = (("deny", after.deny), ("ask", after.ask))
+    for kind, listed in lists:
+        for number, pattern in enumerate(listed):
+            if split_hint(pattern)[1].startswith(own):
+                wide = next((one for one in before.allow or () if _covers(one, pattern, server)), None)
+                if wide is not None:
+                    return HiddenRule(kind, number, pattern, wide)
+    return None
+
+
+def _covers(wide: str, pattern: str, server: str) -> bool:
+    """Whether a pattern fits all that another one fits, as far as their texts tell."""
+    (hint, name), (other, inner) = split_hint(wide), split_hint(pattern)
+    names = (inner, inner.removeprefix(f"{server}/"))
+    return hint in ("", other) and (
+        name == "*" if other == TAG else any(fnmatchcase(one, name) for one in names)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Rule:
     kind: Kind

@@ -9,7 +9,15 @@ from typing import Final, Self, cast
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.policy.patterns import SectionRules, ToolFacts, hints_of, is_for, split_hint
+from mcp_toolset.security.policy.patterns import (
+    SectionRules,
+    ToolFacts,
+    hidden_rule,
+    hints_of,
+    is_for,
+    is_for_all_of,
+    split_hint,
+)
 from mcp_toolset.security.policy.sections import KINDS, Kind, Permissions, Section
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -121,6 +129,12 @@ class Policy(Rule):
         allowed = None if allow is None else _texts(allow, "allow")
         general = Section("policy", allowed, _texts(ask, "ask"), _texts(deny, "deny"))
         of_servers = {name: _plain(one, f"servers[{name!r}]") for name, one in (servers or {}).items()}
+        for number, after in enumerate(callers):
+            for before in callers[:number]:
+                if is_for_all_of(before, after):
+                    _check_reached(after, before)
+        for name, before in of_servers.items():
+            _check_reached(general, before, name)
         self._compile(Permissions(general, of_servers, tuple(callers)))
 
     @classmethod
@@ -204,6 +218,15 @@ class Policy(Rule):
     def _verdict(self, group: Group, tool: ToolFacts) -> Verdict:
         every = [chain.verdict(tool, _numbers(group, number)) for number, chain in enumerate(self._chains)]
         return min(every, key=lambda verdict: KINDS.index(verdict.kind), default=_ALLOWED)
+
+
+def _check_reached(after: Section, before: Section, server: str = "") -> None:
+    """Refuse a rule that never applies, as one that is asked before it allows what it is about."""
+    if (found := hidden_rule(after, before, server)) is not None:
+        raise DefinitionError(
+            f"{after.place}.{found.kind}: {found.pattern!r} never applies, as {before.place}.allow is asked "
+            f"before it and has {found.wide!r}: write it into that policy, or in front of it"
+        )
 
 
 class _Chain:
