@@ -406,6 +406,18 @@ WARNED: list[tuple[str, str, str]] = [
             ("a policy", f"PolicyGuard(Policy(deny=['{said}']))", "policy.deny"),
         ]
     ),
+    *(
+        (
+            f"{rule} by a mounted tool's name before {verb}",
+            f"server = ToolsetServer({_MOUNT}.{verb}, rules=Rules(guards=[{given}]))",
+            "('pay') has no effect: there is no such tool; did you mean ",
+        )
+        for verb in ("prefixed('b')", "renamed({'pay': 'pay_out'})", "prefixed('b').prefixed('c')")
+        for rule, given in [
+            ("a limit", "CallLimits({'pay': Limits(calls=1)})"),
+            ("a mode of a journal", "JournalGuard(SqliteJournal('j'), JournalRules({'pay': 'once'}))"),
+        ]
+    ),
     (
         "a typed hook of a mounted tool that lacks its fields",
         f"{_TYPED}server = ToolsetServer({_MOUNT}, hooks=hooks)",

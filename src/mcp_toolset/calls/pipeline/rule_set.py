@@ -24,6 +24,7 @@ from mcp_toolset.calls.pipeline.middleware import (
 from mcp_toolset.calls.pipeline.observers import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.tools.binding.selector import identity
 from mcp_toolset.tools.toolsets.descriptions import Descriptions
 from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, use_of
 from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName, unbound
@@ -148,8 +149,8 @@ class RuleSet(Rule):
         if not any(True for guard in taking for _ in guard.unused(tools)):
             return []
         # Patterns do not fit the name that a tool had before a prefix.
-        past = {(one.source, one.tool_id, name) for one in tools for name in one.former}
-        besides = (one for one in known.everything() if (one.source, one.tool_id, one.name) not in past)
+        past = {(identity(one), name) for one in tools for name in one.former}
+        besides = (one for one in known.everything() if (identity(one), one.name) not in past)
         every = [*tools, *besides]
         names = ToolNames(every)
         found = (NameUse(name, place) for guard in taking for place, name in guard.unused(every))
