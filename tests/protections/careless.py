@@ -73,8 +73,8 @@ LOUD: list[tuple[str, str, str]] = [
         for base, methods in {
             "HookSet": ("about", "describe", "description_hook", "execution_hooks", "result_hooks"),
             "Policy": ("decide", "decide_facts", "facts", "group", "looks"),
-            "PolicyGuard": ("denies",),
-            "CallLimits": ("facts", "of"),
+            "PolicyGuard": ("denies", "__call__"),
+            "CallLimits": ("facts", "of", "__call__"),
             "Rules": ("around", "denies", "describe", "run"),
             "ToolsetServer": ("bindings", "call_as_host", "call_tool", "search", "tools"),
         }.items()

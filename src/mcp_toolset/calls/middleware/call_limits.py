@@ -50,7 +50,7 @@ _TOOLS: Final = 4096
 class CallLimits(Rule):
     """Applies limits to the calls of a server or a loop: `Rules(guards=[CallLimits({"*": Limits(…)})])`."""
 
-    _decides = ("facts", "of")
+    _decides = ("facts", "of", "__call__")
 
     def __init__(
         self,

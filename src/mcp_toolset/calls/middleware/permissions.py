@@ -106,7 +106,7 @@ class PolicyGuard(Rule):
     person has granted it there, the same caller may make the same call, with the same arguments, once.
     """
 
-    _decides = ("denies",)
+    _decides = ("denies", "__call__")
 
     def __init__(
         self,
