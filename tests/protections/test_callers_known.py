@@ -295,8 +295,30 @@ def test_u73_a_section_for_callers_that_no_token_is_is_a_warning(name: str, line
 
 
 def test_u73_a_section_that_some_token_is_for_is_no_warning(line: CommandLine) -> None:
+    later = {"roles": ["admin"], "allow": ["*"]}  # gives callers to come more, and takes nothing away
     some = {"roles": ["intern", "boss"], "principals": ["a*", "c*"], "deny": ["a/look"]}
-    written(line.folder, auth=_HOLDERS, permissions={"for": [some]})
+    written(line.folder, auth=_HOLDERS, permissions={"for": [some, later]})
+    assert line.run("check", "mcp.json", "--strict").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "wider",
+    [
+        {"principals": ["c*"], "allow": ["a/*"]},
+        {"roles": ["intern"], "allow": ["a/l*"]},
+        {"roles": ["intern", "boss"], "principals": ["ci", "ann"], "allow": ["*"]},
+    ],
+)
+def test_u73_a_section_behind_a_wider_one_for_all_of_its_tokens_is_a_warning(
+    wider: dict[str, Any], line: CommandLine
+) -> None:
+    narrow = {"roles": ["intern"], "principals": ["ci"], "deny": ["a/look"]}
+    written(line.folder, auth=_HOLDERS, permissions={"for": [wider, narrow]})
+    checked = line.run("check", "mcp.json", "--strict")
+    assert checked.returncode == 1 and "never applies, as `for[0].allow` is asked before it" in (
+        checked.stdout + checked.stderr
+    )
+    written(line.folder, auth=_HOLDERS, permissions={"for": [narrow, wider]})
     assert line.run("check", "mcp.json", "--strict").returncode == 0
 
 

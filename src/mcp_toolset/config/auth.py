@@ -6,7 +6,7 @@ A server on stdio needs no tokens, so a variable that is not set there is no err
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
@@ -18,11 +18,12 @@ from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import Entry, exact_names
 from mcp_toolset.config.variables import Variables, is_unreplaced
-from mcp_toolset.security.policy.patterns import fault_of_name, is_caller, is_for, plain_name
+from mcp_toolset.security.policy.patterns import fault_of_name, hidden_rule, is_caller, is_for, plain_name
+from mcp_toolset.security.policy.sections import Section
 
 if TYPE_CHECKING:
     from mcp_toolset.security.policy.limits import Limits
-    from mcp_toolset.security.policy.sections import Permissions, Section
+    from mcp_toolset.security.policy.sections import Permissions
 
 __all__ = [
     "AuthConfig",
@@ -200,10 +201,8 @@ class AuthConfig:
                 )
                 for name, one in self.tokens.items()
             ]
-            for section, place in stated if not told else ():
-                if not any(is_for(section, caller) for caller in callers):
-                    mend = "write a section for each kind of caller"
-                    warn(str(place.error("no token has all that it names, so it applies to nobody", mend)))
+            if not told:
+                _tell_unreached(stated, callers, warn)
 
     def rules(self) -> AuthRules:
         """The section with its references expanded."""
@@ -290,7 +289,40 @@ def check_known(
                     continue
                 if close := get_close_matches(one.lower(), folded, n=1, cutoff=0.8):
                     raise at.error("no token has it", f"did you mean `{folded[close[0]]}`?")
-                warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
+                if _restricts(section):
+                    warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
+
+
+def _restricts(section: Section | Limits) -> bool:
+    """Whether somebody could call more without it: an `allow` of all tools alone takes nothing away."""
+    return (
+        not isinstance(section, Section)
+        or bool(section.ask or section.deny)
+        or "*" not in (section.allow or ())
+    )
+
+
+def _tell_unreached(
+    stated: Iterable[tuple[Section | Limits, Place]], callers: Sequence[_Caller], warn: Callable[[str], None]
+) -> None:
+    """Warn of what is for none of the callers, and of rules that never apply to those that they are for."""
+    before: list[tuple[Section, Place]] = []
+    for section, place in stated:
+        meant = [caller for caller in callers if is_for(section, caller)]
+        if not meant and _restricts(section):
+            mend = "write a section for each kind of caller"
+            warn(str(place.error("no token has all that it names, so it applies to nobody", mend)))
+        if not meant or not isinstance(section, Section):
+            continue
+        for wider, at in before:
+            found = hidden_rule(section, wider) if all(is_for(wider, caller) for caller in meant) else None
+            if found is not None:
+                told = (
+                    f"never applies, as `for[{at.steps[-1]}].allow` is asked before it and has `{found.wide}`"
+                )
+                rule = place.at(found.kind, found.number)
+                warn(str(rule.error(f"{told}: every token of these callers is meant there", "put it first")))
+        before.append((section, place))
 
 
 class _Caller(NamedTuple):
