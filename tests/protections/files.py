@@ -71,6 +71,8 @@ MISPLACED: list[tuple[str, Any, str]] = [
     ("toolset with letters swapped", {"toolste": {"permissions": RULES}}, "did you mean `toolset`?"),
     ("toolset by the package's name", {"mcp-toolset": {"permissions": RULES}}, "did you mean `toolset`?"),
     ("toolset called settings", {"settings": {"permissions": RULES}}, f"settings: {_moved('toolset')}"),
+    ("toolset called hub, with a journal", {"hub": {"journal": True}}, f"hub: {_moved('toolset')}"),
+    ("journal in the plural", {"journals": True}, f"journals: {_moved('toolset.journal')}"),
     ("toolset called bridge", {"bridge": {"auth": TOKENS}}, f"bridge: {_moved('toolset')}"),
     ("toolset called policy", {"policy": {"limits": {}}}, f"policy: {_moved('toolset')}"),
     ("toolset in mcp", {"mcp": {"toolset": {"permissions": RULES}}}, f"mcp.toolset: {_moved('toolset')}"),

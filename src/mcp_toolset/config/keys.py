@@ -160,7 +160,7 @@ NO_VARIABLES: Final = frozenset(
 """The keys of ours that are no names of environment variables or headers."""
 
 _PROTECTING: Final = frozenset(
-    "permissions auth limits audit pins new_tools hidden_text required_scopes tokens exclude".split()
+    "permissions auth limits audit journal pins new_tools hidden_text required_scopes tokens exclude".split()
 )
 """The keys whose misspelt form is never ignored, and that tell a section `toolset` of another name."""
 

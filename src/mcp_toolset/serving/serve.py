@@ -24,7 +24,7 @@ from mcp_toolset.calls.pipeline.rules import AnyRule
 from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
 from mcp_toolset.concurrency.workers import owning
-from mcp_toolset.errors import DefinitionError, sole
+from mcp_toolset.errors import DefinitionError, ToolsetError, sole
 from mcp_toolset.extending.finding import served_keywords
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.announcement import at_address, in_terminal, on_stdio, tell
@@ -141,10 +141,15 @@ def tell_passed_over(program: Mapping[str, object], served: object) -> None:
 
 def guarded_ones(program: Mapping[str, object], chosen: object) -> list[str]:
     """Of a program's variables the servers, and the toolsets with more rules than the chosen value."""
-    before = _protection(chosen)
+    others = {
+        name: value
+        for name, value in program.items()
+        if isinstance(value, Toolset | ToolsetServer) and value is not chosen
+    }
+    before = _protection(chosen) if others else set()
     return [
         name
-        for name, value in program.items()
+        for name, value in others.items()
         if isinstance(value, ToolsetServer) or _protection(value) - before
     ]
 
@@ -154,7 +159,10 @@ def _protection(value: object) -> set[object]:
     if not isinstance(value, Toolset):
         return set()
     toolset = cast("Toolset[Any]", value)
-    bindings = toolset.bindings()
+    try:
+        bindings = toolset.bindings()
+    except ToolsetError:  # Its tools have a mistake, which is told where it is served.
+        return set()
     carried = {id(one.rules) for binding in bindings for one in binding.carried}
     held = [one for one in bindings if not one.on or one.deferred]
     filtered = {one.tool_id for one in toolset.everything()} - {one.tool_id for one in bindings}
