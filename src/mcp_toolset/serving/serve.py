@@ -141,12 +141,12 @@ def tell_passed_over(program: Mapping[str, object], served: object) -> None:
 
 def guarded_ones(program: Mapping[str, object], chosen: object) -> list[str]:
     """Of a program's variables the servers, and the toolsets with more rules than the chosen value."""
-    others = {
+    others: dict[str, object] = {
         name: value
         for name, value in program.items()
         if isinstance(value, Toolset | ToolsetServer) and value is not chosen
     }
-    before = _protection(chosen) if others else set()
+    before: set[object] = _protection(chosen) if others else set()
     return [
         name
         for name, value in others.items()
