@@ -184,6 +184,8 @@ class ToolDispatch:
         finally:
             if seen is not None and token is not None:
                 ended(seen, token, self._listeners, sent, context, result)
+                # Timers keep the variables of the call until they are due, and a fault has the frames of it.
+                seen.fault = None
 
 
 def _log_failure(fault: UpstreamError, call: ToolCall, context: ToolContext) -> None:
