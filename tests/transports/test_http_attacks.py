@@ -285,3 +285,18 @@ async def test_a_session_that_ends_while_its_client_says_hello_is_announced_noth
                 assert (await session.http.delete("/mcp", headers=headers)).status_code == 200
                 taken.set()
         assert sessions == before
+
+
+@pytest.mark.parametrize("said", ["x" * 200_000, {f"key {number}": {} for number in range(3000)}])
+async def test_u113_a_handshake_that_is_too_long_to_be_kept_opens_no_session(
+    app: Starlette, said: object
+) -> None:
+    """A session stays for half an hour, and there are thousands."""
+    client = {"name": "client", "version": "1", "icons": [{"src": "data:," + "x" * 60_000}]}
+    params = {**INITIALIZE["params"], "clientInfo": client}
+    usual = await posted(app, HEADERS, json.dumps({**INITIALIZE, "params": params}).encode())
+    assert "mcp-session-id" in usual.headers
+    params = {**params, "capabilities": {"experimental": {"odd": {"said": said}}}}
+    long = await posted(app, HEADERS, json.dumps({**INITIALIZE, "params": params}).encode())
+    assert "mcp-session-id" not in long.headers
+    assert "send shorter ones" in long.text

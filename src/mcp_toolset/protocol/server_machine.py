@@ -19,6 +19,7 @@ basic/versioning).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -60,6 +61,10 @@ Era: TypeAlias = Literal["legacy", "modern"]
 
 INITIALIZE: Final = "initialize"
 INITIALIZED: Final = "notifications/initialized"
+MAX_CLIENT: Final = 128 * 1024
+"""Bytes that a client may say about itself to be kept; a value counts `PER_VALUE` beside its text."""
+
+PER_VALUE: Final = 32
 
 _ENVELOPE_KEYS: Final = (
     PROTOCOL_VERSION_META_KEY,
@@ -166,6 +171,7 @@ class ServerMachine:
         """Decide about a handshake, or what comes before it."""
         if method == INITIALIZE:
             _check(method, params, meta, self._methods)
+            _check_size(params["clientInfo"], params["capabilities"])
             version = negotiated_version(params["protocolVersion"])
             self._know(Envelope(version, params["clientInfo"], params["capabilities"]))
             self.initialize_accepted = True
@@ -196,6 +202,9 @@ class ServerMachine:
             raise _not_found(method)
         check_envelope(meta)
         _check(method, params, meta, methods)
+        if headers is None:
+            # The endpoint of modern POSTs keeps that of one client alone.
+            _check_size(envelope.client_info, envelope.client_capabilities)
         self._know(envelope)
         self._said = {key: meta[key] for key in _ENVELOPE_KEYS if key in meta}
         return envelope
@@ -232,6 +241,14 @@ def _check(
         fault = methods[method].params.fault(params)
         if fault is not None:
             raise malformed(fault)
+
+
+def _check_size(*said: object) -> None:
+    """Refuse more about a client than is kept for each of thousands."""
+    text = json.dumps(said, separators=(",", ":"))
+    if len(text) + PER_VALUE * sum(map(text.count, ",:[{")) > MAX_CLIENT:
+        told = "clientInfo and capabilities are too long to be kept; send shorter ones"
+        raise MCPError(INVALID_PARAMS, f"Invalid request parameters: {told}", "")
 
 
 def _not_found(method: str) -> MCPError:
