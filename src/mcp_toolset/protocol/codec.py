@@ -40,6 +40,7 @@ LIGHT: Final = MAX_WEIGHT // _COLLECTION
 
 _MARKS: Final = b",:[{"
 _PIECE: Final = 1024 * 1024
+_PER_VALUE: Final = 32
 _DIGITS: Final = bytes.maketrans(b"0123456789", b"9" * 10)
 _SOME: Final = b"9" * 20
 _MANY: Final = b"9" * 100
@@ -84,6 +85,11 @@ def _weight(values: bytes) -> int:
     digits = values.translate(_DIGITS)
     long = 2 * digits.count(_SOME) + len(_MANY) // 2 * digits.count(_MANY)
     return len(marks) + (_COLLECTION - 1) * (marks.count(b"[") + marks.count(b"{")) + long
+
+
+def held_by(text: bytes) -> int:
+    """About the bytes that JSON takes once it is read, and is kept beside its text."""
+    return len(text) + _PER_VALUE * sum(map(text.count, (b",", b":", b"[", b"{")))
 
 
 def json_of(value: Any) -> bytes:

@@ -23,6 +23,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from mcp_toolset.protocol.codec import held_by
 from mcp_toolset.protocol.http_headers import check_routing
 from mcp_toolset.protocol.inbound import (
     Envelope,
@@ -62,9 +63,7 @@ Era: TypeAlias = Literal["legacy", "modern"]
 INITIALIZE: Final = "initialize"
 INITIALIZED: Final = "notifications/initialized"
 MAX_CLIENT: Final = 128 * 1024
-"""Bytes that a client may say about itself to be kept; a value counts `PER_VALUE` beside its text."""
-
-PER_VALUE: Final = 32
+"""Bytes that a client may say about itself, as `held_by` counts them."""
 
 _ENVELOPE_KEYS: Final = (
     PROTOCOL_VERSION_META_KEY,
@@ -245,8 +244,7 @@ def _check(
 
 def _check_size(*said: object) -> None:
     """Refuse more about a client than is kept for each of thousands."""
-    text = json.dumps(said, separators=(",", ":"))
-    if len(text) + PER_VALUE * sum(map(text.count, ",:[{")) > MAX_CLIENT:
+    if held_by(json.dumps(said, separators=(",", ":")).encode()) > MAX_CLIENT:
         told = "clientInfo and capabilities are too long to be kept; send shorter ones"
         raise MCPError(INVALID_PARAMS, f"Invalid request parameters: {told}", "")
 

@@ -27,6 +27,7 @@ from mcp_toolset.transports.http.arrival import Arrivals, Unambiguous, checked_t
 from mcp_toolset.transports.http.authentication import Current, Guard, Told, check_address
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.limits import HttpLimits
+from mcp_toolset.transports.http.load import Load
 from mcp_toolset.transports.http.monitoring_pages import Monitored
 from mcp_toolset.transports.http.routing import (
     AllowedNames,
@@ -95,10 +96,16 @@ def http_app(
     _check_proxies(trusted_proxies)
     unsent = Unsent(limits)
     guard = Guard(auth, told)
+    load = Load()
     endpoint = HttpEndpoint(
-        server, limits, streams=not json_response, shared=shared, note_foreign=guard.note_foreign_session
+        server,
+        limits,
+        load,
+        streams=not json_response,
+        shared=shared,
+        note_foreign=guard.note_foreign_session,
     )
-    events = EventDoor(server, limits, unsent, shared, note_foreign=guard.note_foreign_session)
+    events = EventDoor(server, limits, load, unsent, shared, note_foreign=guard.note_foreign_session)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:

@@ -13,7 +13,7 @@ from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.principal import principal_of
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import StoreError
-from mcp_toolset.protocol.codec import json_in
+from mcp_toolset.protocol.codec import held_by, json_in
 from mcp_toolset.protocol.errors import NO_MESSAGE
 from mcp_toolset.protocol.inbound import Kind, id_of
 from mcp_toolset.protocol.json_rpc import (
@@ -28,6 +28,7 @@ from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.headers import LAST_EVENT, Head, Unread, is_wide, read_body
 from mcp_toolset.transports.http.kept_events import KeptEvents, place_of
 from mcp_toolset.transports.http.limits import HttpLimits, peer_of
+from mcp_toolset.transports.http.load import FULL, LONG, Hold, Load
 from mcp_toolset.transports.http.modern import ModernPosts
 from mcp_toolset.transports.http.post import kind_of_posted
 from mcp_toolset.transports.http.replies import JSON, Headers, refuse, reply
@@ -54,6 +55,7 @@ class HttpEndpoint:
         self,
         answers: Answers,
         limits: HttpLimits,
+        load: Load,
         *,
         streams: bool = True,
         shared: Shared | None = None,
@@ -64,6 +66,7 @@ class HttpEndpoint:
         Args:
             answers: The server.
             limits: How much is kept for clients.
+            load: What requests hold while they are answered.
             streams: Whether answers may become event streams.
             shared: What the replicas of the server share; `None` without replicas.
             note_foreign: Is told of requests with the id of a session that their caller has not open.
@@ -71,6 +74,7 @@ class HttpEndpoint:
         self._note_foreign = note_foreign
         self.sessions: SessionTable[LegacySession] = SessionTable(limits)
         self._answers = answers
+        self._load = load
         self._streams = streams
         self._modern = ModernPosts(answers, streams=streams)
         self._kept = KeptEvents(limits)
@@ -99,6 +103,16 @@ class HttpEndpoint:
             return
         if body is Unread.TOO_BIG:
             return await reply(send, 413, b"Request body too large")
+        if len(body) <= LONG:
+            return await self._take_whole(scope, head, body, receive, send)
+        if not self._load.takes(size := held_by(body)):
+            return await refuse(send, 503, INTERNAL_ERROR, FULL)
+        hold = Hold(self._load, size)
+        await self._load.turn()
+        await self._take_whole(scope, head, body, receive, send)
+        del hold
+
+    async def _take_whole(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
         is_post = scope["method"] == "POST"
         if is_post and is_wide(body):
             await refuse(send, 400, PARSE_ERROR, _NOT_UTF_8)

@@ -30,6 +30,7 @@ from mcp_toolset.protocol.dispatch import (
 )
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError, ProgressToken, RequestId
 from mcp_toolset.transports.http.following import PING
+from mcp_toolset.transports.http.load import Hold
 from mcp_toolset.transports.http.post import PING_INTERVAL
 from mcp_toolset.transports.http.send_buffers import Unsent
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
@@ -181,6 +182,7 @@ class EventDispatcher(LineDispatcher):
         self._one_per_id = False
         self._stream = stream
         self._http: Request | None = None
+        self._taken: Hold | None = None
 
     async def run(
         self,
@@ -205,22 +207,23 @@ class EventDispatcher(LineDispatcher):
         del result
         raise MCPError(INTERNAL_ERROR, refused)
 
-    def take(self, message: dict[str, Any], http: Request) -> None:
+    def take(self, message: dict[str, Any], http: Request, hold: Hold | None = None) -> None:
         """Take a message that came in a POST; it is handled in the context of that."""
-        self._http = http
+        self._http, self._taken = http, hold
         self._stream.guarded(self._take_message, message, 0)
+        self._taken = None
 
     def _posted(
         self, dispatcher: Outbound, number: RequestId | None = None, token: ProgressToken | None = None
     ) -> Incoming:
         """What the handler of a message gets: it knows the POST."""
-        return _Posted(dispatcher, number, token, self._http)
+        return _Posted(dispatcher, number, token, self._http, None if number is None else self._taken)
 
 
 class _Posted(Incoming):
     """A message that came in a POST."""
 
-    __slots__ = ("http",)
+    __slots__ = ("_hold", "http")
 
     def __init__(
         self,
@@ -228,9 +231,15 @@ class _Posted(Incoming):
         number: RequestId | None,
         token: ProgressToken | None,
         http: Request | None,
+        hold: Hold | None,
     ) -> None:
         super().__init__(dispatcher, number, token)
         self.http = http
+        self._hold = hold
+
+    def close(self) -> None:
+        super().close()
+        self._hold = None
 
 
 def weight_of(value: object) -> int:

@@ -20,12 +20,13 @@ from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.principal import principal_of
 from mcp_toolset.context.shared import OtherReplicas, Shared
 from mcp_toolset.errors import CallError, StoreError
-from mcp_toolset.protocol.codec import json_in
+from mcp_toolset.protocol.codec import held_by, json_in
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
 from mcp_toolset.transports.http.headers import Head, Unread, read_body
 from mcp_toolset.transports.http.limits import HttpLimits, peer_of
+from mcp_toolset.transports.http.load import FULL, LONG, Hold, Load
 from mcp_toolset.transports.http.post import kind_of_posted
 from mcp_toolset.transports.http.replies import STREAM, reply
 from mcp_toolset.transports.http.send_buffers import Unsent
@@ -73,6 +74,7 @@ class EventDoor:
         self,
         answers: Answers,
         limits: HttpLimits,
+        load: Load,
         unsent: Unsent,
         shared: Shared | None = None,
         *,
@@ -83,6 +85,7 @@ class EventDoor:
         Args:
             answers: The server.
             limits: How many streams there may be.
+            load: What requests hold while they are answered.
             unsent: Counts unread bytes.
             shared: What the replicas of the server share; `None` without replicas.
             note_foreign: Is told of messages with the id of a session that their caller has not open.
@@ -90,6 +93,7 @@ class EventDoor:
         self._note_foreign = note_foreign
         self.sessions: SessionTable[_Client] = SessionTable(limits)
         self._answers = answers
+        self._load = load
         self._unsent = unsent
         self._replicas = None if shared is None else shared.replicas
         if shared is not None:
@@ -141,6 +145,15 @@ class EventDoor:
             return await reply(send, 413, b"Request body too large")
         if not head.begins_as_json:
             return await reply(send, 400, b"Invalid Content-Type header")
+        size = held_by(body) if len(body) > LONG else 0
+        if not self._load.takes(size):
+            return await reply(send, 503, FULL.encode())
+        hold = Hold(self._load, size)
+        if size:
+            await self._load.turn()
+        await self._take(scope, body, hold, receive, send)
+
+    async def _take(self, scope: Scope, body: bytes, hold: Hold, receive: Receive, send: Send) -> None:
         given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         message = _message(body)
         replica = given.get("replica", [""])[-1]
@@ -157,7 +170,7 @@ class EventDoor:
             return await reply(send, 404, b"Could not find session")
         # The route has made its own path a part of the root.
         root = scope.get("root_path", "").removesuffix(MESSAGES_PATH.rstrip("/"))
-        client.dispatcher.take(message, Request({**scope, "root_path": root}, receive))
+        client.dispatcher.take(message, Request({**scope, "root_path": root}, receive), hold)
         await reply(send, 202, b"Accepted")
 
     async def _replied(
