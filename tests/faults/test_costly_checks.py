@@ -67,6 +67,73 @@ async def answering(schema: dict[str, Any], output: Any) -> AsyncGenerator[Tools
                 yield server
 
 
+def choices(again: dict[str, Any], *, all_of: bool = False) -> dict[str, Any]:
+    """A schema with two choices for a value, each of which holds its member `q` against the same."""
+    parts = [{"properties": {"q": again}, "required": [name]} for name in ("y", "z")]
+    return {"allOf": parts} if all_of else {"anyOf": [*parts, {"type": "null"}]}
+
+
+def named(depth: int, target: str, **more: Any) -> dict[str, Any]:
+    """A schema whose definitions each hold a member twice against the next one."""
+    steps = {f"n{step}": choices({"$ref": target.format(step - 1)}, **more) for step in range(1, depth)}
+    defs: dict[str, Any] = {"n0": {"type": "string"}, **steps}
+    anchored = {name: {**one, "$anchor": name} for name, one in defs.items()}
+    return {"$defs": anchored, "type": "object", "properties": {"x": {"$ref": f"#/$defs/n{depth - 1}"}}}
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"q": value}
+    return value
+
+
+CHOICES_OF_CHOICES: dict[str, tuple[dict[str, Any], int]] = {
+    "a definition that names itself": (
+        {
+            "$defs": {"n": choices({"$ref": "#/$defs/n"})},
+            "type": "object",
+            "properties": {"x": {"$ref": "#/$defs/n"}},
+        },
+        60,
+    ),
+    "definitions that name the next one": (named(12, "#/$defs/n{}"), 12),
+    "a thousand million choices": (named(30, "#/$defs/n{}"), 30),
+    "a thousand million choices by anchors": (named(30, "#n{}"), 30),
+    "a thousand million parts": (named(30, "#/$defs/n{}", all_of=True), 30),
+}
+
+
+@pytest.mark.parametrize("kind", CHOICES_OF_CHOICES)
+async def test_u113_choices_that_share_choices_are_not_tried_for_ever(kind: str) -> None:
+    """A few bytes of an answer took all memory, or the loop for ever."""
+    schema, depth = CHOICES_OF_CHOICES[kind]
+    async with answering(schema, {"x": nested(depth)}) as server:
+        refused = await server.call_tool("costly", {})
+        assert not (await server.call_tool("echo", {})).is_error
+    assert refused.is_error
+    assert "too big to be checked" in refused.text or "takes too long to be found out" in refused.text
+
+
+async def test_u113_a_tree_of_choices_is_checked_and_told() -> None:
+    kinds = [
+        {"type": "object", "properties": {"kind": {"const": kind}, "q": {"$ref": "#/$defs/n"}}}
+        for kind in ("a", "b", "c")
+    ]
+    schema = {
+        "$defs": {"n": {"anyOf": [*({**one, "required": ["kind"]} for one in kinds), {"type": "integer"}]}},
+        "type": "object",
+        "properties": {"x": {"$ref": "#/$defs/n"}},
+    }
+    value: Any = 1
+    for _ in range(60):
+        value = {"kind": "c", "q": value}
+    async with answering(schema, {"x": value}) as server:
+        assert not (await server.call_tool("costly", {})).is_error
+    async with answering(schema, {"x": {"kind": "d", "q": 1}}) as server:
+        assert "is not valid under any of the schemas" in (await server.call_tool("costly", {})).text
+
+
 @pytest.mark.parametrize("kind", COSTLY)
 async def test_u113_a_result_that_is_costly_to_check_is_refused(kind: str) -> None:
     schema, value = COSTLY[kind]

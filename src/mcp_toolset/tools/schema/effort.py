@@ -11,12 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from mcp_toolset.tools.core.frozen import FrozenArray, FrozenObject
+from mcp_toolset.tools.schema.branching import Branching
 
 MAX_CHECKS: Final = 2_000_000
 """Subschemas times values of one check: about a quarter of a second."""
 
 MAX_STEPS: Final = 10_000_000
 """States of regular expressions times characters of one check: about as long."""
+
+MAX_SHARED: Final = 10_000_000
+"""The same where references share subschemas: checked at most, as choices are tried only until one fits."""
+
+MAX_TOLD: Final = 5_000
+"""Subschemas that may be tried for the problems of a value whose choices have choices."""
 
 MAX_REPORTED: Final = 10_000
 """Subschemas times values up to which all problems are collected, and not the first alone."""
@@ -62,17 +69,23 @@ class Effort:
         steps: The steps of regular expressions in this check.
     """
 
-    __slots__ = ("_each", "_mappings", "_sized", "names", "steps")
+    __slots__ = ("_branching", "_each", "_look", "_mappings", "_sized", "names", "steps")
 
     def __init__(
-        self, mappings: Sequence[Mapping[str, Any]], sized: Callable[[Mapping[str, Any]], int]
+        self,
+        mappings: Sequence[Mapping[str, Any]],
+        sized: Callable[[Mapping[str, Any]], int],
+        look: Callable[[int], Branching],
     ) -> None:
         """Begin with no check.
 
         Args:
             mappings: Every object in the schema.
             sized: Tells how many subschemas a value is held against that a subschema applies to.
+            look: Looks how often parts of the schema hold one value; takes a number that is too many.
         """
+        self._look = look
+        self._branching: Branching | None = None
         self._mappings, self._sized = mappings, sized
         self.names = any("patternProperties" in mapping for mapping in mappings)
         self._each: tuple[int, int] | None = None
@@ -86,6 +99,8 @@ class Effort:
         """
         self.steps = 0
         count = 1 + sum(len(item) for level in levels(value) for item in level)
+        if self._seen().most * count > MAX_SHARED:
+            raise TooMuchError
         if count <= FEW and not self.names:
             return count
         if self._each is None:
@@ -96,6 +111,24 @@ class Effort:
         if count > FEW and each * count > MAX_CHECKS:
             raise TooMuchError
         return each * count
+
+    def is_told(self, value: object) -> bool:
+        """Whether the problems of a value can be collected: each choice has those of the choices in it."""
+        seen, told = self._seen(), 1
+        if seen.widest == 1:
+            return True
+        if not seen.recursive:
+            return seen.most * sum(len(item) for level in levels(value) for item in level) <= MAX_REPORTED
+        for _ in levels(value):
+            told *= seen.widest
+            if told > MAX_TOLD:
+                return False
+        return True
+
+    def _seen(self) -> Branching:
+        if self._branching is None:
+            self._branching = self._look(MAX_SHARED)
+        return self._branching
 
     def spend(self, steps: int) -> None:
         """Count steps of regular expressions."""
