@@ -115,6 +115,17 @@ async def test_u113_choices_that_share_choices_are_not_tried_for_ever(kind: str)
     assert "too big to be checked" in refused.text or "takes too long to be found out" in refused.text
 
 
+async def test_u113_kinds_that_name_each_other_are_checked() -> None:
+    """A grammar: each of ten kinds may hold each, which by its schema alone is millions of choices."""
+    kinds = {
+        f"k{kind}": {"anyOf": [*({"properties": {"q": {"$ref": f"#/$defs/k{one}"}}} for one in range(10))]}
+        for kind in range(10)
+    }
+    schema = {"$defs": kinds, "type": "object", "properties": {"x": {"$ref": "#/$defs/k0"}}}
+    async with answering(schema, {"x": nested(40)}) as server:
+        assert not (await server.call_tool("costly", {})).is_error
+
+
 async def test_u113_a_tree_of_choices_is_checked_and_told() -> None:
     kinds = [
         {"type": "object", "properties": {"kind": {"const": kind}, "q": {"$ref": "#/$defs/n"}}}

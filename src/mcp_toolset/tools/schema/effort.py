@@ -20,7 +20,10 @@ MAX_STEPS: Final = 10_000_000
 """States of regular expressions times characters of one check: about as long."""
 
 MAX_SHARED: Final = 10_000_000
-"""The same where references share subschemas: checked at most, as choices are tried only until one fits."""
+"""The same where references share subschemas; beyond it the references that are followed are counted."""
+
+COUNTED: Final = "x-mcp-toolset-counted"
+"""The keyword that counts them."""
 
 MAX_TOLD: Final = 5_000
 """Subschemas that may be tried for the problems of a value whose choices have choices."""
@@ -33,6 +36,8 @@ FEW_STATES: Final = 16
 
 BACKTRACKS: Final = 10_000
 """Steps back that an expression with look-around or references may take in one text."""
+
+REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 _PER_TEXT: Final = 2_000
 _PER_CHARACTER: Final = 100
@@ -66,10 +71,15 @@ class Effort:
 
     Attributes:
         names: Whether names are held against expressions.
+        left: What the references that are counted may still cost in this check.
+        shares: Whether they are to be counted.
         steps: The steps of regular expressions in this check.
     """
 
-    __slots__ = ("_branching", "_each", "_look", "_mappings", "_sized", "names", "steps")
+    __slots__ = (
+        *("_branching", "_each", "_look", "_mappings", "_refers", "_sized"),
+        *("left", "names", "shares", "steps"),
+    )
 
     def __init__(
         self,
@@ -87,9 +97,11 @@ class Effort:
         self._look = look
         self._branching: Branching | None = None
         self._mappings, self._sized = mappings, sized
+        self._refers = any(keyword in one for one in mappings for keyword in REFERRING)
         self.names = any("patternProperties" in mapping for mapping in mappings)
         self._each: tuple[int, int] | None = None
-        self.steps = 0
+        self.left = self.steps = 0
+        self.shares = False
 
     def begin(self, value: object) -> int:
         """The subschemas times the values of a check that begins.
@@ -99,13 +111,13 @@ class Effort:
         """
         self.steps = 0
         count = 1 + sum(len(item) for level in levels(value) for item in level)
-        if self._seen().most * count > MAX_SHARED:
+        self.left = MAX_SHARED
+        self.shares = self._seen().most * count > MAX_SHARED
+        if self.shares and not self._refers:
             raise TooMuchError
         if count <= FEW and not self.names:
             return count
-        if self._each is None:
-            self._each = self._most()
-        each, states = self._each
+        each, states = self._most()
         if states:
             self.spend(states * sum(map(len, _names_in(value))))
         if count > FEW and each * count > MAX_CHECKS:
@@ -115,8 +127,8 @@ class Effort:
     def is_told(self, value: object) -> bool:
         """Whether the problems of a value can be collected: each choice has those of the choices in it."""
         seen, told = self._seen(), 1
-        if seen.widest == 1:
-            return True
+        if seen.widest == 1 or self.shares:
+            return not self.shares
         if not seen.recursive:
             return seen.most * sum(len(item) for level in levels(value) for item in level) <= MAX_REPORTED
         for _ in levels(value):
@@ -136,10 +148,18 @@ class Effort:
         if self.steps > MAX_STEPS:
             raise TooMuchError
 
+    def follow(self) -> bool:
+        """Count a reference that is followed; whether it may be."""
+        self.left -= self._most()[0]
+        return self.left >= 0
+
     def _most(self) -> tuple[int, int]:
         """The most subschemas, and states of expressions for names, that one value is held against."""
-        each = max(self._sized(one) + sum(_slow(one)) for one in self._mappings)
-        return each, max(sum(map(states_of, _mapped(one.get("patternProperties")))) for one in self._mappings)
+        if self._each is None:
+            each = max(self._sized(one) + sum(_slow(one)) for one in self._mappings)
+            names = max(sum(map(states_of, _mapped(one.get("patternProperties")))) for one in self._mappings)
+            self._each = each, names
+        return self._each
 
 
 class Guards:
@@ -150,10 +170,23 @@ class Guards:
     """
 
     def __init__(
-        self, effort: Effort, matcher: Callable[[str], Callable[[str], bool]], *, backtracks: bool
+        self,
+        effort: Effort,
+        matcher: Callable[[str], Callable[[str], bool]],
+        *,
+        backtracks: bool,
+        counting: bool = False,
     ) -> None:
-        """Have `matcher` compile each expression; `backtracks` says whether it may step back."""
+        """Have `matcher` compile each expression.
+
+        Args:
+            effort: What counts.
+            matcher: Compiles an expression.
+            backtracks: Whether it may step back.
+            counting: Whether references are counted.
+        """
         self._effort, self._matcher, self._backtracks = effort, matcher, backtracks
+        self._counting = counting
         self.formats: dict[str, Callable[[str], bool]] = {}
 
     def guarded(self, part: Any) -> Any:
@@ -170,7 +203,15 @@ class Guards:
         if isinstance(pattern, str) and (self._backtracks or states_of(pattern) > FEW_STATES):
             copy["format"] = copy.pop("pattern")
             self.formats[pattern] = self._check(pattern)
-        return copy
+        return self._with_counts(copy) if self._counting else copy
+
+    def _with_counts(self, table: dict[str, Any]) -> dict[str, Any]:
+        """A subschema that follows no reference before it is counted."""
+        followed = [{keyword: table.pop(keyword)} for keyword in REFERRING if keyword in table]
+        if followed:
+            counted = [{"if": {COUNTED: True}, "then": one, "else": False} for one in followed]
+            table["allOf"] = [*counted, *table.get("allOf", ())]
+        return table
 
     def _value(self, keyword: str, value: Any) -> Any:
         if keyword in _MAPS and isinstance(value, dict):

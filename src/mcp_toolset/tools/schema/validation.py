@@ -20,9 +20,11 @@ from mcp_toolset.tools.core.frozen import thawed
 from mcp_toolset.tools.schema.branching import Branching, resolved
 from mcp_toolset.tools.schema.effort import (
     BACKTRACKS,
+    COUNTED,
     FEW,
     LEAVES,
     MAX_REPORTED,
+    REFERRING,
     Effort,
     Guards,
     TooMuchError,
@@ -56,7 +58,7 @@ _SPARED: Final = 4
 class SchemaCheck:
     """A compiled schema: tells whether a value is valid, and what is wrong with it."""
 
-    __slots__ = ("_effort", "_schema", "_spared", "_validator", "_where")
+    __slots__ = ("_counted", "_effort", "_schema", "_spared", "_validator", "_where")
 
     def __init__(self, schema: Mapping[str, Any], *, tool: str, part: str) -> None:
         """Compile `schema`, at once if it may be unusable.
@@ -75,6 +77,7 @@ class SchemaCheck:
         self._effort = Effort(mappings, expansion.size, partial(Branching, schema, mappings, _together))
         # The compiler takes 6 MB and 5 ms to load, which a server that is listed and searched does without.
         self._spared = _SPARED
+        self._counted: jsonschema_rs.Validator | None = None
         self._validator = None if is_simple(schema) else self._compiled()
 
     @property
@@ -93,7 +96,7 @@ class SchemaCheck:
             # Nearly all arguments are small and flat: no function is called for them.
             is_flat = given.__class__ is dict and LEAVES.issuperset(map(type, given.values()))
             if is_flat and len(given) < FEW and not effort.names:
-                effort.steps = 0
+                effort.steps, effort.shares = 0, False
             else:
                 effort.begin(value)
             if validator is not None:
@@ -102,6 +105,7 @@ class SchemaCheck:
                 self._spared -= 1
                 if surely_fits(self._schema, value):
                     return True
+            return self._fits(value)
             return self._compiled().is_valid(value)
         except ValueError:
             return False
@@ -123,7 +127,7 @@ class SchemaCheck:
         work, validator = self._effort.begin(value), self._validator or self._compiled()
         if not self._effort.is_told(value):
             # The library collects the problems of each choice, and of each choice in it.
-            return [] if validator.is_valid(value) else [_UNTOLD]
+            return [] if self._fits(value) else [_UNTOLD]
         if work <= MAX_REPORTED:
             return sorted(_line(error) for error in islice(validator.iter_errors(value), MAX_READ))[
                 :MAX_PROBLEMS
@@ -131,6 +135,17 @@ class SchemaCheck:
         # The library makes all errors at once, a kilobyte each.
         error = _first(validator, value)
         return [] if error is None else [_line(error)]
+
+    def _fits(self, value: object) -> bool:
+        effort = self._effort
+        if not effort.shares:
+            return (self._validator or self._compiled()).is_valid(value)
+        if self._counted is None:
+            self._counted = _compile(thawed(dict(self._schema)), self._where, effort, counting=True)
+        fits = self._counted.is_valid(value)
+        if effort.left < 0:
+            raise TooMuchError
+        return fits
 
     def _compiled(self) -> jsonschema_rs.Validator:
         self._validator = _compile(thawed(dict(self._schema)), self._where, self._effort)
@@ -164,7 +179,6 @@ _EXPRESSION: Final = ' does not match "'
 
 _UNTOLD: Final = "it does not fit the schema; what is wrong takes too long to be found out"
 
-_REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _APPLIED_LISTS: Final = ("allOf", "anyOf", "oneOf")
 _APPLIED: Final = ("not", "if", "then", "else")
 _APPLIED_MAPS: Final = ("dependentSchemas", "dependencies")
@@ -231,39 +245,41 @@ def _applied(schema: Mapping[str, Any]) -> Iterator[object]:
 def _together(schema: Mapping[str, Any]) -> Iterator[object]:
     """What holds a value together with a subschema; references are texts."""
     yield from _applied(schema)
-    yield from (reference for keyword in _REFERRING if isinstance(reference := schema.get(keyword), str))
+    yield from (reference for keyword in REFERRING if isinstance(reference := schema.get(keyword), str))
 
 
 def _refers(schema: Mapping[str, Any]) -> bool:
-    return any(keyword in schema for keyword in _REFERRING)
+    return any(keyword in schema for keyword in REFERRING)
 
 
 def _references(schema: Mapping[str, Any]) -> Iterator[str]:
-    for keyword in _REFERRING:
+    for keyword in REFERRING:
         reference: object = schema.get(keyword)
         if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
             yield reference
 
 
-def _compile(schema: dict[str, Any], where: str, effort: Effort) -> jsonschema_rs.Validator:
+def _compile(
+    schema: dict[str, Any], where: str, effort: Effort, *, counting: bool = False
+) -> jsonschema_rs.Validator:
     # Importing it takes a tenth of this package's import time, and `import mcp_toolset` compiles nothing.
     import jsonschema_rs
 
     options: Any = jsonschema_rs.RegexOptions()
     try:
-        return _guarded(schema, options, effort)
+        return _guarded(schema, options, effort, counting)
     except jsonschema_rs.ValidationError as fault:
         if not _is_pattern_fault(fault):
             raise _refused(where, fault) from None
     except ValueError as fault:
         raise DefinitionError(f"{where} has no JSON form: {fault}") from None
     try:
-        return _guarded(schema, jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS), effort)
+        return _guarded(schema, jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS), effort, counting)
     except jsonschema_rs.ValidationError as fault:
         raise _refused(where, fault) from None
 
 
-def _guarded(schema: dict[str, Any], options: Any, effort: Effort) -> jsonschema_rs.Validator:
+def _guarded(schema: dict[str, Any], options: Any, effort: Effort, counting: bool) -> jsonschema_rs.Validator:
     """The compiled schema, whose costly regular expressions have a budget."""
     from jsonschema_rs import FancyRegexOptions, validator_for
 
@@ -272,12 +288,27 @@ def _guarded(schema: dict[str, Any], options: Any, effort: Effort) -> jsonschema
 
     # A fault is named by its place in the schema as it is.
     whole = validator_for(schema, validate_formats=False, pattern_options=options, offline=True)
-    guards = Guards(effort, matcher, backtracks=isinstance(options, FancyRegexOptions))
+    backtracks = isinstance(options, FancyRegexOptions)
+    guards = Guards(effort, matcher, backtracks=backtracks, counting=counting)
     guarded = guards.guarded(schema)
-    if not guards.formats:
+    if not guards.formats and not counting:
         return whole
+
+    class Counted:
+        def __init__(self, *of: object) -> None:
+            """Count for the check at hand, wherever it stands."""
+
+        def validate(self, instance: object) -> None:
+            if not effort.follow():
+                raise TooMuchError
+
     return validator_for(
-        guarded, formats=guards.formats, validate_formats=True, pattern_options=options, offline=True
+        guarded,
+        formats=guards.formats,
+        validate_formats=True,
+        pattern_options=options,
+        keywords=cast("Any", {COUNTED: Counted}),
+        offline=True,
     )
 
 
