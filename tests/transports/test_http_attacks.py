@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -30,11 +31,13 @@ from tests.transports.test_legacy_sessions import (
 )
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer
+from mcp_toolset.concurrency import turns
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.json_rpc import PARSE_ERROR
+from mcp_toolset.transports.http import load, routing
 from mcp_toolset.transports.http import post as posted_requests
-from mcp_toolset.transports.http import routing
+from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.headers import MAX_BODY, Head, Unread, read_body
 
 pytestmark = pytest.mark.anyio
@@ -300,3 +303,60 @@ async def test_u113_a_handshake_that_is_too_long_to_be_kept_opens_no_session(
     long = await posted(app, HEADERS, json.dumps({**INITIALIZE, "params": params}).encode())
     assert "mcp-session-id" not in long.headers
     assert "send shorter ones" in long.text
+
+
+async def test_u113_requests_that_are_answered_hold_no_more_than_their_budget(
+    app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load, "OWN_HELD", 100_000)
+    async with session_of(app) as session, anyio.create_task_group() as group:
+        long = {"odd": "x" * 60_000}
+        group.start_soon(session.post, call("wait", _meta=long))
+        await stage.started.wait()
+        refused = await session.post(call(number=2, _meta=long))
+        assert refused.status_code == 503
+        assert "Too many long requests" in refused.text
+        assert (await session.post(call(number=3))).status_code == 200
+        stage.go_on.set()
+        await stage.ended.wait()
+        with anyio.fail_after(30):
+            while (await session.post(call(number=4, _meta=long))).status_code != 200:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+
+
+async def test_u113_each_long_request_begins_in_a_turn_of_its_own(
+    app: Starlette, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten bodies that arrive together cost ten times as much as one, and others have their turns between."""
+    monkeypatch.setattr(turns, "TURN", -1.0)
+    count, begun = 0, list[int]()
+
+    def step() -> None:
+        nonlocal count
+        count += 1
+        asyncio.get_running_loop().call_soon(step)
+
+    whole = HttpEndpoint._take_whole
+
+    async def noted(self: HttpEndpoint, *arguments: Any) -> None:
+        begun.append(count)
+        await whole(self, *arguments)
+
+    monkeypatch.setattr(HttpEndpoint, "_take_whole", noted)
+    step()
+    async with session_of(app) as session, anyio.create_task_group() as group:
+        begun.clear()
+        for number in range(10):
+            group.start_soon(session.post, call(number=number, _meta={"odd": "x" * 10_000}))
+    assert len(set(begun[:10])) == 10
+
+
+async def test_u113_a_request_to_listen_that_is_too_long_to_be_kept_is_refused(app: Starlette) -> None:
+    wanted = {"resourceSubscriptions": [f"x://{number}" for number in range(5000)]}
+    params = {"notifications": wanted, "_meta": META}
+    message = {"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": params}
+    headers = {**MODERN_HEADERS, "mcp-method": "subscriptions/listen"}
+    del headers["mcp-name"]
+    told = await posted(app, headers, json.dumps(message).encode())
+    assert told.status_code == 400
+    assert "name fewer resources" in told.json()["error"]["message"]

@@ -13,7 +13,7 @@ from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.principal import principal_of
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import StoreError
-from mcp_toolset.protocol.codec import held_by, json_in
+from mcp_toolset.protocol.codec import json_in
 from mcp_toolset.protocol.errors import NO_MESSAGE
 from mcp_toolset.protocol.inbound import Kind, id_of
 from mcp_toolset.protocol.json_rpc import (
@@ -28,7 +28,7 @@ from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.headers import LAST_EVENT, Head, Unread, is_wide, read_body
 from mcp_toolset.transports.http.kept_events import KeptEvents, place_of
 from mcp_toolset.transports.http.limits import HttpLimits, peer_of
-from mcp_toolset.transports.http.load import FULL, LONG, Hold, Load
+from mcp_toolset.transports.http.load import FULL, LONG, Load
 from mcp_toolset.transports.http.modern import ModernPosts
 from mcp_toolset.transports.http.post import kind_of_posted
 from mcp_toolset.transports.http.replies import JSON, Headers, refuse, reply
@@ -105,9 +105,9 @@ class HttpEndpoint:
             return await reply(send, 413, b"Request body too large")
         if len(body) <= LONG:
             return await self._take_whole(scope, head, body, receive, send)
-        if not self._load.takes(size := held_by(body)):
+        hold = self._load.hold(body, scope)
+        if hold is None:
             return await refuse(send, 503, INTERNAL_ERROR, FULL)
-        hold = Hold(self._load, size)
         await self._load.turn()
         await self._take_whole(scope, head, body, receive, send)
         del hold

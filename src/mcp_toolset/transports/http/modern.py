@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers
-from mcp_toolset.protocol.codec import check_weight, json_in, json_of, progress_token
+from mcp_toolset.protocol.codec import check_weight, held_by, json_in, json_of, progress_token
 from mcp_toolset.protocol.errors import MODERN_STATUSES
 from mcp_toolset.protocol.header_schemas import header_map
 from mcp_toolset.protocol.http_headers import (
@@ -25,6 +25,7 @@ from mcp_toolset.protocol.http_headers import (
 )
 from mcp_toolset.protocol.inbound import id_of, kind_of, unsupported_version
 from mcp_toolset.protocol.json_rpc import (
+    INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
     ErrorData,
@@ -41,6 +42,10 @@ from mcp_toolset.transports.serving import modern_connection
 
 _CALL: Final = "tools/call"
 _LISTEN: Final = "subscriptions/listen"
+MAX_LISTENING: Final = 128 * 1024
+"""Bytes of a request to listen, as `held_by` counts them: it may stay for days, and there are thousands."""
+
+_TOO_LONG: Final = "Invalid request parameters: a request to listen is kept; name fewer resources in one"
 _WATCHED_AFTER: Final = 0.02
 """Seconds that a call may take before it is watched whether its client is still there."""
 
@@ -73,8 +78,11 @@ class ModernPosts:
         if kind != "request":
             text = "Body must be a single JSON-RPC request or notification object"
             return await refuse(send, 400, INVALID_REQUEST, text, number=id_of(message))
-        if message["method"] == _LISTEN and not takes_events:
-            return await reply(send, 406)
+        if message["method"] == _LISTEN:
+            if not takes_events:
+                return await reply(send, 406)
+            if held_by(body) > MAX_LISTENING:
+                return await refuse(send, 400, INVALID_PARAMS, _TOO_LONG, number=message["id"])
         try:
             connection = self._received(message, head, scope)
         except MCPError as refused:

@@ -20,7 +20,7 @@ from mcp_toolset.context.incoming import Answers
 from mcp_toolset.context.principal import principal_of
 from mcp_toolset.context.shared import OtherReplicas, Shared
 from mcp_toolset.errors import CallError, StoreError
-from mcp_toolset.protocol.codec import held_by, json_in
+from mcp_toolset.protocol.codec import json_in
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
@@ -145,15 +145,14 @@ class EventDoor:
             return await reply(send, 413, b"Request body too large")
         if not head.begins_as_json:
             return await reply(send, 400, b"Invalid Content-Type header")
-        size = held_by(body) if len(body) > LONG else 0
-        if not self._load.takes(size):
-            return await reply(send, 503, FULL.encode())
-        hold = Hold(self._load, size)
-        if size:
+        hold = None
+        if len(body) > LONG:
+            if (hold := self._load.hold(body, scope)) is None:
+                return await reply(send, 503, FULL.encode())
             await self._load.turn()
         await self._take(scope, body, hold, receive, send)
 
-    async def _take(self, scope: Scope, body: bytes, hold: Hold, receive: Receive, send: Send) -> None:
+    async def _take(self, scope: Scope, body: bytes, hold: Hold | None, receive: Receive, send: Send) -> None:
         given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         message = _message(body)
         replica = given.get("replica", [""])[-1]
