@@ -49,14 +49,14 @@ def json_line(record: logging.LogRecord, clear: Callable[[str], str]) -> str:
         if record.name.startswith(prefix):
             fields["server"] = record.name.removeprefix(prefix)
     known = {**trace_ids(), **{name: value for name, value in record.__dict__.items() if value}}
-    fields |= {name: _short(clear(str(known[name]))) for name in FIELDS if known.get(name)}
+    fields |= {name: _short(clear(_begin(str(known[name])))) for name in FIELDS if known.get(name)}
     if record.exc_info and (fault := record.exc_info[1]) is not None:
-        fields["error"] = _short(clear(f"{type(fault).__name__}: {fault}"))
-        fields["traceback"] = _last(clear(logging.Formatter().formatException(record.exc_info)))
+        fields["error"] = _short(clear(_begin(f"{type(fault).__name__}: {fault}")))
+        fields["traceback"] = _last(clear(_end(logging.Formatter().formatException(record.exc_info))))
     elif record.exc_text:
-        fields["traceback"] = _last(clear(record.exc_text))
+        fields["traceback"] = _last(clear(_end(record.exc_text)))
     level = logging.getLevelName(kept_level(record)).lower()
-    return plain_line(level, _short(clear(record.getMessage())), record.created, **fields)
+    return plain_line(level, _short(clear(_begin(record.getMessage()))), record.created, **fields)
 
 
 def plain_line(level: str, message: str, at: float | None = None, **fields: Any) -> str:
@@ -65,6 +65,15 @@ def plain_line(level: str, message: str, at: float | None = None, **fields: Any)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     told = {"time": f"{stamp}.{int(seconds % 1 * 1000):03d}Z", "level": level, "message": message, **fields}
     return plain_to_see(json.dumps({**told, "pid": os.getpid()}, ensure_ascii=False))
+
+
+def _begin(text: str) -> str:
+    """What may be kept of a text and more, so that no secret is cut where it is looked for."""
+    return text[: 4 * LONGEST]
+
+
+def _end(text: str) -> str:
+    return text[-4 * LONGEST :]
 
 
 def _short(text: str) -> str:

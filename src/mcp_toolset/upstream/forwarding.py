@@ -33,6 +33,7 @@ from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.upstream.known_server import MountState
 from mcp_toolset.upstream.resting import ListingSession
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
+from mcp_toolset.upstream.sessions.client_questions import MAX_ASKED
 from mcp_toolset.upstream.sessions.lent_model import carried_to, keep, lent_to, parted, with_kept
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
@@ -358,7 +359,12 @@ class Exchange:
             wire = await self._sent(session, call, method, dict(params), tool)
             if wire.get("resultType") != "input_required":
                 return wire
-            own, others = parted(self._lent, requests_in(wire), caller)
+            asked = requests_in(wire)
+            if len(asked) > MAX_ASKED:
+                raise CallError(
+                    f"{self.link.name}: it asks for {len(asked)} things at once, more than {MAX_ASKED}"
+                )
+            own, others = parted(self._lent, asked, caller)
             if others or not own:
                 if client is None:
                     return wire

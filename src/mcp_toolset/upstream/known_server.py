@@ -64,6 +64,10 @@ class ServerInfo:
         )
 
 
+MAX_INSTRUCTIONS: Final = 100_000
+"""Characters of a server's instructions that are kept: they are looked through for each client."""
+
+
 class KnownServer:
     """What one server has said about itself.
 
@@ -81,6 +85,7 @@ class KnownServer:
 
     def take(self, server: ServerInfo | None, instructions: str) -> None:
         """Note what the server says now."""
+        instructions = instructions[:MAX_INSTRUCTIONS]
         self.info, self.instructions = server, instructions
         said = "" if server is None else server.description or server.title or ""
         self.about = self._link.scrubbed(one_line(said or instructions))
