@@ -126,6 +126,15 @@ async def test_u8_a_call_and_a_prompt_wait_for_a_server_of_which_nothing_is_know
             assert client.server_capabilities.prompts is not None
 
 
+async def test_u8_a_call_waits_for_the_server_of_its_tool_alone(folder: Folder) -> None:
+    slow = Slow(folder, "a", held=True)
+    silent = {"command": slow.entry["command"], "args": ["-c", "import sys; sys.stdin.read()"]}
+    folder.write({"never": {**silent, "start_timeout": 10 * BOUND}, "up": slow.entry})
+    with anyio.fail_after(BOUND):
+        async with client_of(serving(folder, list_patience=0.1), "modern") as client, later(slow):
+            assert label_of(text_of(await client.call_tool("up_a", {})))[0] == "1"
+
+
 async def test_u8_a_configuration_says_how_long_its_lists_wait(folder: Folder) -> None:
     slow = Slow(folder, "a", held=True)
     folder.write({"up": slow.entry}, list_patience=0.2)

@@ -84,36 +84,49 @@ class UnlistedMounts:
             self._presumed = True
         return self._presumed
 
-    async def arrive(self, *, listed: bool = False, offers: bool = False, in_time: bool = True) -> None:
+    async def arrive(self, *, listed: bool = False, offers: bool = False) -> None:
         """Wait for unlisted mounts, as long as there is time.
 
         Args:
-            in_time: Whether to wait no longer than the patience; else for as long as they are starting.
             listed: Not for mounts whose tools are behind search.
             offers: Until it is known, too, what they offer beside tools.
         """
         if not self._mounts:
             return
         is_pending = _is_pending if offers else _is_unlisted
-        until = self._until if in_time else float("inf")
-        if anyio.current_time() < until:
-            with anyio.CancelScope(deadline=until):
+        if anyio.current_time() < self._until:
+            with anyio.CancelScope(deadline=self._until):
                 for source in self._mounts:
                     if not listed or id(source) in self._listing:
-                        await _until_not(is_pending, source)
+                        await _until_not(is_pending, [source])
+        await self._taken_in()
+
+    async def bring(self, is_there: Callable[[], bool]) -> None:
+        """Wait for mounts for as long as they are starting, until what is wanted is there."""
+        while starting := [source for source in self._mounts if _is_unlisted(source)]:
+            await _until_not(_is_unlisted, starting)
+            await self._current()
+            if is_there():
+                return
+        if self._mounts:
+            await self._taken_in()
+
+    async def _taken_in(self) -> None:
         await self._current()
         self._mounts = [source for source in self._mounts if _is_pending(source)]
 
 
-async def _until_not(is_pending: Callable[[ToolSource], bool], source: ToolSource) -> None:
+async def _until_not(is_pending: Callable[[ToolSource], bool], sources: Sequence[ToolSource]) -> None:
+    """Wait for one of the sources."""
     changed = anyio.Event()
-    stop = source.on_change(lambda: changed.set())
+    stops = [source.on_change(lambda: changed.set()) for source in sources]
     try:
-        while is_pending(source):
+        while all(map(is_pending, sources)):
             changed = anyio.Event()
             await changed.wait()
     finally:
-        stop()
+        for stop in stops:
+            stop()
 
 
 def _is_known(source: ToolSource) -> bool:

@@ -40,7 +40,7 @@ class ClientSide(ServerParts):
         """The error for a tool that does not exist for a caller, as it is for one that exists for none."""
         if self._visibility.policy is not None and name in self._served.table:
             # An unknown name waits for what may bring the tool, so a hidden one does.
-            await self._unlisted.arrive(in_time=False)
+            await self._unlisted.bring(lambda: False)
         hides = self._visibility.hides_server
         away = self._unlisted.away(name)
         away = [one for one in away if not hides(one.source_name, context.identity)]
@@ -122,7 +122,7 @@ class ClientSide(ServerParts):
 
     async def _absent(self, name: str, context: ToolContext) -> ToolSource | None:
         """Wait for what may bring a tool of this name; its server if that is known and is not ready."""
-        await self._unlisted.arrive(in_time=False)
+        await self._unlisted.bring(lambda: name in self._served.table)
         found = None if name in self._served.table else self.registry.absent(name)
         if found is None or self._visibility.hides_absent(found[0], context.identity):
             return None
