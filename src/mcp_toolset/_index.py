@@ -62,6 +62,23 @@ def loaded(point: EntryPoint) -> Any:
         ) from fault
 
 
+def part(name: str) -> Any:
+    """What the core asks for by a name of its own; `None` if its folder is not there."""
+    home = index().PARTS.get(name)
+    return None if home is None else import_module(f"{GROUP}.{home}.part").PART
+
+
+def needed(name: str, what: str) -> Any:
+    """The same, where nothing can be done without it; `what` begins the error: `… are`.
+
+    Raises:
+        DefinitionError: its folder is not there.
+    """
+    if (found := part(name)) is None:
+        raise DefinitionError(f"{what} not part of this installation; install mcp-toolset again")
+    return found
+
+
 def section_keys(names: Collection[str], core: Collection[str]) -> set[str]:
     """Those of the names that are keys of extensions in the section `toolset`; `core` has the core's."""
     rest = {name for name in names if name not in core}

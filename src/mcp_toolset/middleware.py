@@ -13,12 +13,12 @@ if TYPE_CHECKING:
         PermissionChecker,
         Timeout,
     )
-    from mcp_toolset.calls.middleware.cache import CacheStore, ResultCache
-    from mcp_toolset.calls.middleware.rate import LimitStore, RateLimit, TokensTaken
-    from mcp_toolset.calls.middleware.retry import RetryLimit
     from mcp_toolset.calls.middleware.validator import SchemaValidator
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
     from mcp_toolset.extensions.large_results.extension import LargeResults
+    from mcp_toolset.extensions.limits.rate import LimitStore, RateLimit, TokensTaken
+    from mcp_toolset.extensions.result_cache.result_cache import CacheStore, ResultCache
+    from mcp_toolset.extensions.retries.retry_limit import RetryLimit
 
 __all__ = [
     "CacheStore",

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.background import BackgroundWork
-    from mcp_toolset.calls.events import EventLog
-    from mcp_toolset.calls.rounds.call_result import (
+    from mcp_toolset.calls.background import BackgroundWork, EventLog
+    from mcp_toolset.extensions.durable_rounds.durable_rounds import DurableRounds
+    from mcp_toolset.extensions.model_loop.rounds.call_result import (
         CallResult,
         RoundHalt,
         RoundQuestion,
         RunReport,
         ToolFailure,
     )
-    from mcp_toolset.calls.rounds.invalid_call import InvalidCall, InvalidCallReason
-    from mcp_toolset.calls.rounds.round_commit import RoundCommit
-    from mcp_toolset.calls.rounds.suspended_rounds import SuspendedRounds
-    from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
-    from mcp_toolset.extensions.durable_rounds.durable_rounds import DurableRounds
+    from mcp_toolset.extensions.model_loop.rounds.invalid_call import InvalidCall, InvalidCallReason
+    from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
+    from mcp_toolset.extensions.model_loop.rounds.suspended_rounds import SuspendedRounds
+    from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
     from mcp_toolset.tools.declare.function import FunctionCall
     from mcp_toolset.tools.declare.input import AnyCall, DecodedCall
     from mcp_toolset.tools.declare.round_context import RoundContext

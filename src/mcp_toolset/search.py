@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.deferred.tool_search import ToolSearch
-    from mcp_toolset.catalog.search.embedding import (
+    from mcp_toolset.catalog.search.entry import CatalogEntry
+    from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
+    from mcp_toolset.catalog.search.meaning import MeaningScorer
+    from mcp_toolset.catalog.search.ranking import Scorer
+    from mcp_toolset.extensions.learning.extension import SearchLearning
+    from mcp_toolset.extensions.model_loop.tool_search import ToolSearch
+    from mcp_toolset.extensions.sentence_models.bert import SentenceModel
+    from mcp_toolset.extensions.sentence_models.embedding import (
         Embedder,
         EmbeddingScorer,
         SentenceTransformerEmbedder,
         VectorCache,
         VectorFile,
     )
-    from mcp_toolset.catalog.search.entry import CatalogEntry
-    from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
-    from mcp_toolset.catalog.search.meaning import MeaningScorer
-    from mcp_toolset.catalog.search.models.bert import SentenceModel
-    from mcp_toolset.catalog.search.ranking import Scorer
-    from mcp_toolset.extensions.learning.extension import SearchLearning
 
 __all__ = [
     "CatalogEntry",

@@ -18,9 +18,9 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.rule_set import Descriptions
 from mcp_toolset.errors import UnknownNameError, UnknownToolError
 from mcp_toolset.policy import Policy, PolicyGuard
-from mcp_toolset.tools.toolsets.descriptions import Descriptions
 
 pytestmark = pytest.mark.anyio
 

@@ -3,7 +3,7 @@ import pytest
 from mcp_toolset.calls.pipeline.decision import Complete, Reject
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.rounds.tool_round import ToolRound
+from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.declare.function import tool
 from mcp_toolset.tools.toolsets.toolset import Toolset

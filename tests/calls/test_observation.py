@@ -28,8 +28,8 @@ from mcp_toolset import (
     Toolset,
     tool,
 )
-from mcp_toolset.calls.pipeline.call_facts import CallFacts
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.observers import CallFacts
 from mcp_toolset.concurrency.cancel_reason import CancelledError
 from mcp_toolset.errors import DefinitionError, PermissionDeniedError, UnknownToolError, UpstreamProtocolError
 

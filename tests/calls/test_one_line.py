@@ -18,7 +18,7 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.errors import DefinitionError, RoundError, UnknownNameError, UnknownToolError
-from mcp_toolset.tools.export import Provider
+from mcp_toolset.tools.export.table import Provider
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,7 @@ from mcp_toolset import (
     Toolset,
     tool,
 )
-from mcp_toolset.catalog.registry import surface as surface_module
+from mcp_toolset.catalog.registry import registry as surface_module
 from mcp_toolset.catalog.registry.state import ToolKey
 from mcp_toolset.errors import (
     DefinitionError,

@@ -15,11 +15,11 @@ import anyio.to_thread
 import pytest
 
 from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
-from mcp_toolset.catalog.search.embedding import VectorFile
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
 from mcp_toolset.extensions.processes.process_file import ProcessFile
+from mcp_toolset.extensions.sentence_models.embedding import VectorFile
 from mcp_toolset.extensions.statistics.store import StatisticsStore
 from mcp_toolset.policy import Approvals
 from mcp_toolset.shared import SuspendedFile
@@ -174,3 +174,15 @@ def test_j1_a_file_that_is_opened_twice_in_one_process_loses_nothing_to_another(
         assert of_another_process("Marleen") == ["Lili", "Marleen"]
         first.execute("INSERT INTO songs VALUES ('Abend')")
         assert of_another_process("Lied") == ["Lili", "Marleen", "Abend", "Lied"]
+
+
+@pytest.mark.parametrize("store", [journal, processes, suspended, approvals, statistics])
+async def test_j1_a_file_without_a_version_is_taken_over(tmp_path: Path, store: Opened) -> None:
+    path = tmp_path / "file"
+    with anyio.fail_after(60):
+        await store(path)
+        with closing(sqlite3.connect(path, isolation_level=None)) as file:
+            file.execute("PRAGMA user_version = 0")
+        await store(path)
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (1,)

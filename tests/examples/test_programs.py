@@ -12,7 +12,7 @@ import anyio
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import TextContent
-from tests.calls.endpoint import Calls, scripted
+from tests.extensions.model_loop.endpoint import Calls, scripted
 from tests.support.warm import Warm
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.calls.endpoint import Calls, scripted
+from tests.extensions.model_loop.endpoint import Calls, scripted
 from tests.support.warm import Warm
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "provider_search"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mcp_toolset.config import load_config
+from mcp_toolset.extensions.suspended.settings import SuspendedSettings
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "suspended" / "mcp.json"
 
@@ -12,5 +13,5 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "suspended" / "mcp.json"
 def test_j6_the_configuration_of_the_page_is_read() -> None:
     found = load_config(EXAMPLE)
     where, week = EXAMPLE.with_name("suspended.sqlite3"), 604_800
-    assert found.suspended == {"path": where, "patience": week, "grants": week}
+    assert found.extensions["suspended"] == SuspendedSettings(path=where, patience=week, grants=week)
     assert not found.warnings

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.extensions.tasks.jobs import call, until
 from tests.interaction.raw_client import raw_client
-from tests.tasks.jobs import call, until
 
 from mcp_toolset import ToolsetServer
 from mcp_toolset.config import load_config
@@ -33,5 +33,5 @@ async def test_j3_the_program_of_the_page_serves_a_tool_as_a_task(
 
 def test_j3_the_configuration_of_the_page_is_read() -> None:
     found = load_config(EXAMPLES / "mcp.json")
-    assert found.suspended is not None and not found.warnings
+    assert found.extensions["suspended"] is not None and not found.warnings
     assert [server.task_wait for server in found.servers] == [600]

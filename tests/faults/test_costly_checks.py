@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.transports.client.raw_server import Request, raw_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset import tool as local
+from mcp_toolset.catalog.deferred.slips import names_in
 
 pytestmark = pytest.mark.anyio
 
@@ -184,6 +186,43 @@ async def test_u113_a_client_that_sends_a_long_list_of_mistakes_is_told_the_firs
         many = await served.call_tool("join", {"parts": [1] * 50_000})
     assert few.text.count("is not of type") == 5
     assert many.text.count("is not of type") == 1
+
+
+async def test_u113_a_choice_that_a_long_value_does_not_fit_does_not_tell_the_problems_of_each_part() -> None:
+    @local
+    def place(rows: dict[str, list[int]] | None = None) -> str:
+        """Place rows."""
+        return "placed"
+
+    async with ToolsetServer(Toolset(place)) as served:
+        few = await served.call_tool("place", {"rows": {"a": ["x"]}})
+        many = await served.call_tool(
+            "place", {"rows": {f"r{number}": ["x"] * 10 for number in range(9_000)}}
+        )
+        fit = await served.call_tool("place", {"rows": {f"r{number}": [1] * 10 for number in range(9_000)}})
+    assert "is not valid under any of the schemas" in few.text and fit.text == "placed"
+    assert "what is wrong takes too long to be found out" in many.text
+
+
+@pytest.mark.parametrize("tool", ["resolve_tools", "call_tool"])
+async def test_u113_the_blanks_of_a_code_fence_that_has_no_end_are_read_once(tool: str) -> None:
+    @local
+    def place() -> str:
+        """Place rows."""
+        return "placed"
+
+    text = f"```json{' ' * 3_000}x"
+    sent = {"ids": text} if tool == "resolve_tools" else {"grant": "x", "arguments": text}
+    async with ToolsetServer(Toolset(place).deferred()) as served:
+        started = time.thread_time()
+        await served.call_tool(tool, sent)
+    assert time.thread_time() - started < 3
+
+
+async def test_u113_names_are_read_out_of_some_hits_and_not_out_of_any_number() -> None:
+    assert names_in([{"id": "place"}] * 500) == ["place"] * 500
+    assert names_in([{"id": "place"}] * 2_000) is None and names_in([["place"]] * 2_000) is None
+    assert names_in(["place"] * 2_000) == ["place"] * 2_000
 
 
 @pytest.mark.parametrize("kind", ["many values", "many subschemas", "a text with many values"])

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
+from tests.extensions.suspended.test_suspended_calls import answer_to, called
 from tests.hub.test_starting import Slow
-from tests.server.test_suspended_calls import answer_to, called
 from tests.support.asking import Person
 from tests.support.configured import BOUND, Folder, label_of, release, text_of
 

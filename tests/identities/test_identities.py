@@ -13,14 +13,14 @@ from tests.identities.world import World
 from tests.support.authorization_server import AuthorizationServer, authorization_server
 
 from mcp_toolset import ToolContext
-from mcp_toolset.calls.middleware import cache
 from mcp_toolset.catalog.grants import ledger
+from mcp_toolset.extensions.result_cache import result_cache as cache
+from mcp_toolset.extensions.upstream_access.callers.exchange import Exchange
+from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins
+from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.authentication import authenticator
 from mcp_toolset.transports.http.sessions.session_table import SessionTable
-from mcp_toolset.upstream.callers.exchange import Exchange
-from mcp_toolset.upstream.callers.logins import CallerLogins
-from mcp_toolset.upstream.credentials.token_source import StoredTokens
 
 pytestmark = pytest.mark.anyio
 Patch = Callable[[pytest.MonkeyPatch], None]

@@ -10,20 +10,20 @@ import anyio
 import httpx2
 import mcp_types as types
 import pytest
+from tests.extensions.tasks.jobs import DECLARED, Jobs
 from tests.support.asking import text_of
 from tests.support.callers import Callers, client_of, listening
-from tests.tasks.jobs import DECLARED, Jobs
 
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.code import CodeMode
 from mcp_toolset.context import request_state
 from mcp_toolset.extensions.code import waiting_runs
-from mcp_toolset.server.answers import tasks
+from mcp_toolset.extensions.tasks import tasks
+from mcp_toolset.extensions.upstream_access.callers import caller_connections
 from mcp_toolset.shared import SuspendedFile
 from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http.sessions import legacy_session
 from mcp_toolset.upstream import suspended
-from mcp_toolset.upstream.callers import caller_connections
 from mcp_toolset.upstream.sessions import pool
 
 pytestmark = pytest.mark.anyio

@@ -22,14 +22,12 @@ def hub(targets: dict[str, Any], made: asker.Made = asker.make, **options: Any) 
 
     A server that is called modern is spoken to in that era alone, whatever its clients speak.
     """
-    mounts = [
-        RemoteToolset(
-            made() if target == "memory" else target,
-            name=name,
-            **{"protocol": "modern" if name.endswith("modern") else "auto", **options},
-        ).prefixed(name)
-        for name, target in targets.items()
-    ]
+
+    def mounted(name: str, target: Any) -> Toolset:
+        said: dict[str, Any] = {"protocol": "modern" if name.endswith("modern") else "auto", **options}
+        return RemoteToolset(made() if target == "memory" else target, name=name, **said).prefixed(name)
+
+    mounts = [mounted(name, target) for name, target in targets.items()]
     return ToolsetServer(Toolset(*mounts), name="asking-hub", list_patience=60)
 
 

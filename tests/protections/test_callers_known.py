@@ -11,13 +11,20 @@ import pytest
 from tests.cli.commandline import CommandLine, line
 from tests.protections.files import JWT, LONG, SERVER
 
-from mcp_toolset import Toolset, ToolsetServer, serve
+from mcp_toolset import Identity, RoundContext, Rules, Toolset, ToolsetServer, serve, tool
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.hub.toolset import toolset_from_config
-from mcp_toolset.policy import Limits
+from mcp_toolset.policy import CallLimits, Limits, Policy, PolicyGuard
 
 __all__ = ["line"]
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "looked"
+
 
 RULES: dict[str, dict[str, Any]] = {
     "permissions": {"permissions": {"for": [{"roles": ["intern"], "deny": ["a/*"]}]}},
@@ -281,15 +288,10 @@ _HOLDERS = {
 
 @pytest.mark.parametrize("name", FOR_NOBODY)
 def test_u73_a_section_for_callers_that_no_token_is_is_a_warning(name: str, line: CommandLine) -> None:
-    for rule in (
-        {"permissions": {"for": [FOR_NOBODY[name]]}},
-        {
-            "limits": {
-                "*": {"for": [{k: v for k, v in FOR_NOBODY[name].items() if k[0] in "prs"} | {"calls": 1}]}
-            }
-        },
-    ):
-        written(line.folder, auth=_HOLDERS, **rule)
+    limit = {key: value for key, value in FOR_NOBODY[name].items() if key[0] in "prs"} | {"calls": 1}
+    rules: dict[str, Any] = {"permissions": {"for": [FOR_NOBODY[name]]}, "limits": {"*": {"for": [limit]}}}
+    for key in rules:
+        written(line.folder, auth=_HOLDERS, **{key: rules[key]})
         checked = line.run("check", "mcp.json", "--strict")
         assert checked.returncode == 1 and "applies to nobody" in checked.stdout, checked.stdout
 
@@ -332,3 +334,24 @@ def test_u73_limits_that_wider_ones_before_them_hide_are_refused(line: CommandLi
         Limits(callers=[Limits(calls=9, roles=["a", "b"]), Limits(calls=1, roles=["a"])])
     written(line.folder, auth=_HOLDERS, limits={"*": {"for": [narrow, wide]}})
     assert line.run("check", "mcp.json", "--strict").returncode == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "guard",
+    [
+        PolicyGuard(Policy(roles={"x": Policy(deny=["look"])})),
+        CallLimits({"*": Limits(calls=9, roles=["x"])}),
+    ],
+    ids=["policy", "limits"],
+)
+async def test_u73_rules_for_some_callers_of_a_loop_that_names_nobody_are_a_warning(
+    guard: PolicyGuard | CallLimits, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules, tools = Rules(guards=[guard]), Toolset(look)
+    known = RoundContext(principal=Identity.of("ann", roles=["y"]))
+    await tools.execute("look", {}, known, rules=rules)
+    assert "match nobody here" not in caplog.text
+    for _ in range(2):
+        await tools.execute("look", {}, rules=rules)
+    assert caplog.text.count("match nobody here: give RoundContext(principal=Identity.of(…))") == 1

@@ -250,7 +250,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("name", EMPTY)
-def test_u72_a_set_without_hooks_that_a_program_serves_is_logged(name: str, line: CommandLine) -> None:
+def test_u75_a_set_without_hooks_that_a_program_serves_is_logged(name: str, line: CommandLine) -> None:
     hook = f"{EMPTY[name]}\nasync def other(call):\n    return Reject('no')"
     line.write("app.py", f"{TOOLS}\nhooks = HookSet()\n{hook}\nserve(_all, hooks=hooks)\n")
     ran = line.run("serve", "app.py")

@@ -12,7 +12,7 @@ from tests.protocol.test_header_schemas import NAMES, leaf
 
 from mcp_toolset.protocol import http_headers as ours
 from mcp_toolset.protocol.errors import MODERN_STATUSES
-from mcp_toolset.protocol.header_schemas import header_map
+from mcp_toolset.protocol.http_headers import header_map
 from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, MCPError
 
 SCALARS = st.one_of(

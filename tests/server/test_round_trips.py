@@ -11,13 +11,12 @@ from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 from tests.interaction.desk import Desk
 
-from mcp_toolset.context.connection import Connection
-from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.connection import Connection, RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.errors import CallError
 from mcp_toolset.sdk.servers import ends_of
-from mcp_toolset.server.offers.round_trips import resumable
+from mcp_toolset.server.offers.resource_handlers import resumable
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.transports.through_sdk.contexts import SdkWay
 

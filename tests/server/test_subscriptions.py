@@ -8,8 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.context.connection import Connection
-from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.connection import Connection, RequestContext
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, MCPError
 from mcp_toolset.server.offers import subscriptions as module
 from mcp_toolset.server.offers.subscriptions import PROMPTS, RESOURCES, TOOLS, UPDATED, Subscriptions

@@ -13,7 +13,7 @@ from mcp import Client
 from tests.support.asking import Person
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
-from mcp_toolset.security.policy.limits import Limits
+from mcp_toolset.extensions.limits.limits import Limits
 from mcp_toolset.shared.state import SharedState
 
 pytestmark = pytest.mark.anyio

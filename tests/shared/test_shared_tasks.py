@@ -9,12 +9,12 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.extensions.tasks.jobs import Jobs, about, call, until
 from tests.interaction.raw_client import RawClient, raw_client
-from tests.tasks.jobs import Jobs, about, call, until
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.errors import CallError
-from mcp_toolset.server.answers.task_records import TaskRecords
+from mcp_toolset.extensions.tasks.task_records import TaskRecords
 from mcp_toolset.shared.state import SharedState
 
 pytestmark = pytest.mark.anyio

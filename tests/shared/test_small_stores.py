@@ -1,31 +1,12 @@
-"""Rates, results, names of tools and one-time names in a real store."""
+"""Results, names of tools and one-time names in a real store."""
 
-import anyio
 import pytest
 from tests.shared.test_shared_state import replica
 
 from mcp_toolset import StateStore
-from mcp_toolset.middleware import CacheStore, LimitStore
+from mcp_toolset.middleware import CacheStore
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_r1_replicas_share_a_rate(url: str) -> None:
-    async with replica(url) as one, replica(url) as other:
-        stores: list[LimitStore] = [one.limits, other.limits]
-        taken = [(await store.take("ann", calls=3, per_seconds=3600, wanted=2)).tokens for store in stores]
-        assert taken == [2, 1]
-        refused = await one.limits.take("ann", calls=3, per_seconds=3600, wanted=1)
-        assert refused.tokens == 0 and 1100 < refused.wait <= 1200
-        assert (await other.limits.take("bob", calls=3, per_seconds=3600, wanted=1)).tokens == 1
-
-
-async def test_r1_tokens_come_back(url: str) -> None:
-    async with replica(url) as one:
-        assert (await one.limits.take("ann", calls=1, per_seconds=0.05, wanted=1)).tokens == 1
-        with anyio.fail_after(10):
-            while not (await one.limits.take("ann", calls=1, per_seconds=0.05, wanted=1)).tokens:
-                pass
 
 
 async def test_r1_replicas_share_results(url: str) -> None:

@@ -14,6 +14,7 @@ from tests.support.asking import Person, text_of
 
 from mcp_toolset import GrantLedger, ToolContext, Toolset, ToolsetServer, tool, toolset_from_config
 from mcp_toolset.extensions.code.extension import CodeMode
+from mcp_toolset.shared import SuspendedStore
 from mcp_toolset.shared.state import SharedState
 
 pytestmark = pytest.mark.anyio
@@ -128,3 +129,9 @@ async def test_j6_replicas_wait_as_long_as_the_configuration_says(url: str, tmp_
         run = shared.connection.run
         (key,) = await run("KEYS", shared.connection.key("kept", "code run", "*"), to="look")
         assert 500_000 < await run("TTL", key, to="look") <= 600_000
+
+
+def test_j6_replicas_keep_nothing_that_waits_where_the_program_says_so(url: str) -> None:
+    shared = SharedState(url)
+    assert ToolsetServer(Toolset(invoice), shared=shared).need(SuspendedStore) is shared
+    assert ToolsetServer(Toolset(invoice), shared=shared, suspended=False).need(SuspendedStore) is None

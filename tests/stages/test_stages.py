@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import pytest
 from mcp import MCPError
+from tests.extensions.tasks.jobs import Jobs, served
 from tests.interaction.raw_client import raw_client
 from tests.support.asking import Person, connected, text_of
 from tests.support.code_client import code_client
 from tests.support.journaled import UUID_KEY
-from tests.tasks.jobs import Jobs, served
 
 from mcp_toolset import (
     CallNext,

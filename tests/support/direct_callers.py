@@ -8,8 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from mcp_toolset import Identity, ToolsetServer
-from mcp_toolset.context.connection import Connection
-from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.connection import Connection, RequestContext
 from mcp_toolset.protocol.json_rpc import MCPError
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"

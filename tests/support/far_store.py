@@ -17,8 +17,8 @@ from typing import Any
 
 import anyio
 
-from mcp_toolset.calls.middleware.rate import TokensTaken
 from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, MemoryGrantStore, ToolGrant
+from mcp_toolset.extensions.limits.rate import TokensTaken
 
 ROOT = Path(__file__).parents[2]
 

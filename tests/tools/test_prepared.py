@@ -8,15 +8,15 @@ import pytest
 
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.rounds.tool_round import ToolRound
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
+from mcp_toolset.extensions.dynamic_tools.provider import DynamicToolset, ToolProvider
+from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.provider import DynamicToolset, ToolProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.toolsets.transform import hide, rename
 from mcp_toolset.tools.view.view import ToolBinding

@@ -23,8 +23,8 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.rounds.call_result import result_of
 from mcp_toolset.errors import RoundError
+from mcp_toolset.extensions.model_loop.rounds.call_result import result_of
 from mcp_toolset.tools.core.result import fault_of_result
 
 pytestmark = pytest.mark.anyio

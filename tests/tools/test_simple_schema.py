@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.schema.simple_schema import is_simple, surely_fits
-from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.schema.validation import SchemaCheck, is_simple, surely_fits
 
 KEYWORDS = (
     *("$schema", "$ref", "title", "description", "format", "pattern", "type", "properties", "required"),

@@ -26,7 +26,6 @@ from mcp_toolset import (
     tool_input,
 )
 from mcp_toolset.arguments import hide, rename
-from mcp_toolset.calls.rounds.invalid_call import InvalidCallReason
 from mcp_toolset.errors import (
     DefinitionError,
     InvalidArgumentsError,
@@ -35,6 +34,7 @@ from mcp_toolset.errors import (
     ToolMismatchError,
     UnknownToolError,
 )
+from mcp_toolset.extensions.model_loop.rounds.invalid_call import InvalidCallReason
 
 pytestmark = pytest.mark.anyio
 

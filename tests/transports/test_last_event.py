@@ -34,7 +34,7 @@ async def test_u39_a_stream_after_the_last_event_is_a_new_stream() -> None:
                 async with client.stream("GET", url, headers=last) as stream:
                     assert stream.status_code == 200
                     assert stream.headers["content-type"].startswith("text/event-stream")
-                    await server.lowlevel.announcements.tools()
+                    await server.answers.announcements.tools()
                     async for line in stream.aiter_lines():
                         if "notifications/tools/list_changed" in line:
                             break

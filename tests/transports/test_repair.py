@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -56,6 +57,13 @@ def test_u44_what_is_no_json_is_no_message() -> None:
 def test_u44_a_good_message_is_the_same_after_a_repair(value: object) -> None:
     body = json.dumps({"result": value}).encode()
     assert repaired(body) == json.loads(body)
+
+
+def test_u118_a_text_without_an_end_behind_what_is_too_deep_is_read_once() -> None:
+    line = b'{"result": {"tools": ' + b"[" * 300 + b'"' + b'\\"' * 40_000
+    started = time.thread_time()
+    assert message_in(line) is None
+    assert time.thread_time() - started < 3
 
 
 @pytest.mark.parametrize("levels", [1_500, 3_000, 90_000])

@@ -19,7 +19,7 @@ from tests.transports.test_http_endpoint import META, body_of
 from tests.transports.test_http_endpoint import call as modern_call
 from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, Stage, call, events, note, serving
 
-from mcp_toolset import HttpLimits
+from mcp_toolset import HttpLimits, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import StateError
 from mcp_toolset.transports.http import event_stream
 from mcp_toolset.transports.http.app import bound_socket, run_app
@@ -260,7 +260,36 @@ async def test_u40_a_client_that_has_left_holds_no_room(stage: Stage) -> None:
         await stream.run()
     stream.write_line(b"more")
     assert len(sent) == 1 and ended == ["ended"] and stream.is_cut()
-    assert unsent.size == 0 and stream.waiting == 0 and stream.has_room
+    assert unsent.size == 0 and stream.waiting == 0
+
+
+async def test_u113_a_call_that_reports_without_a_pause_ends_when_its_client_has_left() -> None:
+    begun, ended, reports = anyio.Event(), anyio.Event(), list[int]()
+
+    @tool
+    async def restless(context: ToolContext) -> str:
+        """Report again and again."""
+        begun.set()
+        try:
+            for step in range(100_000):
+                await context.progress(step)
+                reports.append(step)
+        finally:
+            ended.set()
+        return "all was reported"
+
+    server = ToolsetServer(Toolset(restless))
+    with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as sock:
+        async with server, anyio.create_task_group() as group:
+            group.start_soon(run_app, server.http_app(), sock)
+            url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+            async with httpx2.AsyncClient(base_url=url, timeout=60) as http, listening(http) as wire:
+                await wire.greet()
+                await wire.post(call("restless", _meta={"progressToken": "t" * 1_000}))
+                await begun.wait()
+            await ended.wait()
+            group.cancel_scope.cancel()
+    assert len(reports) < 100_000
 
 
 def test_u40_a_result_weighs_about_what_its_json_does() -> None:

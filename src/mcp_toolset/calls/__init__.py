@@ -1,4 +1,4 @@
-"""What happens to a call: decisions, hooks, middleware, dispatch and rounds.
+"""What happens to a call: decisions, hooks, middleware and dispatch.
 
 `server` and applications use it. It may import `tools` and `errors`, and neither `catalog` nor the wire.
 """

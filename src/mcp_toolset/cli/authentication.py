@@ -85,13 +85,14 @@ class Inbound:
         """
         if self.issuer is not None or not self.variables:
             return
-        from mcp_toolset.config.auth import check_known, stated_callers
+        from mcp_toolset.config.auth import check_known
         from mcp_toolset.config.jsonc import Place
+        from mcp_toolset.config.models import stated_callers
 
         names = [one.partition("=")[0] for one in self.variables]
         known = {"principals": names, "roles": (), "scopes": self.required_scopes}
-        limits = {"": config.limits, **{one.name: one.limits for one in config.servers}}
-        check_known(known, stated_callers(config.rules, limits, Place(str(config.path))), warn)
+        root = Place(str(config.path))
+        check_known(known, stated_callers(config.rules, config.extensions, config.servers, root), warn)
 
     def _check(self, transport: TransportName) -> None:
         given = self.variables or self.issuer or self.audience or self.jwks_url or self.required_scopes

@@ -80,7 +80,6 @@ _DECIDING: Final = (
     "middleware",
     "tool_middleware",
     "policy",
-    "limits",
     "access",
     "auth",
     *index().PROTECTING,

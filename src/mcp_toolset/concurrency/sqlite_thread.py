@@ -17,7 +17,7 @@ import anyio.to_thread
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.owner_locks import OwnerLocks
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
-from mcp_toolset.concurrency.thread_event import ThreadEvent
+from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.errors import InvalidStateError, StateError, StoreError
 
 MOST_TOGETHER: Final = 64

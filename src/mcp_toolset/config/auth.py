@@ -6,7 +6,7 @@ A server on stdio needs no tokens, so a variable that is not set there is no err
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
@@ -18,12 +18,18 @@ from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import Entry, exact_names
 from mcp_toolset.config.variables import Variables, is_unreplaced
-from mcp_toolset.security.policy.patterns import fault_of_name, hidden_rule, is_caller, is_for, plain_name
+from mcp_toolset.security.policy.patterns import (
+    ForCallers,
+    fault_of_name,
+    hidden_rule,
+    is_caller,
+    is_for,
+    plain_name,
+)
 from mcp_toolset.security.policy.sections import Section
 
 if TYPE_CHECKING:
-    from mcp_toolset.security.policy.limits import Limits
-    from mcp_toolset.security.policy.sections import Permissions
+    pass
 
 __all__ = [
     "AuthConfig",
@@ -34,7 +40,6 @@ __all__ = [
     "TokenEntry",
     "TokenRule",
     "check_known",
-    "stated_callers",
 ]
 
 _TEXTS = "a list of strings"
@@ -178,9 +183,7 @@ class AuthConfig:
         exact_names(section.required_scopes, place.at("required_scopes"))
         return cls(place, section, tokens, issuers, variables)
 
-    def check_callers(
-        self, stated: Iterable[tuple[Section | Limits, Place]], warn: Callable[[str], None]
-    ) -> None:
+    def check_callers(self, stated: Iterable[tuple[Any, Place]], warn: Callable[[str], None]) -> None:
         """Refuse a name that is nearly one of a token here; warn of one that no token has.
 
         What authorization servers tell of callers is not known, so with one of them any name may be right.
@@ -252,28 +255,9 @@ def _check_issuer(issuer: JwtEntry, place: Place) -> None:
         )
 
 
-def stated_callers(
-    rules: Permissions, limits: Mapping[str, Mapping[str, Limits]], root: Place
-) -> Iterator[tuple[Section | Limits, Place]]:
-    """The parts of a file that are for some callers, each with its place.
-
-    Args:
-        rules: The permissions of the file.
-        limits: Its limits by pattern, by the server whose entry has them; empty for those of all servers.
-        root: The place of the file.
-    """
-    for number, section in enumerate(rules.callers):
-        yield section, root.at("toolset", "permissions", "for", number)
-    for server, by_pattern in limits.items():
-        holder = root.at("mcpServers", server) if server else root.at("toolset")
-        for pattern, limit in by_pattern.items():
-            for number, one in enumerate(limit.callers):
-                yield one, holder.at("limits", pattern, "for", number)
-
-
 def check_known(
     known: Mapping[str, Collection[str]],
-    stated: Iterable[tuple[Section | Limits, Place]],
+    stated: Iterable[tuple[Any, Place]],
     warn: Callable[[str], None],
 ) -> None:
     """Refuse a caller that is nearly a known one, and warn of one that nobody is.
@@ -283,7 +267,7 @@ def check_known(
     """
     for section, place in stated:
         for key, names in known.items():
-            for number, one in enumerate(getattr(section, key) or ()):
+            for number, one in enumerate(getattr(section, key, None) or ()):
                 at, folded = place.at(key, number), {name.lower(): name for name in names}
                 if any(is_caller(one, name, json.dumps([name, None, None])) for name in names):
                     continue
@@ -293,7 +277,7 @@ def check_known(
                     warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
 
 
-def _restricts(section: Section | Limits) -> bool:
+def _restricts(section: ForCallers) -> bool:
     """Whether somebody could call more without it: an `allow` of all tools alone takes nothing away."""
     return (
         not isinstance(section, Section)
@@ -303,7 +287,7 @@ def _restricts(section: Section | Limits) -> bool:
 
 
 def _tell_unreached(
-    stated: Iterable[tuple[Section | Limits, Place]], callers: Sequence[_Caller], warn: Callable[[str], None]
+    stated: Iterable[tuple[ForCallers, Place]], callers: Sequence[_Caller], warn: Callable[[str], None]
 ) -> None:
     """Warn of what is for none of the callers, and of rules that never apply to those that they are for."""
     before: list[tuple[Section, Place]] = []

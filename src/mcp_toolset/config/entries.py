@@ -101,7 +101,6 @@ _HIDDEN_TEXT = '"strip", "flag" or "refuse"'
 _RULES = "an object with `allow`, `ask` and `deny`"
 _START = "one of lazy, background and eager"
 _TABLE = "an object with string values"
-_LIMITS = 'an object such as {"*": {"rate": "60/min"}}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +157,6 @@ class ServerEntry(Table):
         {"type": "float", "ge": 0, "allow_inf_nan": False}, "a number of seconds, or 0"
     )
     arguments: ArgumentRule | None = key(_REPAIR, "one of strict and lenient")
-    limits: dict[str, Any] = key(TABLE, _LIMITS, {})
-    retries: int = key({"type": "int", "ge": 0, "le": 10, "strict": True}, "a whole number from 0 to 10", 0)
-    breaker: dict[str, Any] | None = key(TABLE, '{"failures": 5, "seconds": 30}')
     eras: dict[str, Era] = key(
         {**TABLE, "values_schema": one_of(*get_args(Era))},
         'an object such as {"a_tool": "legacy"}, or "modern"',
@@ -181,7 +177,6 @@ class ToolsetSection(Table):
     start_timeout: float | None = key(_TIMEOUT, _SECONDS)
     start: StartRule = key(_RULE, _START, "background")
     idle_timeout: float | None = key(_TIME, _SECONDS)
-    handle_after: float | None = key(_TIME, _SECONDS)
     client_prefix: str = key(TEXT, "what the client puts before names, such as `mcp__tools__`", "")
     pins: ChangePolicy | None = key(_POLICY, _CHANGES)
     new_tools: ChangePolicy | None = key(_POLICY, _CHANGES)
@@ -189,14 +184,10 @@ class ToolsetSection(Table):
     arguments: ArgumentRule = key(_REPAIR, "one of strict and lenient", "lenient")
     lock: str | None = key({**TEXT, "min_length": 1}, "the path of a file, as a string")
     list_patience: float | None = key(_TIMEOUT, _SECONDS)
-    limits: dict[str, Any] = key(TABLE, _LIMITS, {})
     permissions: object = key(ANY, _RULES)
     auth: dict[str, Any] | None = key(TABLE, "an object with `tokens` or `jwt`")
     log: bool | dict[str, Any] = key(
         any_of(BOOL, TABLE), 'true, false or an object such as {"level": "debug"}', True
-    )
-    suspended: bool | dict[str, Any] = key(
-        any_of(BOOL, TABLE), 'true, false or an object such as {"patience": 604800}', False
     )
     ready: dict[str, Any] | None = key(TABLE, 'an object such as {"servers": ["github"]}')
     http: dict[str, Any] | None = key(TABLE, 'an object such as {"sessions_per_peer": 2000}')
@@ -255,7 +246,7 @@ def server_keys(table: Mapping[str, object], place: Place) -> list[str]:
             raise place.at(written).error("unknown key", f"did you mean `{meant}`?")
         right = misplaced(written) or ""
         if right.startswith(GUARDS):
-            own = right.startswith(("toolset.permissions", "toolset.limits")) and ".for." not in f"{right}."
+            own = right.split(".")[1] in ("permissions", *index().SERVER_KEYS) and ".for." not in f"{right}."
             moved = "mcpServers.NAME" + right.removeprefix("toolset") if own else right
             raise place.at(written).error(WRONG_PLACE, f"move it to `{moved}`")
     return unknown

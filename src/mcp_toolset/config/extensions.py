@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -35,6 +35,9 @@ class Settings(Table):
         says: The meaning of the key itself.
         short: The field that a value of another kind stands for, such as a number; empty for none.
         words: Fields that a text turns on, such as `keys,names`; none where a text is a value.
+        by_pattern: The field that the object itself is, where its keys are patterns; empty for none.
+        below_pattern: The keys below each pattern, for the reference and the JSON Schema.
+        adds: Whether several files that are served together may say something, and all of it holds.
         protects: Whether null, which is an absent key elsewhere, is refused for the key.
         never_null: Fields that protect: null is refused, and what looks like a reference and is none.
     """
@@ -45,6 +48,9 @@ class Settings(Table):
     says: ClassVar[Meaning]
     short: ClassVar[str] = ""
     words: ClassVar[tuple[str, ...]] = ()
+    by_pattern: ClassVar[str] = ""
+    below_pattern: ClassVar[type[Table] | None] = None
+    adds: ClassVar[bool] = False
     protects: ClassVar[bool] = False
     never_null: ClassVar[tuple[str, ...]] = ()
 
@@ -60,11 +66,23 @@ class Settings(Table):
         """
         return self
 
+    def for_callers(self, place: Place) -> Iterable[tuple[Any, Place]]:
+        """The parts that are for some callers only (`principals`, `roles`, `scopes`), each with its place."""
+        return ()
+
 
 class ServerSettings(Table):
-    """What a file says of an extension in the entry of one server: the fields are keys of the entry."""
+    """What a file says of an extension in the entry of one server: the fields are keys of the entry.
+
+    Attributes:
+        protects: Whether null, which is an absent key elsewhere, is refused for its keys.
+        parts: Keys whose values are tables, for the reference and the JSON Schema.
+    """
 
     __slots__ = ()
+
+    protects: ClassVar[bool] = True
+    parts: ClassVar[Mapping[str, type[Table]]] = {}
 
     def checked(self, place: Place, server: str) -> Self:
         """See `Settings.checked`; `server` is the name of the entry."""
@@ -73,6 +91,10 @@ class ServerSettings(Table):
     def idle(self, entry: Mapping[str, object]) -> str:
         """The key of the entry that has no effect unless `toolset` turns the extension on; empty for none."""
         return ""
+
+    def for_callers(self, place: Place) -> Iterable[tuple[Any, Place]]:
+        """See `Settings.for_callers`; `place` is that of the entry."""
+        return ()
 
 
 _NO_FILE: Final = re.compile(r"^(?:-|stdout|stderr|syslog|nul)$|^\$|://|%\w+%", re.IGNORECASE)
@@ -113,18 +135,12 @@ def _read(
         return None
     known = keys_of(kind)
     at = place.at(key)
-    table: object = {} if said is True else said
-    if kind.words and isinstance(said, str):
-        text = variables.expand(said, at, lambda _: None)
-        table = dict.fromkeys(map(str.strip, text.split(",")), True)
-    if is_short := bool(kind.short) and not isinstance(table, dict):
-        table = {kind.short: said}
-    if not isinstance(table, dict) or (table and not known):
-        raise _misshapen(kind, key, at)
+    table = _as_table(kind, key, said, at, variables)
+    is_short = not isinstance(said, dict) and {*table} == {kind.short}
     try:
-        made = validated(kind, _expanded(kind, cast("dict[str, object]", table), at, variables), at)
+        made = validated(kind, _expanded(kind, table, at, variables), at)
     except ConfigError:
-        if is_short:
+        if is_short or said is True:
             raise _misshapen(kind, key, at) from None
         raise
     written = {name: getattr(made, name) for name, one in known.items() if is_path(one.schema)}
@@ -134,6 +150,23 @@ def _read(
             raise where.error("is no path of a file", "write a path, and a variable as `${NAME}`")
     paths = {name: Path(variables.path(path)) for name, path in written.items() if path is not None}
     return cast("Settings", replace(cast("Any", made), **paths) if paths else made).checked(at, servers)
+
+
+def _as_table(
+    kind: type[Settings], key: str, said: object, at: Place, variables: Variables
+) -> dict[str, object]:
+    """The object that a value stands for."""
+    if kind.words and isinstance(said, str):
+        text = variables.expand(said, at, lambda _: None)
+        return dict.fromkeys(map(str.strip, text.split(",")), True)
+    if kind.short and not isinstance(said, dict | bool):
+        return {kind.short: said}
+    if said is True and not kind.by_pattern:
+        return {}
+    if not isinstance(said, dict) or (said and not keys_of(kind)):
+        raise _misshapen(kind, key, at)
+    named = cast("dict[str, object]", said)
+    return {kind.by_pattern: named} if kind.by_pattern else named
 
 
 def _expanded(
@@ -162,12 +195,15 @@ def _forms(kind: type[Settings]) -> str:
     known = keys_of(kind)
     if not known:
         return _SWITCH
+    if kind.by_pattern:
+        return known[kind.by_pattern].description
     name = kind.short or next(iter(known))
     example = f"an object such as {json.dumps({name: _example(known[name])})}"
     if kind.words:
         return f"a text such as {json.dumps(','.join(kind.words[:2]))}, or {example}"
     short = f", {known[kind.short].description}," if kind.short else ""
-    return f"true, false{short} or {example}"
+    switch = "false" if any(one.required for one in known.values()) else "true, false"
+    return f"{switch}{short} or {example}"
 
 
 def _example(one: Key) -> object:
@@ -184,7 +220,7 @@ def read_server_settings(said: Mapping[str, object], place: Place, server: str) 
     for key, value in said.items():
         if (owner := index().SERVER_KEYS.get(key)) is None:
             continue
-        if value is None:
+        if value is None and (kind := server_settings_of(owner)) is not None and kind.protects:
             raise null_rule(place.at(key))
         found.setdefault(owner, {})[key] = value
     return {
@@ -204,7 +240,7 @@ def settings_of(key: str) -> type[Settings] | None:
 
 def server_settings_of(key: str) -> type[ServerSettings] | None:
     """What an entry of a server can say of an extension; `None` if nothing."""
-    home = index().KEYS.get(key)
+    home = index().KEYS.get(key) or index().MOUNTS.get(key)
     return None if home is None else import_module(f"{GROUP}.{home}.settings").SERVER_SETTINGS
 
 

@@ -36,8 +36,8 @@ from mcp_toolset.config.keys import (
     switched_off,
     unknown_keys,
 )
-from mcp_toolset.config.limits import check_own, check_servers, limits_in, prefixes_of
-from mcp_toolset.config.models import HubConfig, ServerConfig
+from mcp_toolset.config.models import HubConfig, ServerConfig, stated_callers
+from mcp_toolset.config.patterns import check_own, check_servers, prefixes_of
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.server_auth import guarded
 from mcp_toolset.config.tables import keys_of
@@ -112,32 +112,22 @@ def parse_config(
         _guarded(_server(name, entry, section.at(name), surroundings, warnings.append, report), egress)
         for name, entry in entries.items()
     )
-    check_servers(
-        root.at("toolset"),
-        entries,
-        defaults.permissions,
-        limits=defaults.limits,
-        prefixes=prefixes_of(entries),
-    )
+    check_servers(root.at("toolset"), entries, defaults.permissions, prefixes_of(entries))
     auth = _auth(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
-    limits = limits_in(defaults.limits, root.at("toolset"))
+    extensions = _extensions(extending, root.at("toolset"), surroundings.variables, entries)
     rules = _permissions(defaults.permissions, root.at("toolset", "permissions"))
     if own := {one.name: one.permissions for one in servers if one.permissions is not None}:
         # Imported here, because few configurations have permissions.
         from mcp_toolset.config.permissions import check_order
 
         check_order(rules, own, root.at("toolset", "permissions"))
-    if auth is not None:
-        from mcp_toolset.config.auth import stated_callers
-
-        by_server = {"": limits, **{one.name: one.limits for one in servers}}
-        auth.check_callers(stated_callers(rules, by_server, root), warnings.append)
     if defaults.lock is not None and (defaults.lock != defaults.lock.strip() or "$" in defaults.lock):
         raise root.at("toolset", "lock").error(
             "has blanks at an end or a reference, which is not replaced here", "write the path of a file"
         )
     lock = None if defaults.lock is None else path.parent / defaults.lock
-    extensions = _extensions(extending, root.at("toolset"), surroundings.variables, entries)
+    if auth is not None:
+        auth.check_callers(stated_callers(rules, extensions, servers, root), warnings.append)
     warnings += _idle(servers, entries, extensions, section)
     return HubConfig(
         path=path,
@@ -148,13 +138,10 @@ def parse_config(
         warnings=(*warnings, *references.warnings),
         list_patience=defaults.list_patience,
         references=references,
-        limits=limits,
         auth=auth,
         rules=rules,
         extensions=extensions,
-        handle_after=defaults.handle_after,
         log=_log(defaults.log, surroundings.variables, root.at("toolset", "log")),
-        suspended=_suspended(defaults.suspended, surroundings.variables, root.at("toolset", "suspended")),
         ready=_ready(defaults.ready, root.at("toolset", "ready")),
         http=_http(defaults.http, root.at("toolset", "http")),
     )
@@ -226,19 +213,6 @@ def _of_server(table: Mapping[str, object], place: Place, name: str) -> Mapping[
     from mcp_toolset.config.extensions import read_server_settings
 
     return read_server_settings(table, place, name)
-
-
-def _suspended(
-    said: bool | dict[str, object], variables: Variables, place: Place
-) -> Mapping[str, Any] | None:
-    """Where calls that wait for answers are kept; its path is in the folder of the configuration."""
-    if said is False:
-        return None
-    from mcp_toolset.config.sections import SuspendedEntry
-
-    entry = validated(SuspendedEntry, {} if said is True else said, place)
-    path = None if entry.path is None else Path(variables.path(entry.path))
-    return {"path": path, "patience": entry.patience, "grants": entry.grants}
 
 
 def _ready(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | None:
@@ -350,7 +324,7 @@ def _check_sections(data: object, place: Place) -> None:
     read = {*known_keys(ServerEntry)} - {"oauth"}
     for key in entry:
         # What is nearly one of these stops its server alone; see `server_keys`.
-        if key not in read and nearest(key, ("permissions", "limits")) is None:
+        if key not in read and nearest(key, ("permissions", *index().SERVER_KEYS)) is None:
             _check_buried(key, entry[key], place)
 
 

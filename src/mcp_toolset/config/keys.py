@@ -90,9 +90,9 @@ _MEANT: Final[Mapping[str, str]] = {
 
 _PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        "name deferred timeout start_timeout start idle_timeout handle_after client_prefix pins new_tools "
-        "hidden_text arguments lock list_patience limits permissions auth log "
-        "suspended ready http egress".split(),
+        "name deferred timeout start_timeout start idle_timeout client_prefix pins new_tools "
+        "hidden_text arguments lock list_patience permissions auth log "
+        "ready http egress".split(),
         "toolset",
     ),
     **dict.fromkeys("allow ask deny for".split(), "toolset.permissions"),
@@ -105,7 +105,7 @@ _PLACES: Final[Mapping[str, str]] = {
     "toolset": "",
     **dict.fromkeys(
         "include exclude includeTools excludeTools disabledTools enabled_tools disabled_tools prefix names "
-        "sessions forward forward_authorization declare retries breaker eras".split(),
+        "sessions forward forward_authorization declare eras".split(),
         "mcpServers.NAME",
     ),
 }
@@ -159,8 +159,8 @@ NO_VARIABLES: Final = frozenset(
 )
 """The keys of ours that are no names of environment variables or headers."""
 
-_PROTECTING: Final = frozenset(
-    "permissions auth limits audit journal pins new_tools hidden_text required_scopes tokens exclude".split()
+_PROTECTING: Final = index().STRICT | set(
+    "permissions auth pins new_tools hidden_text required_scopes tokens exclude".split()
 )
 """The keys whose misspelt form is never ignored, and that tell a section `toolset` of another name."""
 

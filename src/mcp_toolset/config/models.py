@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.rules import (
     ArgumentRule,
     Asked,
@@ -27,9 +28,8 @@ from mcp_toolset.security.secrets.references import References
 
 if TYPE_CHECKING:
     from mcp_toolset.config.auth import AuthConfig
-    from mcp_toolset.security.policy.limits import Limits
 
-__all__ = ["HubConfig", "ServerConfig"]
+__all__ = ["HubConfig", "ServerConfig", "stated_callers"]
 
 
 def _no_eras() -> Mapping[str, Era]:
@@ -37,10 +37,6 @@ def _no_eras() -> Mapping[str, Era]:
 
 
 def _nothing() -> Mapping[str, str]:
-    return MappingProxyType({})
-
-
-def _no_limits() -> Mapping[str, Limits]:
     return MappingProxyType({})
 
 
@@ -85,9 +81,6 @@ class ServerConfig:
         fault: Why it cannot be used, with place and remedy; such a server has only its name.
         eras: The era that single tools need, by the server's names for them.
         arguments: Whether arguments that do not fit are refused, or repaired if one repair is possible.
-        limits: The limits of callers, by pattern of its tools.
-        retries: How often a call of a read-only or idempotent tool is repeated after a failure.
-        breaker: The failures in a row after which it is not called, and for how many seconds.
         permissions: Which of its tools exist, and which need an approval; see docs/policies.md.
         auth: The kind of login that gets its tokens; None means without OAuth.
         single: Whether one replica alone may have it at a time.
@@ -128,9 +121,6 @@ class ServerConfig:
     fault: str = ""
     eras: Mapping[str, Era] = field(default_factory=_no_eras, hash=False)
     arguments: ArgumentRule = "lenient"
-    limits: Mapping[str, Limits] = field(default_factory=_no_limits, hash=False)
-    retries: int = 0
-    breaker: tuple[int, float] | None = None
     permissions: Section | None = None
     auth: ServerAuth | CallerAuth | None = field(default=None, repr=False)
     extensions: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
@@ -147,7 +137,7 @@ class ServerConfig:
         rest = (
             "deferred prefix names include exclude timeout start_timeout pins new_tools hidden_text env_file"
         )
-        judged = ("start", "idle_timeout", "limits", "retries", "breaker", "permissions", "extensions")
+        judged = ("start", "idle_timeout", "permissions", "extensions")
         kept = {name: getattr(plain, name) for name in (*rest.split(), *judged)}
         return replace(self, **kept)
 
@@ -166,13 +156,9 @@ class HubConfig:
         list_patience: Seconds that lists wait for servers whose tools are unknown; None means the default.
         rules: The permissions of the file for all servers: who may use which tools.
         references: The values of references to secrets, and the files that they have named so far.
-        limits: The limits of callers, by pattern of tools, for all servers.
         auth: Who may call over HTTP; None means that the file has no section `auth`.
         extensions: The settings of the extensions that the file names, by key; `None` if it turns one off.
         log: The `level` and the absolute `folder` of the log, if the file names them; None means no log.
-        handle_after: Seconds after which slow calls are answered with a handle; None means that clients wait.
-        suspended: The arguments of `SuspendedFile`, and for how long `grants` hold at least; None means that
-            calls wait in memory.
         ready: What must work for the server to be ready, the arguments of `Ready`; None means nothing.
         http: Arguments of `HttpLimits`, and `trusted_proxies`; None means the defaults.
     """
@@ -185,13 +171,10 @@ class HubConfig:
     warnings: tuple[str, ...] = ()
     list_patience: float | None = None
     references: References = field(default_factory=References, repr=False, compare=False)
-    limits: Mapping[str, Limits] = field(default_factory=_no_limits)
     auth: AuthConfig | None = None
     rules: Permissions = Permissions()
     extensions: Mapping[str, Any] = field(default_factory=dict[str, Any])
     log: Mapping[str, Any] | None = field(default_factory=dict[str, Any])
-    handle_after: float | None = None
-    suspended: Mapping[str, Any] | None = None
     ready: Mapping[str, Any] | None = None
     http: Mapping[str, Any] | None = None
 
@@ -205,3 +188,24 @@ class HubConfig:
     def misconfigured(self) -> tuple[ServerConfig, ...]:
         """The servers whose entries cannot be used, in file order."""
         return tuple(server for server in self.servers if server.fault and not server.disabled)
+
+
+def stated_callers(
+    rules: Permissions, extensions: Mapping[str, Any], servers: Iterable[ServerConfig], root: Place
+) -> Iterator[tuple[Any, Place]]:
+    """The parts of a file that are for some callers only, each with its place.
+
+    Args:
+        rules: The permissions of the file.
+        extensions: What it says of extensions, by their key.
+        servers: Its servers.
+        root: The place of the file.
+    """
+    for number, section in enumerate(rules.callers):
+        yield section, root.at("toolset", "permissions", "for", number)
+    for key, stated in extensions.items():
+        if stated is not None:
+            yield from stated.for_callers(root.at("toolset", key))
+    for server in servers:
+        for stated in server.extensions.values():
+            yield from stated.for_callers(root.at("mcpServers", server.name))

@@ -24,7 +24,6 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.security.policy.patterns import fault_of_exact, fault_of_principal, plain_name
 
 __all__ = [
-    "BreakerEntry",
     "CallersEntry",
     "EgressEntry",
     "Entry",
@@ -130,16 +129,6 @@ class LogEntry(Entry):
     )
 
 
-class SuspendedEntry(Entry):
-    """Where calls that wait for answers are kept, in the `toolset` section."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    path: str | None = Field(None, min_length=1, description="the path of a file, as a string")
-    patience: float = Field(86_400, gt=0, strict=True, allow_inf_nan=False, description=_SECONDS)
-    grants: float | None = Field(None, gt=0, allow_inf_nan=False, description=_SECONDS)
-
-
 class ReadyEntry(Entry):
     """What must work for the server to be ready, in the `toolset` section."""
 
@@ -179,14 +168,3 @@ class InputEntry(Entry):
 
     id: str = Field(description=_TEXT)
     default: str | None = Field(None, description=_TEXT)
-
-
-class BreakerEntry(BaseModel):
-    """When a server is not called any more, and for how long."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    failures: int = Field(5, gt=0, strict=True, description="a positive whole number")
-    seconds: float = Field(
-        30, gt=0, strict=True, allow_inf_nan=False, description="a positive number of seconds"
-    )

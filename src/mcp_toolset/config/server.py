@@ -10,12 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
+from mcp_toolset._index import part
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import WRONG_PLACE, ServerEntry, ToolsetSection
 from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.keys import NO_VARIABLES, did_you_mean
-from mcp_toolset.config.limits import breaker_in, check_servers, limits_in
 from mcp_toolset.config.models import ServerConfig
+from mcp_toolset.config.patterns import check_servers
 from mcp_toolset.config.rules import Transport
 from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.security.egress import MEND_ADDRESS, is_web_address
@@ -98,7 +99,7 @@ def server_config(
         extensions: What it says of extensions, by their key.
     """
     defaults = surroundings.defaults
-    check_servers(place, [name], entry.permissions, limits=entry.limits)
+    check_servers(place, [name], entry.permissions)
     _check_own_names(name, entry, place)
     disabled = entry.disabled or not entry.enabled
     common = ServerConfig(
@@ -124,11 +125,8 @@ def server_config(
         protocol=entry.protocol,
         eras=MappingProxyType(entry.eras),
         arguments=entry.arguments or defaults.arguments,
-        limits=limits_in(entry.limits, place),
-        retries=entry.retries,
         single=entry.single,
         unlisted=entry.unlisted,
-        breaker=breaker_in(entry.breaker, place),
         permissions=_permissions(entry.permissions, place.at("permissions")),
         extensions=extensions,
     )
@@ -263,9 +261,12 @@ def _permissions(said: object, place: Place) -> Section | None:
 def _auth(entry: ServerEntry, reader: _Reader) -> ServerAuth | CallerAuth | None:
     if entry.auth is None and entry.oauth is None:
         return None
-    from mcp_toolset.config.server_logins import server_auth
-
-    return server_auth(entry.auth, entry.oauth, reader.place, reader.text)
+    if (access := part("access")) is None:
+        key = "oauth" if entry.auth is None else "auth"
+        raise reader.place.at(key).error(
+            "logins are not part of this installation", "install mcp-toolset again"
+        )
+    return access.of_entry(entry.auth, entry.oauth, reader.place, reader.text)
 
 
 def _addresses(entry: ServerEntry) -> Iterator[tuple[str, str]]:

@@ -16,8 +16,7 @@ from mcp_toolset.protocol.revisions import is_modern
 from mcp_toolset.tools.core.asking import ANSWERABLE
 
 if TYPE_CHECKING:
-    from mcp_toolset.context.connection import Connection
-    from mcp_toolset.context.incoming import RequestContext
+    from mcp_toolset.context.connection import Connection, RequestContext
 
 ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "elicitation": {"form": {}, "url": {}},

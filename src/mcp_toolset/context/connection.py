@@ -1,4 +1,4 @@
-"""`Connection`: what the requests of one client have in common, and the way to it outside of any request.
+"""`Connection`: what the requests of one client have in common; `RequestContext`: one request of it.
 
 A legacy client has one for its life. The modern protocol has no sessions: there each request has one of
 its own, made of its envelope.
@@ -9,12 +9,18 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
-from mcp_toolset.protocol.json_rpc import NoBackChannelError
-from mcp_toolset.protocol.revisions import LATEST_HANDSHAKE_VERSION, is_modern
+from mcp_toolset.context.principal import identity_of
+from mcp_toolset.protocol.json_rpc import NoBackChannelError, RequestId
+from mcp_toolset.protocol.revisions import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS, is_modern
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.core.identity import Identity
+
 
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds that what is to be done at the end of a connection may take."""
@@ -161,3 +167,106 @@ async def _close(callback: Closing) -> None:
     # A callback is another module's code; one that fails must not keep the others from being called.
     except Exception:
         _log.exception("a step at the end of a connection failed")
+
+
+class HttpRequest(Protocol):
+    """The HTTP request that a message came in; Starlette's `Request` is one."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def scope(self) -> Mapping[str, Any]: ...
+
+
+class Way(Protocol):
+    """The way back to the client of one request, while that is being answered: a dispatch context."""
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether the client can be sent requests in the course of this one."""
+        ...
+
+    @property
+    def reason(self) -> str | None:
+        """Why the client has cancelled the request, if it has said so."""
+        ...
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: Any = None
+    ) -> dict[str, Any]:
+        """Ask the client, and wait for its result."""
+        ...
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
+        """Send the client a notification that belongs to this request."""
+        ...
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the client asked for it."""
+        ...
+
+
+class RequestContext:
+    """One request of one client; a notification has no id.
+
+    Attributes:
+        method: Its method.
+        params: Its parameters as they came; `None` if it has none.
+        request_id: Its id.
+        connection: What it has in common with others of its client.
+        way: The way back to its client.
+        http: The HTTP request that it came in.
+        modern: Whether it is of the modern era.
+        protocol_version: The revision that it is answered in.
+    """
+
+    __slots__ = ("connection", "http", "method", "modern", "params", "protocol_version", "request_id", "way")
+
+    def __init__(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        request_id: RequestId | None,
+        connection: Connection,
+        way: Way,
+        http: HttpRequest | None = None,
+    ) -> None:
+        """Take a message that came by `way`."""
+        self.method = method
+        self.params = params
+        self.request_id = request_id
+        self.connection = connection
+        self.way = way
+        self.http = http
+        self.protocol_version = connection.protocol_version
+        self.modern = self.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    @property
+    def identity(self) -> Identity | None:
+        """The caller, as its authentication tells; see `identity_of`."""
+        return None if self.http is None else identity_of(self.http.scope)
+
+
+class Answers(Protocol):
+    """A server, as every door sees it."""
+
+    def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
+        """The result of a request, in the envelope of its client's era."""
+        ...
+
+    async def notified(self, request: RequestContext) -> None:
+        """Take a notification; nothing is raised."""
+        ...
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Keep the server open for as long as the block runs, which a door does while it serves."""
+        ...
+
+    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The input schema of a tool that the caller of an ASGI scope can call."""
+        ...
+
+    def end_streams(self) -> None:
+        """End every `subscriptions/listen` stream in order."""
+        ...

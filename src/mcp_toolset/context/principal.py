@@ -1,13 +1,50 @@
-"""`identity_of`: the caller of an HTTP request, from the user that authentication has found."""
+"""`identity_of`: the caller of an HTTP request; `PendingLogin`: a login that a mounted server waits for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from mcp_toolset.errors import CallerError
 from mcp_toolset.security.authentication.verifier import identity_of_token
 from mcp_toolset.tools.core.identity import Identity
+
+LOGIN_PATH = "/oauth/login/"
+CALLBACK_PATH = "/oauth/callback"
+
+
+class PendingLogin(Protocol):
+    """A login that waits for a person and a browser.
+
+    Attributes:
+        server: The name of the mounted server.
+        caller: The name of the caller whose account at the server it will use.
+        caller_key: The key of that caller.
+        browser: What tells the browser that began it; empty so far.
+    """
+
+    server: str
+    caller: str
+    caller_key: str
+    browser: str
+
+    def begin(self, browser: str) -> str | None:
+        """The address of the authorization server, for the first browser that asks; else `None`."""
+        ...
+
+    async def arrive(self, address: str) -> bool:
+        """Take the address that the browser was sent back to, once; whether the caller has tokens then."""
+        ...
+
+
+@runtime_checkable
+class LoginSource(Protocol):
+    """A mounted source whose callers log in by themselves."""
+
+    def login_of(self, ticket: str) -> PendingLogin | None:
+        """The login of a ticket, or of the `state` of its authorization request."""
+        ...
+
 
 _MEND: Final = (
     "have the authentication middleware set scope['user'] to a starlette.authentication.BaseUser whose "

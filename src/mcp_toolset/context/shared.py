@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from mcp_toolset.calls.suspended.store import SuspendedStore
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.middleware.cache import CacheStore
-    from mcp_toolset.calls.middleware.rate import CountStore
     from mcp_toolset.catalog.grants.cached_grants import CachedGrants
     from mcp_toolset.catalog.registry.state_store import StateStore
 
@@ -75,14 +73,6 @@ class Shared(SuspendedStore, Protocol):
     def leases(self) -> Ownership:
         """What one replica alone may have at a time."""
         ...
-
-    @property
-    def limits(self) -> CountStore:
-        """Token buckets and counts of calls."""
-        ...
-
-    @property
-    def results(self) -> CacheStore: ...
 
     @property
     def health(self) -> Health: ...

@@ -24,9 +24,8 @@ from mcp_toolset.errors import UpstreamProtocolError, UpstreamTimeoutError
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, RequestTimedOut
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observation import Observation
-    from mcp_toolset.calls.pipeline.observers import Sampler
-    from mcp_toolset.context.incoming import RequestContext
+    from mcp_toolset.calls.pipeline.observers import Observation, Sampler
+    from mcp_toolset.context.connection import RequestContext
 
 _PROVIDER: Final = "OTEL_PYTHON_TRACER_PROVIDER"
 """The variable that names a provider: OpenTelemetry makes that one when it is first asked for one."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_toolset.context.incoming import RequestContext, Way
+from mcp_toolset.context.connection import RequestContext, Way
 from mcp_toolset.context.request import ROUND_TRIP, WireContext
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import ClientCapabilityError

@@ -13,12 +13,15 @@ from mcp_toolset._records import dataclass
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mcp_toolset.calls.middleware.permissions import Record
     from mcp_toolset.calls.pipeline.middleware import Guard
     from mcp_toolset.calls.pipeline.observers import CallObserver
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.catalog.search.listener import SearchListener
     from mcp_toolset.config.extensions import ServerSettings, Settings
-    from mcp_toolset.context.incoming import RequestContext
+    from mcp_toolset.context.connection import RequestContext
+    from mcp_toolset.extending.mounts import DeclaredToMounts
+    from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.tools.binding.binding import ToolBinding
     from mcp_toolset.tools.core.call import ToolCall, ToolContext
     from mcp_toolset.tools.core.identity import Identity
@@ -89,7 +92,14 @@ class Host(Protocol):
         ...
 
     def stated_by_server(self, key: str) -> Mapping[str, ServerSettings]:
-        """What the entries of servers say of an extension now, by name of the server."""
+        """What the entries of enabled servers say of an extension now, by name."""
+        ...
+
+    def stated_by_file(self, key: str) -> Sequence[tuple[Settings | None, Mapping[str, ServerSettings]]]:
+        """What each file that is served says of an extension now: for all, and by enabled server.
+
+        Several files can be served together, and more can be attached; see `Settings.adds`.
+        """
         ...
 
     def preview(self, identity: Identity | None) -> str | None:
@@ -248,12 +258,20 @@ class Extension:
         """Pages over HTTP by path, such as `/lamps`; a route of the program's at this path comes before."""
         return {}
 
+    def methods(self) -> Mapping[str, Answer]:
+        """What answers methods of the protocol that the server itself does not know, by name."""
+        return {}
+
     def services(self) -> Mapping[type, object]:
         """What it does for tools and for other extensions, by type; see `Host.need`.
 
         Of two services of one type, the program's comes first, then that of the first extension.
         """
         return {}
+
+    def declared(self) -> DeclaredToMounts | None:
+        """What mounted servers are told of it, from their next connection on."""
+        return None
 
     # What it is told of, beside calls
 
@@ -282,7 +300,14 @@ class Extension:
     def intercept(self, method: str, answer: Answer) -> Answer:
         """What answers a method of the protocol; `answer` itself to leave it as it is.
 
-        An empty `method` stands for all those that the server does not know.
+        An empty `method` stands for all those that the server does not know. Asked as often as `answer` is.
+        """
+        return answer
+
+    def answer(self, answer: Answer) -> Answer:
+        """What answers calls of clients, within all `intercept`; `answer` itself to leave them as they are.
+
+        Asked whenever the tools were compiled, or the state of a mounted server has changed.
         """
         return answer
 
@@ -298,10 +323,19 @@ class Extension:
         """The complete result of a client's call, as the client gets it; not that of a call of code."""
         return result
 
-    def guard(self) -> Guard | None:
-        """Stages of each tool: `gate`, `layers` and `recorded`.
+    def guard(self) -> Guard | tuple[Guard, ...] | None:
+        """Stages of each tool, of one or several guards: `gate`, `layers` and `recorded`.
 
-        Asked by each compilation of the tools: the same object for the same stages.
+        Asked by each compilation of the tools: the same objects for the same stages.
+        """
+        return None
+
+    def guard_of(self, policy: Policy, record: Record | None) -> Guard | None:
+        """What applies a policy to calls, in the place of the server's own, which asks clients.
+
+        Args:
+            policy: The policy; asked again for each new one.
+            record: Notes decisions.
         """
         return None
 

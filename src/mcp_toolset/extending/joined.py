@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mcp_toolset._index import index
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, Host, overrides
 from mcp_toolset.extending.finding import find
+from mcp_toolset.extending.mounts import TakesDeclared
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
+from mcp_toolset.tools.core.source import fits
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware.permissions import Record
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.listener import SearchListener
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, HttpPage
+    from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.tools.core.call import ToolCall, ToolContext
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.core.source import ToolSource
@@ -42,8 +45,9 @@ class Extensions:
         reshapes: Whether results may differ from output schemas.
     """
 
-    def __init__(self, every: Iterable[Extension], host: Host) -> None:
-        """Bind the extensions to their server."""
+    def __init__(self, every: Iterable[Extension], host: Host, late: Sequence[str] = ()) -> None:
+        """Bind the extensions to their server; `late` are the keys of those that a file may turn on later."""
+        self._host, self._late = host, [*late]
         self._every = tuple(one.bind(host) for one in every)
         self.sent = _sent([one.sent for one in self._of("sent")])
         self.answered = _answered([one.answered for one in reversed(self._of("answered"))])
@@ -52,7 +56,9 @@ class Extensions:
         self._compiled = [one.compiled for one in self._of("compiled")]
         self.readers = [one.read_resource for one in self._of("read_resource")]
         self.reshapes = any(one.reshapes for one in self._every)
-        self._guarding = self._of("guard")
+        self._guarding = sorted(self._of("guard"), key=lambda one: one.key not in index().LATE)
+        self._answering = self._of("answer")
+        self._intercepting = self._of("intercept")
         self.catalog_tools = [
             _placed(tool) for one in self._of("catalog_tools") for tool in one.catalog_tools()
         ]
@@ -98,7 +104,26 @@ class Extensions:
 
     def guards(self) -> list[Guard]:
         """The stages of tools, as they are now."""
-        return [found for one in self._guarding if (found := one.guard()) is not None]
+        late = [one for one in self._late if one in index().LATE]
+        for key in late:
+            if any(map(any, self._host.stated_by_file(key))):
+                self._guarding.insert(0, self._turned_on(key))
+        found = (one.guard() for one in self._guarding)
+        each = (one if isinstance(one, tuple) else (one,) for one in found if one is not None)
+        return [guard for guards in each for guard in guards]
+
+    def guard_of(self, policy: Policy) -> Guard | None:
+        """What applies a policy to calls; `None` if the server's own does."""
+        for key in [one for one in self._late if one in index().WITH_POLICY]:
+            self._turned_on(key)
+        found = (one.guard_of(policy, self.record) for one in self._of("guard_of"))
+        return next((one for one in found if one is not None), None)
+
+    def _turned_on(self, key: str) -> Extension:
+        self._late.remove(key)
+        made = cast("Any", find(key)).of(None, None, self._host).bind(self._host)
+        self._every += (made,)
+        return made
 
     def compiled(self, sources: Mapping[str, ToolSource]) -> None:
         """Tell of the mounted servers as the tools were compiled."""
@@ -109,9 +134,22 @@ class Extensions:
         """Their pages over HTTP by path; the first extension that has a path answers there."""
         return {path: page for one in reversed(self._every) for path, page in one.http_pages().items()}
 
+    def methods(self) -> dict[str, Answer]:
+        """What answers methods that the server does not know; the first extension in order counts."""
+        return {name: answer for one in reversed(self._every) for name, answer in one.methods().items()}
+
+    def declare(self, sources: Iterable[ToolSource]) -> None:
+        """Have mounted servers told of those that declare something to them."""
+        found = {said.identifier: said for one in self._of("declared") if (said := one.declared())}
+        for source in sources if found else ():
+            if fits(source, TakesDeclared):
+                source.declared.update(found)
+
     def intercepting(self, answers: dict[str, Answer]) -> None:
-        """Stand around the answers to methods, and to unknown ones."""
-        for one in reversed(self._of("intercept")):
+        """Stand around the answers to calls, then around those to all methods, and to unknown ones."""
+        for one in reversed(self._answering):
+            answers["tools/call"] = one.answer(answers["tools/call"])
+        for one in reversed(self._intercepting):
             for method, answer in answers.items():
                 answers[method] = one.intercept(method, answer)
 
@@ -207,11 +245,12 @@ def extensions_of(
             raise DefinitionError(f"extensions: {name!r} is given twice; leave one of them out")
     held = {one.key for one in every}
     order = {key: number for number, key in enumerate(index().KEYS)}
-    for key in sorted({*stated, *keywords}, key=lambda one: (order.get(one, len(order)), one)):
+    for key in sorted(
+        {*stated, *keywords, *index().ALWAYS}, key=lambda one: (order.get(one, len(order)), one)
+    ):
         said, settings = keywords.get(key), stated.get(key)
-        is_off = (
-            said is False or (said is None and settings is None) or (said is True and _is_off(key, stated))
-        )
+        is_unsaid = said is None and settings is None and key not in index().ALWAYS
+        is_off = said is False or is_unsaid or (said is True and _is_off(key, stated))
         if is_off and key in order and key not in held:
             continue
         kind = find(key)
@@ -226,7 +265,13 @@ def extensions_of(
         made = said if isinstance(said, kind) else kind.of(said, settings, host)
         if made is not None:
             every.append(made)
-    return Extensions(every, host)
+    held = {one.key for one in every}
+    late = [
+        one
+        for one in index().LATE | index().WITH_POLICY
+        if one not in held and keywords.get(one) is not False
+    ]
+    return Extensions(every, host, late)
 
 
 def _is_off(key: str, stated: Mapping[str, Settings | None]) -> bool:

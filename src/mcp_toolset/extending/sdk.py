@@ -12,6 +12,7 @@ from mcp_types import CallToolRequestParams
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
+from mcp_toolset.extending.mounts import DeclaredToMounts
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.sdk.errors import theirs
 
@@ -78,8 +79,37 @@ class WithPages(FromSdk):
         return _read(uri, page)
 
 
-def from_sdk(given: Any) -> FromSdk:
+class FromSdkClient(Extension):
+    """An extension of the SDK's client side: what it declares to mounted servers, and hears from them."""
+
+    def __init__(self, given: Any) -> None:
+        """Take an extension of the SDK's client side.
+
+        Raises:
+            DefinitionError: it claims results.
+        """
+        if given.claims():
+            raise DefinitionError(
+                f"extensions: {given.identifier} claims results of calls, which the bridge does not hand "
+                "over; leave its claims() empty, and change results by Extension.guard"
+            )
+        self._given = given
+
+    def declared(self) -> DeclaredToMounts:
+        """See `Extension`."""
+        every = self._given.notifications()
+        hears = {one.method: partial(_heard, one) for one in every}
+        return DeclaredToMounts(self._given.identifier, self._given.settings(), hears)
+
+
+async def _heard(binding: Any, params: Mapping[str, Any]) -> None:
+    await binding.handler(binding.params_type.model_validate(params, by_name=False))
+
+
+def from_sdk(given: Any) -> Extension:
     """An extension of the SDK as one of ours; without pages, it promises no resources."""
+    if hasattr(given, "claims"):
+        return FromSdkClient(given)
     return (WithPages if getattr(given, "resources", tuple)() else FromSdk)(given)
 
 

@@ -5,17 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from os import PathLike
 
+    from mcp_toolset.calls.suspended.store import SuspendedStore
+    from mcp_toolset.extensions.approvals.approvals import Approvals
+    from mcp_toolset.extensions.approvals.extension import WaitingCalls
     from mcp_toolset.extensions.audit.audit_log import AuditLog
     from mcp_toolset.extensions.audit.extension import Audit
     from mcp_toolset.extensions.code.extension import CodeMode
     from mcp_toolset.extensions.journal.extension import Journal, Journaled
     from mcp_toolset.extensions.large_results.extension import LargeResults
     from mcp_toolset.extensions.learning.extension import SearchLearning
+    from mcp_toolset.extensions.limits.extension import LimitedCalls
+    from mcp_toolset.extensions.limits.limits import Limits
     from mcp_toolset.extensions.processes.extension import Processes
     from mcp_toolset.extensions.sampler.extension import Sampler
     from mcp_toolset.extensions.statistics.extension import Statistics
+    from mcp_toolset.extensions.suspended.extension import Suspension
+    from mcp_toolset.extensions.task_handles.extension import TaskHandles
+    from mcp_toolset.extensions.tasks.extension import TaskCalls
     from mcp_toolset.extensions.telemetry.extension import Observability
     from mcp_toolset.extensions.telemetry.options import Telemetry
     from mcp_toolset.tools.core.sampling import ModelSampler
@@ -27,15 +36,37 @@ class Keywords(TypedDict, total=False):
     The class of each extension says what its keyword takes.
     """
 
+    approvals: WaitingCalls | Approvals | str | PathLike[str] | Literal[False] | None
     audit: Audit | AuditLog | str | PathLike[str] | bool | None
     code: CodeMode | bool | None
+    handle_after: TaskHandles | float | None
     journal: Journal | Journaled | bool | None
     large_results: LargeResults | int | bool | None
     learning: SearchLearning | str | PathLike[str] | bool | None
+    limits: LimitedCalls | Mapping[str, Limits] | Literal[False] | None
     processes: Processes | str | PathLike[str] | bool | None
     sampler: Sampler | ModelSampler | Literal[False] | None
     stats: Statistics | str | PathLike[str] | bool | None
+    suspended: Suspension | SuspendedStore | str | PathLike[str] | bool | None
+    tasks: TaskCalls | bool | None
     telemetry: Observability | Telemetry | str | bool | None
+
+
+class MountKeywords(TypedDict, total=False):
+    """The keywords of `RemoteToolset` that are extensions; see docs/limits.md.
+
+    Attributes:
+        retries: How often a call is repeated after a failure, from 0 to 10, if its tool is annotated as
+            read-only or idempotent.
+        breaker: The circuit breaker: the consecutive failures after which the server is not called, and for
+            how many seconds.
+        sampler: A model of the program, for which this server may ask in calls of clients that lend none;
+            its tokens are those of the call. See docs/sampling.md.
+    """
+
+    sampler: ModelSampler | None
+    retries: int
+    breaker: tuple[int, float] | None
 
 
 class DeferredKeywords(TypedDict, total=False):

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.models import stated_callers
 from mcp_toolset.errors import ConfigError, DefinitionError
 
 if TYPE_CHECKING:
@@ -56,14 +57,9 @@ def check_callers(config: HubConfig) -> None:
     """
     if config.auth is not None:
         return
-    stated = [(("toolset",), config.limits)]
-    stated += [(("mcpServers", server.name), server.limits) for server in config.servers]
-    steps = [("toolset", "permissions", "for")] if config.rules.callers else []
-    for holder, limits in stated:
-        steps += [(*holder, "limits", pattern, "for") for pattern, one in limits.items() if one.callers]
-    if steps:
-        place = Place(str(config.path), steps[0])
-        raise place.error(
+    root = Place(str(config.path))
+    for _, place in stated_callers(config.rules, config.extensions, config.servers, root):
+        raise Place(root.source, place.steps[:-1]).error(
             "is for some callers, and nothing says who calls",
             "add `toolset.auth`, or serve over HTTP with --issuer or --auth-token-env",
         )

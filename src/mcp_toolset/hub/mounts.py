@@ -14,7 +14,6 @@ import anyio
 import anyio.abc
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.pins.lockfile import LockFile, lock_beside
 from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.config import HubConfig, ServerConfig, chain
@@ -22,9 +21,11 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.loops import check_no_loop
 from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
 from mcp_toolset.extending.finding import find
+from mcp_toolset.extending.mounts import keywords_of
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import (
+    FIXED_TOOLS,
     check_public_name,
     mounted_name,
     plain_prefix,
@@ -37,8 +38,7 @@ from mcp_toolset.tools.core.source import SourceStatus, ToolSource
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
-from mcp_toolset.tools.view.made import Each
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.view.view import Each, ToolBinding
 from mcp_toolset.upstream.dormancy import StartOptions
 from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.sessions.session_key import TASK_WAIT
@@ -334,13 +334,12 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         hidden=server.secrets,
         eras=server.eras,
         arguments=server.arguments,
-        retries=server.retries,
-        breaker=server.breaker,
         single=server.single,
         egress=server.egress,
         unlisted=server.unlisted,
         auth=server.auth,
         login=f"mcp-toolset login {shlex.quote(server.name)}",
+        **keywords_of(server.extensions),
     )
 
 
@@ -357,7 +356,7 @@ def settle(mount: Mount, server: ServerConfig, lock: LockFile) -> None:
         starts=StartOptions(server.start, server.idle_timeout),
         policy=policy_of(server),
         lock=lock.entry(server.name),
-        resilience=(server.retries, server.breaker),
+        stated=server.extensions,
     )
 
 

@@ -29,10 +29,7 @@ from mcp_toolset.server.reloadable import ReloadReport
 from mcp_toolset.tools.core.source import ToolSource
 
 _log = logging.getLogger("mcp_toolset.reload")
-_AT_RESTART: Final = (
-    *("name", "client_prefix", "list_patience", "log"),
-    *("suspended", "handle_after", "http"),
-)
+_AT_RESTART: Final = ("name", "client_prefix", "list_patience", "log", "http")
 
 
 @dataclass(eq=False, slots=True)

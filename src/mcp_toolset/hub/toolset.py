@@ -31,7 +31,6 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.security.authentication.authenticator import Authenticator
-    from mcp_toolset.security.policy.limits import Limits
     from mcp_toolset.upstream.toolset import RemoteToolset
 
 _log = logging.getLogger("mcp_toolset.hub")
@@ -120,12 +119,6 @@ class ConfiguredToolset(Toolset):
     def authenticator(self) -> Authenticator | None:
         """Who may call, as the configuration says; `None` if it does not say."""
         return self._authentication.of(self.config.auth)
-
-    @property
-    def stated_limits(self) -> tuple[Mapping[str, Limits], Mapping[str, Mapping[str, Limits]]]:
-        """How much callers may use, as the configuration says: of all tools, and of those of its servers."""
-        servers = {server.name: server.limits for server in enabled(self.config) if server.limits}
-        return self.config.limits, servers
 
     def watched(self) -> list[Path]:
         """The configuration file, its lock file, and the files of environments and secrets that it names."""

@@ -23,7 +23,7 @@ from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.made import Each
+from mcp_toolset.tools.view.view import Each
 
 DRAIN: Final = 30.0
 """Seconds that calls in flight may take when their toolset leaves, unless told otherwise."""

@@ -8,13 +8,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from mcp_toolset.concurrency.beside import beside
-from mcp_toolset.concurrency.thread_event import ThreadEvent
+from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.context.offer_kinds import SnapshotSource
 from mcp_toolset.errors import NameConflictError, UnknownNameError
-from mcp_toolset.server.list_variants import ListVariants
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.tool_table import ServedTools
+from mcp_toolset.server.tool_table import ListVariants, ServedTools
 from mcp_toolset.server.visibility import Sight
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.source import ToolSource, fits
@@ -87,6 +86,7 @@ class News:
             await self.status.wait()
             if not await self._served.take_statuses():
                 self.changed.set()
+            self._answers.compose()
 
     async def _announce(self, told: ListVariants, seen: Sight) -> None:
         """Tell clients about a changed list, however many steps led to it, once.

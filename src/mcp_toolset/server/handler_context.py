@@ -11,8 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.events import EventLog
+from mcp_toolset.calls.background import BackgroundWork, EventLog
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import KEPT_MS, begin_task

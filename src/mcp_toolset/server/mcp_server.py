@@ -7,14 +7,14 @@ on `ToolsetServer.lowlevel`, the SDK's view of this server, has requests pass th
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset.calls.pipeline.decision import tracing
 from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.context.client import client_of
-from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.context.spans import provide, server_span
@@ -58,7 +58,7 @@ class MCPServer:
         announcements: Tells clients that lists have changed.
         reading: Answers about resources, prompts and completions.
         subscriptions: The modern clients that listen for changes.
-        tasks: The calls that have become tasks.
+        tools: Answers about tools, and calls.
         program: What a program has added; `None` while it has not asked for `lowlevel`.
         shared: What replicas of the server share; `None` without replicas.
         traces: Chooses the requests that are traced, if the program collects no traces; `None` for none.
@@ -85,35 +85,30 @@ class MCPServer:
         self.handshake = Handshake(surface, offering, name=name, version=version, instructions=instructions)
         stamp: Mapping[str, Any] = {SERVER_INFO_META_KEY: self.handshake.info}
         trips = RoundTrips(store=suspended)
-        tools = ToolAnswers(surface, trips, self.announcements, stamp, extensions, suspended, shared)
-        self.tasks = tools.tasks
-        self.tasks.offered = self.handshake.offers_tasks
+        tools = self.tools = ToolAnswers(surface, trips, self.announcements, stamp, extensions)
+        tools.offers_tasks = self.handshake.offers_tasks
         self.reading = Reading(offering, trips, self.subscriptions, stamp)
         self.program: Program | None = None
         self.traces = traces
         self.shared = shared
-        self._answers: dict[str, Answer] = {
+        self._extensions = extensions
+        self._own: dict[str, Answer] = {
+            **extensions.methods(),
             "tools/call": tools.call,
             "tools/list": tools.list,
             "initialize": self.handshake.initialize,
             "server/discover": _stamped(self.handshake.discover, stamp),
             "ping": _pong,
-            "tasks/update": self.tasks.update,
-            **tools.legacy_tasks.answers(),
             **self.reading.answers(),
             "": self.reading.unknown,
         }
-        extensions.intercepting(self._answers)
-        self._unknown = self._answers.pop("")
+        self.handshake.methods = self._own
 
-    @property
-    def methods(self) -> frozenset[str]:
-        return frozenset(self._answers)
-
-    def wrap(self, methods: Iterable[str], around: Callable[[Answer], Answer]) -> None:
-        """Have what `around` makes of an answer take its place, for each of the methods."""
-        for method in methods:
-            self._answers[method] = around(self._answers[method])
+    def compose(self) -> None:
+        """Ask the extensions what answers each method from now on."""
+        answers = dict(self._own)
+        self._extensions.intercepting(answers)
+        self._unknown, self._answers = answers.pop(""), answers
 
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         """The result of a request, in the envelope of its client's era; see `Answers`."""

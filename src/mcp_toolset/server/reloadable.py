@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
@@ -135,7 +135,9 @@ def reloadable_in(toolset: Toolset) -> Reloadable | None:
     found = [each for each in toolsets_in(toolset) if isinstance(each, Reloadable)]
     for other in found[1:]:
         for key, stated in {"auth": other.config.auth, **other.config.extensions}.items():
-            if found[0] is not other and stated is not None:
+            # A field of this name is none of ours.
+            adds: object = getattr(cast("Any", type(stated)), "adds", False)
+            if found[0] is not other and stated is not None and adds is not True:
                 raise DefinitionError(
                     f"{other.config.path}: toolset.{key} would have no effect beside {found[0].config.path}, "
                     "whose settings are for the whole server; move it there, or serve the files apart"

@@ -7,16 +7,14 @@ from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from mcp_toolset._index import index
+from mcp_toolset._index import index, needed, part
 from mcp_toolset._rule import refuse_replaced, refuse_rules_in, rules_among, take
-from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.events import EventLog
+from mcp_toolset.calls.background import BackgroundWork, EventLog
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.observers import sampler_of
 from mcp_toolset.calls.pipeline.rules import AnyRule, rules_from
 from mcp_toolset.calls.suspended.store import SuspendedStore
-from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.registry.registry import ToolRegistry
@@ -26,22 +24,20 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.joined import extensions_of
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.server import unlisted_mounts as unlisted
+from mcp_toolset.server.answers.tool_answers import ToolAnswers
 from mcp_toolset.server.attachments import Attachments
-from mcp_toolset.server.call_guards import CallGuards
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import LocalTools
-from mcp_toolset.server.interface.host_calls import HostCalls
 from mcp_toolset.server.interface.keywords import OWN, OwnKeywords
-from mcp_toolset.server.interface.lifecycle import Lifecycle
-from mcp_toolset.server.interface.live_changes import LiveChanges
 from mcp_toolset.server.interface.parts import (
+    HostCalls,
+    Lifecycle,
+    LiveChanges,
     authenticator,
     observed_by,
-    suspended_store,
-    task_handles,
     turned_on,
 )
-from mcp_toolset.server.kept_catalogs import KeptCatalogs, SharedIndexes, folder_for
+from mcp_toolset.server.kept_catalogs import KeptCatalogs, folder_for
 from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offers.local_offers import LocalOffers
@@ -50,7 +46,7 @@ from mcp_toolset.server.reloadable import reloadable_in
 from mcp_toolset.server.server_host import ServerHost
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
-from mcp_toolset.server.visibility import Visibility
+from mcp_toolset.server.visibility import CallGuards, Visibility
 from mcp_toolset.tools.core.capability import ALWAYS, granted
 from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
@@ -60,12 +56,11 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.context.shared import Shared
     from mcp_toolset.extensions.keywords import Keywords
+    from mcp_toolset.sdk.servers import Server
     from mcp_toolset.security.authentication.authenticator import Auth
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.keywords import ServerKeywords
-    from mcp_toolset.server.lowlevel.server import LowlevelServer
     from mcp_toolset.server.state_keeper import StateKeeper
 
 
@@ -137,8 +132,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         own = cast("OwnKeywords", {key: one for key, one in others.items() if key in OWN})
         keywords = {key: one for key, one in others.items() if key not in OWN}
         get = own.get
-        limits, shared, suspended, access = get("limits"), get("shared"), get("suspended"), get("access")
-        _check_kinds(toolset, policy, limits)
+        shared, access = get("shared"), get("access")
+        _check_kinds(toolset, policy)
         take(policy, auth, *keywords.values(), *extensions)
         self.configured = reloadable_in(toolset)
         events = get("events")
@@ -168,21 +163,24 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         file: Mapping[str, Settings | None] = (
             {} if self.configured is None else self.configured.config.extensions
         )
-        self._suspended = suspended_store(suspended, self.configured, shared)
-        services: dict[type, object] = {Shared: shared, SuspendedStore: self._suspended}
+        self.work = BackgroundWork()
+        services: dict[type, object] = {Shared: shared, BackgroundWork: self.work}
         host = ServerHost(
             name,
             version,
             self.configured,
             services,
             self.grants,
+            toolsets=lambda: self.registry.toolsets(),
             extensions=lambda: self.extensions,
             served=lambda: self._served,
             visibility=lambda: self._visibility,
             lowlevel=lambda: self.lowlevel,
         )
         self.extensions = extensions_of(extensions, turned_on(toolset, keywords), file, host)
-        services.update({**self.extensions.services(), **services})
+        keeps = not any(keywords.get(key) is False for key in index().KEEPING)
+        waiting = {SuspendedStore: shared if keeps else None}
+        services.update({**waiting, **self.extensions.services(), **services})
         self.need = host.need
         self._rules = observed_by(self.extensions.observers(), self._given["rules"])
         AccessPolicy(access)
@@ -193,28 +191,15 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             require_scorer(scorer)
         self.toolset = toolset
         self.name = name
-        self.work = BackgroundWork()
         self.sessions = get("sessions")
         added = self.extensions.tools()
         toolsets = [toolset, Toolset(*added)] if added else [toolset]
-        if (handles := task_handles(get("handle_after"), self.configured)) is not None:
-            toolsets.append(handles.tools)
-        if self.configured is not None and (stated := self.configured.config.suspended) is not None:
-            self.grants.lengthen(stated["grants"] or 0)
         prefix, hint = get("client_prefix", ""), get("list_hint", STRICTEST)
         self.registry = ToolRegistry(*toolsets, client_prefix=prefix, reserved=host.catalog_names)
         if access is not None and not self.registry.defers and not toolset.sources():
             raise DefinitionError("access decides about deferred tools, and none is: use toolset.deferred()")
         self._introductions = {}
-        guards = CallGuards(
-            limits,
-            self.registry.toolsets,
-            served=lambda: host.identified,
-            approvals=get("approvals"),
-            record=self.extensions.record,
-            store=None if shared is None else shared.limits,
-            others=self.extensions.guards,
-        )
+        guards = CallGuards(lambda: host.identified, self.extensions)
         self._visibility = Visibility(policy, self.registry.toolsets, self._rules, guards)
         self.members = self.registry.membership
         self._auth = authenticator(auth)
@@ -226,7 +211,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self._keeper = None if state is None else _keeper(state, self.registry)
         kept_in = partial(folder_for, get("keep"), state)
         self._kept = KeptCatalogs(kept_in, shared)
-        self._indexes = IndexKeeper(kept_in, None if shared is None else SharedIndexes(shared))
+        keeping = part("indexes")
+        self._indexes = keeping and keeping(kept_in, shared)
         self._unlisted = UnlistedMounts(self._patience(), self._current)
         self._offering = Offering(
             LocalOffers(
@@ -260,12 +246,13 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             offering=self._offering,
             extensions=self.extensions,
             shared=shared,
-            suspended=self._suspended,
+            suspended=self.need(SuspendedStore),
             traces=sampler_of(self._rules.observers),
         )
         self.answers.handshake.extensions = self.extensions.advertised()
         self.answers.handshake.has_tasks = lambda: self._local.has_tasks
-        self.answers.tasks.run_beside(self.work, handles)
+        services[ToolAnswers] = self.answers.tools
+        self.answers.compose()
         self._news = News(self._served, self._offering, self.answers)
         self._attachments = Attachments(self.registry, self._news.changed.set)
 
@@ -293,11 +280,9 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             object.__setattr__(self, name, value)
 
     @cached_property
-    def lowlevel(self) -> LowlevelServer:
+    def lowlevel(self) -> Server[Any]:
         """An SDK `Server` in front of this one, made on first use."""
-        from mcp_toolset.server.lowlevel.server import LowlevelServer
-
-        return LowlevelServer(self.answers)
+        return needed("lowlevel", "`lowlevel` is")(self.answers)
 
     def derived(
         self,
@@ -357,9 +342,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         }
 
 
-_RULES = frozenset(
-    ("rules", "hooks", "middleware", "tool_middleware", "limits", "approvals", "access", *index().KEYS)
-)
+_RULES = frozenset(("rules", "hooks", "middleware", "tool_middleware", "access", *index().KEYS))
 """Arguments of a server that decide about calls, and that it has no attributes for."""
 
 _GIVEN = frozenset({"grants", "toolset"})
@@ -389,11 +372,11 @@ def _offers(
     )
 
 
-def _check_kinds(toolset: object, policy: object, limits: Any) -> None:
+def _check_kinds(toolset: object, policy: object) -> None:
     """Refuse arguments that would fail later, where nobody sees the cause.
 
     Raises:
-        DefinitionError: the toolset is a tool, a function or a class; or policy or limits are other data.
+        DefinitionError: the toolset is a tool, a function or a class; or the policy is other data.
     """
     if isinstance(toolset, type) and issubclass(toolset, Toolset):
         raise DefinitionError(f"ToolsetServer({toolset.__name__}) takes an instance: {toolset.__name__}()")
@@ -401,11 +384,8 @@ def _check_kinds(toolset: object, policy: object, limits: Any) -> None:
         raise DefinitionError(
             f"ToolsetServer takes a toolset, not {toolset!r}; write Toolset(…) around tools"
         )
-    if policy is not None or limits is not None:
-        from mcp_toolset.security.policy.limits import LimitTable
+    if policy is not None:
         from mcp_toolset.security.policy.policy import Policy
 
-        if policy is not None and not isinstance(policy, Policy):
+        if not isinstance(policy, Policy):
             raise DefinitionError(f"policy takes Policy(allow=[…], ask=[…], deny=[…]), not {policy!r}")
-        if limits is not None:
-            LimitTable(limits)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
+from mcp_toolset.server.reloadable import Reloadable, toolsets_in
+from mcp_toolset.tools.core.names import FIXED_TOOLS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.extending.joined import Extensions
-    from mcp_toolset.server.reloadable import Reloadable
     from mcp_toolset.server.tool_table import ServedTools
     from mcp_toolset.server.visibility import Visibility
     from mcp_toolset.tools.binding.binding import ToolBinding
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.identity import Identity
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.core.source import SourceStatus
+    from mcp_toolset.tools.toolsets.toolset import Toolset
 
 _S = TypeVar("_S")
 
@@ -37,6 +38,7 @@ class ServerHost:
         services: Mapping[type, object],
         grants: GrantLedger,
         *,
+        toolsets: Callable[[], Iterable[Toolset]],
         extensions: Callable[[], Extensions],
         served: Callable[[], ServedTools],
         visibility: Callable[[], Visibility],
@@ -48,6 +50,7 @@ class ServerHost:
         self.grants = grants
         self._configured = configured
         self._services = services
+        self._toolsets = toolsets
         self._extensions = extensions
         self._served = served
         self._visibility = visibility
@@ -79,8 +82,13 @@ class ServerHost:
 
     def stated_by_server(self, key: str) -> Mapping[str, ServerSettings]:
         """See `Host`."""
-        servers = () if (config := self._config) is None else config.servers
-        return {one.name: one.extensions[key] for one in servers if key in one.extensions}
+        return {} if (config := self._config) is None else _by_server(config, key)
+
+    def stated_by_file(self, key: str) -> Sequence[tuple[Settings | None, Mapping[str, ServerSettings]]]:
+        """See `Host`."""
+        every = (each for one in self._toolsets() for each in toolsets_in(one))
+        files = [each.config for each in every if isinstance(each, Reloadable)]
+        return [(file.extensions.get(key), _by_server(file, key)) for file in files]
 
     def preview(self, identity: Identity | None) -> str | None:
         """See `Host`."""
@@ -139,3 +147,8 @@ class ServerHost:
     @property
     def _config(self) -> HubConfig | None:
         return None if self._configured is None else self._configured.config
+
+
+def _by_server(file: HubConfig, key: str) -> Mapping[str, ServerSettings]:
+    enabled = (one for one in file.servers if not one.disabled)
+    return {one.name: one.extensions[key] for one in enabled if key in one.extensions}

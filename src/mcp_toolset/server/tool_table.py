@@ -3,46 +3,255 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
 import anyio
 import anyio.lowlevel
 
-from mcp_toolset._records import replace
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.rules import Rules
-from mcp_toolset.catalog.pins.quarantine import held_tools
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.catalog.registry.state import ToolKey
-from mcp_toolset.concurrency.thread_event import ThreadEvent
+from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.concurrency.workers import in_worker_if_large
 from mcp_toolset.context.offer_kinds import RemarkedSource, VaryingSource
 from mcp_toolset.context.principal import identity_of
-from mcp_toolset.errors import ToolsetError
+from mcp_toolset.errors import GrantError, ToolsetError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.protocol.eras import joint_meta
-from mcp_toolset.server.list_variants import ListVariants, Shown
-from mcp_toolset.server.offers.passing import Passing
-from mcp_toolset.server.override_report import OverrideReport
+from mcp_toolset.server.offers.offering import Passing
 from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
+from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus, ToolSource, fits
-from mcp_toolset.tools.declare.injected import check_supplied
+from mcp_toolset.tools.core.source import SourceStatus, ToolChange, ToolSource, fits
+from mcp_toolset.tools.declare.signature import check_supplied
+from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.tool_names import ToolNames
-from mcp_toolset.tools.view.unbound import NameReport, passed_by
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.view.view import Made, NameReport, ToolBinding, passed_by
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.security.policy.policy import Policy
 
-_log = logging.getLogger("mcp_toolset.names")
+__all__ = ["OverrideReport", "overridden"]
+
+
+def held_tools(
+    statuses: Mapping[str, SourceStatus], *, listing: Container[str]
+) -> Iterator[tuple[ToolBinding, str]]:
+    """The quarantined tools of the deferred servers, which are not in `listing`, each with the reason.
+
+    Their names are `server/tool`, which no public name can be. They have the accepted definition, nothing
+    that the server lists now.
+    """
+    for source, status in statuses.items():
+        for change in status.changes if source not in listing else ():
+            if change.held and change.pinned is not None:
+                name = f"{source}/{change.name}"
+                check = SchemaCheck({}, tool=name, part="inputSchema")
+                yield ToolBinding(name, change.pinned, _refused, check, source=source), change.reason
+
+
+async def _refused(call: ToolCall, context: ToolContext) -> ToolResult:
+    raise GrantError(f"{call.name} has changed and is quarantined until a person accepts it")
+
+
+@runtime_checkable
+class ListingSource(Protocol):
+    """A source that knows what its server lists of a tool now, whatever is shown of it."""
+
+    def listed(self, tool: str) -> ToolDefinition | None:
+        """What the server itself says of a tool, by the server's own name for it."""
+        ...
+
+
+_log = logging.getLogger("mcp_toolset.pins")
+
+
+def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -> Iterator[tuple[str, str]]:
+    """Public name and place, such as `description`, of each override over something that has changed."""
+    changes = {
+        (source.source_name, change.name): (change, served)
+        for source in sources
+        if fits(source, ListingSource)
+        for change in source.status.changes
+        if (served := source.listed(change.name)) is not None
+    }
+    for binding in bindings if changes else ():
+        found = changes.get((binding.source, binding.definition.name))
+        if found is not None:
+            change, served = found
+            yield from ((binding.name, place) for place in _touched(change, served, binding.definition))
+
+
+def _touched(change: ToolChange, served: ToolDefinition, shown: ToolDefinition) -> list[str]:
+    # It takes long to load and is seldom asked.
+    from mcp_toolset.catalog.pins.canonical import canonical
+    from mcp_toolset.catalog.pins.differences import compared
+
+    moved = {_place(path) for path in change.differences}
+    ours = {_place(difference.path) for difference in compared(canonical(served), canonical(shown))}
+    return sorted(moved & ours)
+
+
+def _place(path: str) -> str:
+    """A parameter is one place, and so is each other part of a definition."""
+    steps = path.split(".")
+    return ".".join(steps[:3] if steps[1:2] == ["properties"] else steps[:1])
+
+
+class OverrideReport:
+    """Says in the log what has moved under an override, once as long as that lasts."""
+
+    def __init__(self) -> None:
+        self._told: frozenset[tuple[str, str]] = frozenset()
+
+    def look(self, bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -> None:
+        """Compare what is shown with what is beneath."""
+        found = frozenset(overridden(bindings, sources))
+        for name, place in sorted(found - self._told):
+            _log.warning(
+                "%s: its %s is overridden here, and has changed at the server since; check that your text is "
+                "still right",
+                name,
+                place,
+            )
+        self._told = found
+
+
+Hidden = tuple[tuple[str, frozenset[str]], ...]
+"""Which tools of which sources a client does not see, by the sources' own names for them."""
+
+Texts = dict[str, ToolDefinition | None]
+"""What one caller is listed in place of shared definitions, by public name; `None` for nothing as yet."""
+
+_NO_TEXTS: Final[Texts] = {}
+_SHARED: Final = object()
+
+MAX_LISTS: Final = 256
+"""Lists that are kept at once."""
+
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A tool that is listed, and its wire form."""
+
+    binding: ToolBinding
+    wire: dict[str, Any]
+
+
+class ListVariants:
+    """The lists of one table: one object for all callers who see the same, made when it is first asked for.
+
+    Attributes:
+        policy: Hides tools from callers.
+    """
+
+    def __init__(
+        self,
+        shown: Sequence[Shown] = (),
+        varying: Mapping[str, VaryingSource] | None = None,
+        policy: Policy | None = None,
+        searching: Callable[[Identity | None], ToolBinding] | None = None,
+    ) -> None:
+        """List `shown`.
+
+        Args:
+            shown: All tools that are listed.
+            varying: The sources that do not list the same to every client.
+            policy: Hides tools from callers.
+            searching: `search_tools` with the preview for a caller, where there is a policy and a catalog.
+        """
+        self.policy = policy
+        self._shown = shown
+        self._varying = varying or {}
+        self._searching = searching
+        self._found: dict[Hashable, dict[str, Any]] = {}
+        self._lists: dict[Hashable, list[dict[str, Any]]] = {}
+        # What is listed to single clients alone is told to these alone.
+        self._common = self._hidden_from(LOCAL_CONTEXT)
+        self.personal = [each for each in shown if each.binding.personal is not None]
+
+    def renewed(self) -> ListVariants:
+        """The same tools, after the status of a source has changed; previews stay as they were."""
+        renewed = ListVariants(self._shown, self._varying, self.policy, self._searching)
+        renewed._found = self._found
+        return renewed
+
+    def of(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that a caller sees without grants."""
+        hidden = self._hidden_from(context)
+        return self._list(hidden, context.identity, self._texts(context) if self.personal else _NO_TEXTS)
+
+    def _hidden_from(self, context: ToolContext) -> Hidden:
+        return tuple(
+            (name, names) for name, source in self._varying.items() if (names := source.hidden_from(context))
+        )
+
+    def _texts(self, context: ToolContext) -> Texts:
+        """The definitions of tools that a caller is listed otherwise than they are shared."""
+        found: Texts = {}
+        for each in self.personal:
+            personal = each.binding.personal
+            own = None if personal is None else personal.own(context)
+            if personal is not None and own is not None and own.digest != personal.shared.digest:
+                found[each.binding.name] = own if personal.exists(context) else None
+        return found
+
+    def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
+        """The sources of which it has still to be found out what they list to a caller."""
+        return [source for source in self._varying.values() if source.unknown_to(context)]
+
+    def may_differ(self, before: ListVariants) -> bool:
+        """Whether some caller may see another list than before."""
+        if self.policy is None and before.policy is None:
+            return self.differs(before, None)
+        return self.policy is not before.policy or self._shown is not before._shown
+
+    def differs(self, before: ListVariants, identity: Identity | None) -> bool:
+        """Whether a caller without sessions of its own with the sources sees another list than before."""
+        return self._list(self._common, identity) != before._list(before._common, identity)
+
+    def _list(
+        self, hidden: Hidden, identity: Identity | None, texts: Texts = _NO_TEXTS
+    ) -> list[dict[str, Any]]:
+        said = tuple((name, own and own.digest) for name, own in texts.items())
+        key = (hidden, None if self.policy is None else self.policy.group(identity), said)
+        known = self._lists.get(key)
+        if known is None:
+            if len(self._lists) >= MAX_LISTS:
+                self._lists.clear()
+            aside = dict(hidden)
+            known = self._lists[key] = [
+                self._wire(each, identity, texts)
+                for each in self._shown
+                if texts.get(each.binding.name, _SHARED) is not None
+                and each.binding.definition.name not in aside.get(each.binding.source, _NONE)
+                and (self.policy is None or self.policy.decide(each.binding, identity).kind != "deny")
+            ]
+        return known
+
+    def _wire(self, each: Shown, identity: Identity | None, texts: Texts) -> dict[str, Any]:
+        own = texts.get(each.binding.name)
+        if own is not None and each.binding.personal is not None:
+            return each.binding.personal.wire(each.wire, own)
+        if self.policy is None or self._searching is None or each.binding.place != DEFERRED_CATALOG:
+            return each.wire
+        group = self.policy.group(identity)
+        if group not in self._found:
+            self._found[group] = self._searching(identity).to_wire()
+        found = self._found[group]
+        return found if found["name"] == each.wire["name"] else each.wire
+
 
 _T = TypeVar("_T")
 

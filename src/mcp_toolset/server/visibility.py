@@ -3,27 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mcp_toolset._records import replace
 from mcp_toolset._rule import slip_in
-from mcp_toolset.calls.pipeline.middleware import Guard
+from mcp_toolset.calls.pipeline.middleware import Bounding, Guard, NamesPatterns
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
-from mcp_toolset.server.call_guards import CallGuards
 from mcp_toolset.server.reloadable import toolsets_in
 from mcp_toolset.tools.binding.selector import MAX_NEAR
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.tool_names import NameUse
-from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.view.view import KnownTools, ToolBinding, UnboundName
 
 if TYPE_CHECKING:
-    from mcp_toolset.security.policy.limits import Limit
+    from mcp_toolset.extending.joined import Extensions
     from mcp_toolset.security.policy.policy import Group, Policy
     from mcp_toolset.security.policy.sections import Permissions
+
+
+class CallGuards:
+    """The guards of one server: they are the same objects for as long as nothing that they apply changes."""
+
+    def __init__(self, served: Callable[[], str], extensions: Extensions) -> None:
+        """Begin with nothing; `served` tells the server from others."""
+        self._served = served
+        self._extensions = extensions
+        self._policy: tuple[Policy | None, tuple[Guard, ...]] = (None, ())
+        self._known: tuple[Guard, ...] = ()
+
+    def of(self, policy: Policy | None) -> tuple[Guard, ...]:
+        """What applies a policy, and the guards of extensions."""
+        if self._policy[0] is not policy:
+            self._policy = (policy, () if policy is None else (self._of_policy(policy),))
+        found = (*self._policy[1], *self._extensions.guards())
+        if len(found) != len(self._known) or any(a is not b for a, b in zip(found, self._known, strict=True)):
+            self._known = found
+        return self._known
+
+    def with_patterns(self) -> list[NamesPatterns]:
+        """The guards of extensions whose patterns are to fit tools."""
+        return [one for one in self._extensions.guards() if isinstance(one, NamesPatterns)]
+
+    def _of_policy(self, policy: Policy) -> Guard:
+        if (found := self._extensions.guard_of(policy)) is not None:
+            return found
+        from mcp_toolset.calls.middleware.permissions import AskingGuard
+
+        return AskingGuard(policy, served=self._served(), record=self._extensions.record)
 
 
 @runtime_checkable
@@ -132,31 +161,27 @@ class Visibility(Visible):
         return self._compiled[1]
 
     def rules(self) -> RuleSet:
-        """The rules of the program, with what applies the policy and the limits that hold now."""
+        """The rules of the program, with what applies the policy that holds now and with extensions."""
         guards = self._guards.of(self.policy)
         if self._guarded[0] is not guards:
             self._guarded = (guards, replace(self._rules, guards=(*self._rules.guards, *guards)))
         return self._guarded[1]
 
     def is_for_some(self) -> bool:
-        """Whether a policy or limits of the program, or of what it serves, are for some callers only."""
+        """Whether a policy or guards of the program, or of what it serves, are for some callers only."""
         every = [tool for toolset in self._toolsets() for tool in toolset.everything()]
         carried = {id(one.rules): one.rules for tool in every for one in tool.carried}
         guards = [guard for rules in (self.rules(), *carried.values()) for guard in rules.guards]
         wanted = self.wanted()
         return (wanted is not None and wanted.varies) or any(getattr(one, "varies", False) for one in guards)
 
-    def limits_of(self, binding: ToolBinding, identity: Identity | None) -> list[Limit]:
-        """How much a caller may use of a tool; see `CallLimits`."""
+    def limits_of(self, binding: ToolBinding, identity: Identity | None) -> list[Any]:
+        """How much a caller may use of a tool, as guards say."""
         guards = self.rules().guards
-        if not guards:
-            return []
-        from mcp_toolset.calls.middleware.call_limits import CallLimits
-
-        return [one for each in guards if isinstance(each, CallLimits) for one in each.of(binding, identity)]
+        return [one for each in guards if isinstance(each, Bounding) for one in each.of(binding, identity)]
 
     def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:
-        """The patterns of limits and of the journal that fit none of some tools."""
+        """The patterns of the guards of extensions that fit none of some tools."""
         if not (guards := self._guards.with_patterns()):
             return
         # Few servers have such guards.

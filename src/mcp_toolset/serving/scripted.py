@@ -17,7 +17,7 @@ from mcp_toolset.tools.core.frozen import copied
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.made import Each
+from mcp_toolset.tools.view.view import Each
 
 __all__ = ["Answer", "CallRecorder", "RecordedCall", "ScriptedServer"]
 

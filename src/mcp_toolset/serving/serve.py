@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
 from contextvars import ContextVar
 from os import PathLike

@@ -17,7 +17,6 @@ from mcp_toolset.shared.leases import Leases
 from mcp_toolset.shared.replicas import Replicas
 from mcp_toolset.shared.small_stores import (
     PutAside,
-    SharedLimits,
     SharedRegistryState,
     SharedResults,
     UsedOnce,
@@ -37,7 +36,6 @@ class SharedState:
         topics: What replicas tell each other.
         replicas: Asks another replica.
         leases: What one replica alone may own.
-        limits: Token buckets.
         results: Results of calls.
         keys: Seals what clients carry from one replica to another; known while it runs.
         patience: Seconds for which a call that waits for an answer is kept.
@@ -70,7 +68,6 @@ class SharedState:
         self.topics = Topics(self.connection)
         self.replicas = Replicas(self.topics)
         self.leases = Leases(self.connection, self.topics)
-        self.limits = SharedLimits(self.connection)
         self.results = SharedResults(self.connection)
         self._given = keys
         self.patience = patience

@@ -12,11 +12,11 @@ from typing import Any, Final, cast
 
 import anyio
 
+from mcp_toolset._index import needed
 from mcp_toolset.calls.pipeline.decision import watched
 from mcp_toolset.concurrency.deadlines import Deadlines
 from mcp_toolset.concurrency.task_set import new_scope
-from mcp_toolset.context.connection import Connection
-from mcp_toolset.context.incoming import Answers, RequestContext
+from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
@@ -58,10 +58,9 @@ async def in_process_dispatcher(server: Any) -> AsyncGenerator[DirectCalls]:
             with DirectCalls(own_answers(answers)) as calls:
                 yield calls
         return
-    from mcp_toolset.transports.through_sdk.server import no_back_channel, sdk_answers
-
+    of_sdk = needed("sdk", "mounted servers of the SDK are")
     async with server.lifespan(server) as state:
-        with DirectCalls(sdk_answers(server, state), no_back_channel) as calls:
+        with DirectCalls(*of_sdk(server, state)) as calls:
             yield calls
 
 

@@ -18,7 +18,7 @@ import mcp_types as types
 
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.concurrency.task_set import TaskSet
-from mcp_toolset.context.incoming import Answers
+from mcp_toolset.context.connection import Answers
 from mcp_toolset.protocol.codec import progress_token, request_key
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,

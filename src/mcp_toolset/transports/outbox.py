@@ -60,7 +60,6 @@ class Outbox(Sender):
         # The peer works while what waits for it is made: no answer is taken before this task waits.
         self._pipes.write_line(line, more=len(self._waiting) >= FEW)
         waiting = self._waiting[key] = Waiting(on_progress, calling.get())
-        timer = self._timed(timeout, waiting)
         if timeout is not None:
             self._deadlines.begin(waiting, timeout)
         try:

@@ -21,7 +21,8 @@ MAX_DEPTH: Final = 150
 MAX_REPAIRED: Final = 1_000_000
 """What the values of a message that is repaired may weigh, each escape 1, each kilobyte 32."""
 
-_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
+"""A text to its end, also one that has none; or what opens or closes."""
 _TOO_DEEP: Final = "it is nested too deep to be read"
 _LISTS: Final = ("tools", "prompts", "resources", "resourceTemplates")
 _BACKSLASH: Final = b"\1\1"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextvars import Context
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
@@ -138,13 +137,6 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._waiting: Sent[Any] = Sent()
         self._opened = self._closed = False
-        self._no_variables = Context()
-
-    def _timed(self, timeout: float | None, waiting: Waiting) -> asyncio.TimerHandle | None:
-        """Begin the time for an answer: cancelled, a timer keeps what it has until it would be due."""
-        if timeout is None:
-            return None
-        return self._loop.call_later(timeout, self._expire, waiting, context=self._no_variables)
         self._deadlines = Deadlines[Any](self._expire)
 
     def _expire(self, waiting: Waiting) -> None:

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol, cast
 
 from mcp_toolset.context.client import came_on
-from mcp_toolset.context.connection import Connection, Sender
-from mcp_toolset.context.incoming import Answers, RequestContext
+from mcp_toolset.context.connection import Answers, Connection, RequestContext, Sender
 from mcp_toolset.protocol.dispatch import DispatchContext, Dispatcher
 from mcp_toolset.protocol.inbound import Envelope
 from mcp_toolset.protocol.json_rpc import MCPError

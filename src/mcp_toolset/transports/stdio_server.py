@@ -20,7 +20,7 @@ from typing import Final
 
 import anyio
 
-from mcp_toolset.context.incoming import Answers
+from mcp_toolset.context.connection import Answers
 from mcp_toolset.transports.line_dispatcher import DRAIN, LineDispatcher
 from mcp_toolset.transports.pipes import PIPE_BUF, PipePair, Writing, can_wait, is_cut, lean, never_waits
 from mcp_toolset.transports.serving import INLINE, serve_connection

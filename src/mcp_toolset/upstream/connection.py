@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import anyio
 import anyio.abc
@@ -26,6 +27,7 @@ from mcp_toolset.errors import (
     StateError,
     UpstreamProtocolError,
 )
+from mcp_toolset.extending.mounts import mount_extensions
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.protocol.eras import drop_own
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -44,7 +46,6 @@ from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
 from mcp_toolset.upstream.lists.taken_list import TOOLS, TOOLS_CHANGED, ListTaker
 from mcp_toolset.upstream.lists.tool_list import ToolRefresh, UpstreamTools
 from mcp_toolset.upstream.owner import Lists, Owner
-from mcp_toolset.upstream.resilience import NEITHER, Settings, resilient
 from mcp_toolset.upstream.resting import ListingSession, Rest
 from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.sessions.pool import SessionPool
@@ -53,16 +54,34 @@ from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Link
 from mcp_toolset.upstream.tasks import UpstreamTasks
 
+if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import ServerSettings
+    from mcp_toolset.context.offer_kinds import Offers
+    from mcp_toolset.context.principal import PendingLogin
+    from mcp_toolset.extending.mounts import MountExtension, Send
+    from mcp_toolset.tools.binding.binding import Gate, Personal
+
 Perform = Callable[[str, dict[str, Any], ToolContext, ToolDefinition], Awaitable[dict[str, Any]]]
 
 _log = logging.getLogger("mcp_toolset.upstream")
+
+
+class ConnectionOptions(TypedDict):
+    """What `UpstreamConnection` takes, without what is of one connection alone."""
+
+    timeout: float
+    start_timeout: float
+    options: SessionOptions
+    forward_authorization: bool
+    shows: tuple[Asked, ...]
+    stated: Mapping[str, ServerSettings]
 
 
 class UpstreamConnection:
     """The state of one mounted server, and the way to call it.
 
     Attributes:
-        resilience: What repeats calls, or refuses them while too many fail; `None` for neither.
+        extensions: The parts of extensions in it, the outermost first.
     """
 
     def __init__(
@@ -75,7 +94,7 @@ class UpstreamConnection:
         options: SessionOptions | None = None,
         forward_authorization: bool = False,
         shows: Sequence[Asked] = (),
-        resilience: Settings = NEITHER,
+        stated: Mapping[str, ServerSettings] = MappingProxyType({}),
         starts: StartOptions = DEFAULT,
     ) -> None:
         """Describe the upstream; nothing is opened before `run`.
@@ -88,7 +107,7 @@ class UpstreamConnection:
             options: In which era it is spoken to and how callers share sessions; see docs/sessions.md.
             forward_authorization: Whether a caller's own credentials are sent on to it.
             shows: What is declared for the sake of what it lists.
-            resilience: How often calls are repeated, and when it is not called any more.
+            stated: What is said of extensions, by their keys.
             starts: When it is started, and when it is stopped.
         """
         self.link = link
@@ -102,7 +121,7 @@ class UpstreamConnection:
         self._protocol: ProtocolRule = options.protocol
         self._server = KnownServer(link)
         self._state = MountState(link)
-        self.resilience = resilient(self._state, link.name, resilience)
+        self.extensions = self._extended(stated)
         self._listing = ListingSession(link, forwards=forward_authorization, shows=self._shows)
         self._exchange = Exchange(link, self._listing, self.pool, self._state, timeout=timeout)
         self._tasks = UpstreamTasks(self._exchange, options.task_wait)
@@ -213,8 +232,34 @@ class UpstreamConnection:
             stops=self.dormancy.stops,
         )
 
+    @property
+    def is_personal(self) -> bool:
+        """Whether each caller has a connection with lists of its own."""
+        return False
+
+    @property
+    def offered(self) -> Offers:
+        """What the server offers beside its tools."""
+        return self.client_offers
+
+    def gate(self, definition: ToolDefinition) -> Gate | None:
+        """What refuses calls of a tool by callers to whom it is not listed; `None` if it is listed to all."""
+        return None
+
+    def personal(self, definition: ToolDefinition) -> Personal | None:
+        """What a tool of the shared list is to single callers; `None` for the same to all."""
+        return None
+
+    def login_of(self, ticket: str) -> PendingLogin | None:
+        """The pending login of a caller."""
+        return None
+
+    def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
+        """Call `callback` with the facts of each login of a caller that ends; return what stops this."""
+        return lambda: None
+
     def _silence(self) -> str:
-        return (self.resilience.reason if self.resilience is not None else "") or self.pool.silence
+        return next((one.reason for one in self.extensions if one.reason), "") or self.pool.silence
 
     @property
     def identity(self) -> str:
@@ -311,19 +356,24 @@ class UpstreamConnection:
         start_timeout: float,
         policy: PinPolicy,
         lock: LockEntry | None,
-        resilience: Settings,
+        stated: Mapping[str, ServerSettings],
         starts: StartOptions,
     ) -> None:
         """Take other settings from now on; `UpstreamTools.judged_anew` applies the policy."""
         self.dormancy.settle(starts)
         self.pool.idle = starts.idle_timeout
         self.tools.is_lazy = self.dormancy.is_lazy
-        self.resilience = resilient(self._state, self.link.name, resilience, self.resilience)
+        self.extensions = self._extended(stated, self.extensions)
         self.timeout = self._exchange.timeout = timeout
         self.pool.start_timeout = start_timeout
         self.pins.settle(policy, lock)
         self._rest.want()
         self.offers.settle(policy.hidden_text)
+
+    def _extended(
+        self, stated: Mapping[str, ServerSettings], known: Sequence[MountExtension] = ()
+    ) -> tuple[MountExtension, ...]:
+        return mount_extensions(self.link.name, stated, lambda: self._state.now == "ready", known)
 
     def follow(self, before: UpstreamConnection) -> None:
         """Answer what was begun over another connection of the same mount, which ends."""
@@ -355,12 +405,13 @@ class UpstreamConnection:
         if may_be_task and self._tasks.is_for(context, definition):
             perform = self._tasks.call
         try:
-            if self.resilience is None:
+            if not self.extensions:
                 result = self._result(await perform("tools/call", params, context, definition), context)
             else:
-                once = partial(self._once, perform, params, context, definition)
-                # A server takes the state of its question once.
-                result = await self.resilience.run(definition, once, repeats=not context.resumed)
+                send: Send = partial(self._once, perform, params, context, definition)
+                for one in reversed(self.extensions):
+                    send = partial(one.around, definition, context, send)
+                result = await send()
         except UpstreamProtocolError as fault:
             if not self._tasks.is_needed(fault, context, definition):
                 raise

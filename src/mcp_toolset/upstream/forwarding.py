@@ -34,7 +34,6 @@ from mcp_toolset.upstream.known_server import MountState
 from mcp_toolset.upstream.resting import ListingSession
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.client_questions import MAX_ASKED
-from mcp_toolset.upstream.sessions.lent_model import carried_to, keep, lent_to, parted, with_kept
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
 from mcp_toolset.upstream.sessions.question_shapes import (
@@ -49,6 +48,7 @@ from mcp_toolset.upstream.sessions.question_shapes import (
 )
 from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.sessions.session_key import SessionKey, canonical
+from mcp_toolset.upstream.sessions.stand_in import StandIn, carried_to, keep, parted, with_kept
 from mcp_toolset.upstream.suspended import SuspendedCall, SuspendedCalls
 from mcp_toolset.upstream.target import Link
 
@@ -106,7 +106,7 @@ class Exchange:
     _by_rounds: set[str] = field(default_factory=set[str], init=False)
 
     def __post_init__(self) -> None:
-        self._lent = lent_to(self.link)
+        self._stand_in: StandIn | None = self.link.stand_in
         # Whose a request state is; all replicas have the servers of their process by the same names.
         self._whose = self.link.identity if self.link.server is None else self.link.name
         self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
@@ -165,11 +165,11 @@ class Exchange:
         tool: ToolDefinition | None,
         then: Then | None,
     ) -> dict[str, Any]:
-        """Send a request of the program itself; nobody but a lent model can be asked."""
+        """Send a request of the program itself; nobody but a stand-in can be asked."""
         if main.modern:
             return await self._to_modern(main, method, params, context, tool)
-        apart = self._lent is not None or self.pool.routing.lists_apart
-        key = SessionKey("legacy", canonical(carried_to(self._lent, _NOTHING)))
+        apart = self._stand_in is not None or self.pool.routing.lists_apart
+        key = SessionKey("legacy", canonical(carried_to(self._stand_in, _NOTHING)))
         pooled = await self._leased(key, None) if apart else None
         return await self._sent(main, _in_flight(context, params), method, params, tool, pooled, then)
 
@@ -364,13 +364,13 @@ class Exchange:
                 raise CallError(
                     f"{self.link.name}: it asks for {len(asked)} things at once, more than {MAX_ASKED}"
                 )
-            own, others = parted(self._lent, asked, caller)
+            own, others = parted(self._stand_in, asked, caller)
             if others or not own:
                 if client is None:
                     return wire
                 others = checked(self.link, others, client)
                 wire = {**wire, "inputRequests": others} if others else wire
-            answers = {} if self._lent is None else await self._lent.answers(call, own)
+            answers = {} if self._stand_in is None else await self._stand_in.answers(call, own)
             call.bill()
             if client is not None and client.modern and (others or not own):
                 keep(answers, client)

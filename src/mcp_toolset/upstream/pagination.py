@@ -12,7 +12,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
 from mcp_toolset.protocol.eras import drop_own, own_meta
-from mcp_toolset.protocol.header_schemas import header_fault
+from mcp_toolset.protocol.http_headers import header_fault
 
 MAX_PAGES: Final = 200
 MAX_TOOLS: Final = 20_000

@@ -24,6 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
+import anyio
+
+from mcp_toolset._index import needed
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config import chain
 from mcp_toolset.config.server_auth import (
@@ -37,6 +40,7 @@ from mcp_toolset.config.server_auth import (
 )
 from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
+from mcp_toolset.extending.mounts import DeclaredToMounts
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.security.egress import MEND_ADDRESS, Egress, is_loopback, is_web_address
 from mcp_toolset.transports.direct_dispatcher import answers_of, in_process_dispatcher
@@ -47,9 +51,14 @@ from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_u
 if TYPE_CHECKING:
     import httpx2
 
-    from mcp_toolset.tools.core.sampling import ModelSampler
-    from mcp_toolset.upstream.credentials.token_source import TokenSource
+    from mcp_toolset.context.shared import Shared
+    from mcp_toolset.transports.client.credentials import TokenSource
 from typing import Final, TypeAlias
+
+_HEARING: Final = 5.0
+"""Seconds that an extension has for a notification."""
+
+_log = logging.getLogger("mcp_toolset.upstream")
 
 TransportName: TypeAlias = Literal["stdio", "http", "sse", "in-process"]
 
@@ -102,7 +111,8 @@ class Link:
         server: For `in-process`.
         hidden: Values that must not be shown, beside those in the other fields; see `Secrets`.
         about_caller: Sent with every HTTP request as well, where the link is for one caller.
-        sampler: The model of the program that the server may ask for clients that lend none.
+        stand_in: What answers its requests in calls of clients that cannot be asked (`StandIn`).
+        declared: The extensions of the client side that the program has, by name; see `DeclaredToMounts`.
         egress: Where its requests may go besides.
         plain: Whether errors of the server are passed on without its name.
     """
@@ -117,13 +127,38 @@ class Link:
     server: Any = field(default=None, repr=False)
     hidden: tuple[str, ...] = field(default=(), repr=False)
     about_caller: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    sampler: ModelSampler | None = field(default=None, repr=False)
+    stand_in: Any = field(default=None, repr=False)
+    declared: dict[str, DeclaredToMounts] = field(
+        default_factory=dict[str, DeclaredToMounts], repr=False, compare=False
+    )
     egress: Egress = Egress()
     plain: bool = False
+
+    def share(self, shared: Shared) -> None:
+        """Take what the replicas of the server share, before the link is opened."""
 
     @cached_property
     def facts(self) -> TransportFacts:
         return TRANSPORTS[self.transport]
+
+    def declares(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The capabilities that the server is told of: those given, and the program's own extensions."""
+        if not self.declared:
+            return capabilities
+        own = {name: one.settings for name, one in self.declared.items()}
+        return {**capabilities, "extensions": {**capabilities.get("extensions", {}), **own}}
+
+    async def hear(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Tell the program's own extensions of a notification; each has a few seconds for it."""
+        for name, one in self.declared.items():
+            if (hears := one.hears.get(method)) is None:
+                continue
+            try:
+                with anyio.fail_after(_HEARING):
+                    await hears(params or {})
+            # It is the application's code and may raise anything; the server's other messages go on.
+            except Exception as fault:
+                _log.warning("%s: %s has failed to take %s: %r", self.name, name, method, fault)
 
     @property
     def is_near(self) -> bool:
@@ -297,11 +332,10 @@ def _authenticated(link: Link, auth: httpx2.Auth | ServerAuth | CallerAuth | Non
         return link
     if not isinstance(auth, OAuth | ClientCredentials | EnterpriseLogin):
         return replace(link, auth=auth)
-    from mcp_toolset.upstream.credentials.token_source import token_source
-
+    access = needed("access", f"mount {link.name!r}: logins are")
     how = login or f"mcp-toolset login {link.shown}"
     return replace(
-        link, hidden=(*link.hidden, *auth.secrets), credentials=token_source(link.name, link.url, auth, how)
+        link, hidden=(*link.hidden, *auth.secrets), credentials=access.tokens(link.name, link.url, auth, how)
     )
 
 

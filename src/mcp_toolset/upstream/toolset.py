@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, get_args
 
 import anyio
 import anyio.abc
 
+from mcp_toolset._index import needed
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
@@ -24,10 +25,11 @@ from mcp_toolset.config.server_auth import (
     TokenExchange,
     guarded,
 )
-from mcp_toolset.context.logins import PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
+from mcp_toolset.context.principal import PendingLogin
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError
+from mcp_toolset.extending.mounts import DeclaredToMounts, mount_keywords, stand_in_of
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.security.egress import Egress
 from mcp_toolset.tools.binding.selector import near_names
@@ -35,7 +37,6 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import public_name
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.sampling import ModelSampler
 from mcp_toolset.tools.core.source import Provenance, SourceStatus, ToolSource
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.schema.argument_repair import repaired
@@ -43,19 +44,17 @@ from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import visible
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.tool_names import NameUse
-from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
-from mcp_toolset.tools.view.view import ToolBinding
-from mcp_toolset.upstream.connection import UpstreamConnection
+from mcp_toolset.tools.view.view import KnownTools, ToolBinding, UnboundName
+from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
 from mcp_toolset.upstream.dormancy import StartOptions
 from mcp_toolset.upstream.known_server import introduction
 from mcp_toolset.upstream.sessions.session_key import TASK_WAIT, SessionOptions
-from mcp_toolset.upstream.target import Link, Target, link_to
+from mcp_toolset.upstream.target import Target, link_to
 
 if TYPE_CHECKING:
     import httpx2
 
-    from mcp_toolset.upstream.callers.caller_connections import CallerConnections, ConnectionOptions
-    from mcp_toolset.upstream.callers.logins import CallerLogins
+    from mcp_toolset.extensions.keywords import MountKeywords
 
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_START_TIMEOUT = 30.0
@@ -105,12 +104,10 @@ class RemoteToolset(Toolset):
         eras: Mapping[str, Era] | None = None,
         arguments: ArgumentRule = "lenient",
         login: str = "",
-        retries: int = 0,
-        breaker: tuple[int, float] | None = None,
         single: bool = False,
         unlisted: UnlistedRule = "refuse",
-        sampler: ModelSampler | None = None,
         egress: Iterable[str] = (),
+        **others: Unpack[MountKeywords],
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -152,22 +149,18 @@ class RemoteToolset(Toolset):
                 only one way, `strict` refuses them; see docs/arguments.md.
             login: The command that logs a person in to this server, for messages; by default `mcp-toolset
                 login` with its address.
-            retries: How often a call is repeated after a failure, from 0 to 10, if its tool is annotated as
-                read-only or idempotent; see docs/limits.md.
-            breaker: The circuit breaker: the consecutive failures after which the server is not called, and
-                for how many seconds.
             single: Whether one replica alone may have the server at a time, if replicas share a state; the
                 others call it through that one. All callers then share its session. See docs/replicas.md.
             unlisted: `pass` sends calls of tools and prompts that the server does not list on to it, for a
                 server that is served alone: arguments, results, errors and instructions stay as they are;
                 see docs/transparent.md.
-            sampler: A model of the program, for which this server may ask in calls of clients that lend none;
-                its tokens are those of the call. See docs/sampling.md.
             egress: Hosts and networks to which the server may send the bridge, such as `login.corp`, `*.corp`
                 and `10.0.0.0/8`, though they are at loopback, link-local or private addresses; see
                 docs/upstream-login.md.
             hidden: Values in the target that must not be shown in statuses, errors and logs, beside those
                 that count anyway; see docs/configuration.md.
+            others: Extensions of the mount, such as `retries=2` and `breaker=(5, 30)`, by
+                docs/limits.md, and a `sampler`; see docs/sampling.md.
 
         Raises:
             ConfigError: the lock file is broken, or is not a lock file.
@@ -214,14 +207,14 @@ class RemoteToolset(Toolset):
             raise DefinitionError(
                 f"mount {name!r}: a server in this process is always called in 2026-07-28; leave out protocol"
             )
-        if sampler is not None:
-            link = _lending(link, sampler, sessions, single)
+        stated = mount_keywords(others) if others else {}
+        if stated:
+            shares = single or sessions == "shared"
+            link = replace(link, stand_in=stand_in_of(name, stated, shares=shares))
         if single:
-            _check_single(name, sessions, link, bool(forward) or forward_authorization)
-            # Few servers are single.
-            from mcp_toolset.upstream.single import single_link
-
-            link, sessions = single_link(link), "shared"
+            made = needed("single", f"mount {name!r}: single servers are")
+            link = made(link, sessions, forwards=bool(forward) or forward_authorization)
+            sessions = "shared"
         entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
         by_caller = bool(forward) or _is_per_caller(auth)
         judge = partial(Pins, name, pins, entry, link.scrubbed if link.secrets else None)
@@ -232,25 +225,18 @@ class RemoteToolset(Toolset):
             "options": SessionOptions(protocol, sessions, dict(eras or {}), task_wait=task_wait),
             "forward_authorization": forward_authorization,
             "shows": declared,
-            "resilience": (retries, breaker),
+            "stated": stated,
         }
-        self._logins: CallerLogins | None = None
-        self._callers: CallerConnections | None = None
+        self.connection: UpstreamConnection
         if by_caller:
-            # Few servers are reached as each caller.
-            from mcp_toolset.upstream.callers.caller_connections import CallerConnections
-            from mcp_toolset.upstream.callers.reaches import logins_of, reach_of
-
-            self._logins = logins_of(auth)
-            reach = reach_of(link, forward, auth, self._logins)
-            self.connection = self._callers = CallerConnections(
-                link, reach=reach, logins=self._logins, pins=judge, lenient=arguments == "lenient", **given
+            access = needed("access", f"mount {name!r}: connections of single callers are")
+            self.connection = access.connections(
+                link, forward, auth, judge, lenient=arguments == "lenient", **given
             )
         else:
             # A server of this process has none to start, and lists of single callers are not kept.
             starts = StartOptions() if link.facts.in_process else StartOptions(start, idle_timeout)
             self.connection = UpstreamConnection(link, pins=judge(), starts=starts, **given)
-        self._single = single
         self._start = start
         self._eras = tuple(eras or ())
         self.passes = link.plain
@@ -262,6 +248,11 @@ class RemoteToolset(Toolset):
     def source_name(self) -> str:
         """The name of the mount."""
         return self.connection.link.name
+
+    @property
+    def declared(self) -> dict[str, DeclaredToMounts]:
+        """The extensions that the server is told of, by identifier; see `Extension.declared`."""
+        return self.connection.link.declared
 
     @property
     def status(self) -> SourceStatus:
@@ -293,22 +284,11 @@ class RemoteToolset(Toolset):
 
     def share(self, shared: Shared) -> None:
         """Take what the replicas of the server share, before the mount is opened; see `SharedSource`."""
-        if self._single:
-            from mcp_toolset.upstream.single import shared_with
-
-            shared_with(self.connection.link, shared)
+        self.connection.link.share(shared)
 
     def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
         """Call `callback` with the facts of each login of a caller that ends; return what stops this."""
-        if self._logins is None:
-            return lambda: None
-        watchers, key = self._logins.watchers, object()
-        watchers[key] = callback
-
-        def end() -> None:
-            watchers.pop(key, None)
-
-        return end
+        return self.connection.watch_logins(callback)
 
     @property
     def instructions(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -327,16 +307,16 @@ class RemoteToolset(Toolset):
     @property
     def offers(self) -> Offers:
         """The server's prompts, resources and completions."""
-        return self.connection.client_offers if self._callers is None else self._callers.caller_offers
+        return self.connection.offered
 
     def login_of(self, ticket: str) -> PendingLogin | None:
         """The pending login of a caller; see `LoginSource`."""
-        return None if self._logins is None else self._logins.find(ticket)
+        return self.connection.login_of(ticket)
 
     @property
     def is_personal(self) -> bool:
         """Whether each caller has a separate connection with separate lists."""
-        return self._callers is not None
+        return self.connection.is_personal
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         """The tools that the server lists to other clients than this one, by its own names."""
@@ -415,8 +395,8 @@ class RemoteToolset(Toolset):
             output=None if self.passes else tool.output,
             source=self.source_name,
             place=f"server {self.source_name!r}",
-            gate=None if self._callers is None else partial(self._callers.admit, definition),
-            personal=None if self._callers is None else self._callers.personal(definition),
+            gate=connection.gate(definition),
+            personal=connection.personal(definition),
             provenance=partial(self._provenance, definition.name),
             prepare=partial(repaired, definition.input_schema, tool.arguments) if self._lenient else None,
         )
@@ -469,14 +449,6 @@ class RemoteToolset(Toolset):
         return Provenance(self.connection.identity, "" if definition is None else definition.digest)
 
 
-def _check_single(mount: str, sessions: SessionRule, link: Link, forwards: bool) -> None:
-    if sessions not in ("auto", "shared") or forwards or link.facts.in_process:
-        raise DefinitionError(
-            f"mount {mount!r}: a single server has one session for all callers, so it goes with no other "
-            "`sessions`, with no forwarding of callers, and with no server of this process"
-        )
-
-
 def _is_per_caller(auth: object) -> bool:
     return isinstance(auth, TokenExchange) or (isinstance(auth, OAuth) and auth.per_user)
 
@@ -489,19 +461,6 @@ def _passes(mount: str, unlisted: UnlistedRule, decides_by_list: bool) -> bool:
             "connections of single callers, which decide by what the server lists; leave one of them out"
         )
     return unlisted == "pass"
-
-
-def _lending(link: Link, sampler: ModelSampler, sessions: SessionRule, single: bool) -> Link:
-    if not callable(sampler):
-        raise DefinitionError(
-            f"mount {link.name!r}: sampler is a function of a SamplingRequest, not {sampler!r}"
-        )
-    if single or sessions == "shared":
-        raise DefinitionError(
-            f"mount {link.name!r}: a server whose callers share one session cannot ask for a model; leave "
-            "out sampler, or single and sessions='shared'"
-        )
-    return replace(link, sampler=sampler)
 
 
 def _check_rule(mount: str, name: str, value: str, rule: Any) -> None:

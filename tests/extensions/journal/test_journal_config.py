@@ -19,7 +19,7 @@ from mcp_toolset.extensions.journal.key_places import KeyPlaces
 from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.tools.toolsets.toolset import Transformed
-from mcp_toolset.tools.view.made import Each
+from mcp_toolset.tools.view.view import Each
 
 pytestmark = pytest.mark.anyio
 

@@ -12,12 +12,12 @@ import pytest
 from tests.support.journaled import UUID_KEY, Caller, journaled, noted
 
 from mcp_toolset import Rules, ToolResult, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.middleware.permissions import PolicyGuard
 from mcp_toolset.errors import DefinitionError, RetrySuggestedError
+from mcp_toolset.extensions.approvals.approvals import Approvals
+from mcp_toolset.extensions.approvals.guard import PolicyGuard
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
-from mcp_toolset.security.policy.approvals import Approvals
 from mcp_toolset.security.policy.policy import Policy
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
-from tests.calls.turns import turn
+from tests.extensions.model_loop.turns import turn
 from tests.support.asking import ERAS, Person, connected, text_of
 from tests.support.callers import client_of, listening
 from tests.support.code_client import code_client
@@ -31,10 +31,10 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.calls.middleware.permissions import ONCE
-from mcp_toolset.calls.rounds.tool_round import ToolRound
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
+from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
 from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
 from mcp_toolset.rounds import RoundContext
 from mcp_toolset.tools.core.asking import REPLAY_META_KEY

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from platformdirs import user_data_path
 
-from mcp_toolset.security.policy.approvals import approvals_path
+from mcp_toolset.extensions.approvals.approvals import approvals_path
 from mcp_toolset.security.secrets.vault import Vault
 
 ASKED = "from mcp_toolset.security.secrets.vault import Vault; print(Vault().folder)"

@@ -1,4 +1,4 @@
-"""Middleware that comes with the package: limits, caches, retries, permissions.
+"""Middleware that comes with the package: checks and permissions.
 
 Applications use it. It may import `calls.pipeline`, `tools` and `errors`.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from typing import Final, Generic, TypeVar
 
@@ -13,6 +14,8 @@ MAX_KEPT: Final = 10_000
 
 HOST: Final = "host"
 """The caller of a call without a client: the program itself."""
+
+_log: Final = logging.getLogger("mcp_toolset.names")
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -28,6 +31,20 @@ def caller_of(context: ToolContext) -> str | None:
     if context.session:
         return f"session:{context.session}"
     return HOST if context.protocol_version is None else None
+
+
+class Nobody:
+    """Logs once that rules for some callers match nobody, as the context of a loop names no caller."""
+
+    def __init__(self) -> None:
+        self._is_told = False
+
+    def look(self, context: ToolContext) -> None:
+        """Look at the context of a call for which there are such rules; a client has no say in it."""
+        if context.identity is None and context.protocol_version is None and not self._is_told:
+            self._is_told = True
+            mend = "give RoundContext(principal=Identity.of(…))"
+            _log.warning("rules for callers by name, role or scope match nobody here: %s", mend)
 
 
 class Recent(Generic[_K, _V]):

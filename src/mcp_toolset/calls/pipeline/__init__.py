@@ -1,4 +1,4 @@
 """The way of one call: gate, arguments, middleware, hooks, handler, output.
 
-`server` and `calls.rounds` use it. It may import `tools` and `errors`.
+`server` and extensions use it. It may import `tools` and `errors`.
 """

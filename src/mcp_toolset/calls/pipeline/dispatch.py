@@ -17,8 +17,7 @@ from mcp_toolset.calls.pipeline.chain import Route, route_of, rules_for
 from mcp_toolset.calls.pipeline.decision import OTEL, PROVIDER, error_result
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
-from mcp_toolset.calls.pipeline.observation import CURRENT, Observation, note_in
-from mcp_toolset.calls.pipeline.observers import Listeners
+from mcp_toolset.calls.pipeline.observers import CURRENT, Listeners, Observation, note_in
 from mcp_toolset.calls.pipeline.reporting import ended, extra_of, span_of
 from mcp_toolset.calls.pipeline.rule_set import RuleSet, carriers
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside

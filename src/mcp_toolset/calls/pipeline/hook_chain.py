@@ -7,7 +7,7 @@ from functools import partial
 
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, rejection
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
-from mcp_toolset.calls.pipeline.observation import note_decision, note_fault
+from mcp_toolset.calls.pipeline.observers import note_decision, note_fault
 from mcp_toolset.errors import CallError, InvalidArgumentsError, StoreError
 from mcp_toolset.tools.binding.binding import ToolBinding, loaded
 from mcp_toolset.tools.core.call import ToolCall, ToolContext

@@ -36,8 +36,7 @@ from mcp_toolset.tools.core.names import check_prefix, declared_tool, public_nam
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, matches, use_of
-from mcp_toolset.tools.view.unbound import NameReport
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
+from mcp_toolset.tools.view.view import NameReport, ToolBinding, ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.nested_hooks import NestedHooks

@@ -12,6 +12,7 @@ from mcp_toolset.errors import DefinitionError, NextConsumedError
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.tool_names import NameUse
 
@@ -90,7 +91,7 @@ class Guard(Protocol):
 
 @runtime_checkable
 class Recorder(Protocol):
-    """A guard with a place right at the tool, inside the layers of all guards: a journal, approvals."""
+    """A guard with a place right at the tool, inside the layers of all guards; a policy has one."""
 
     def recorded(self, binding: ToolBinding, run: Run) -> Run:
         """What runs the tool from now on; `run` itself for a tool that is not recorded."""
@@ -124,11 +125,18 @@ class Denying(Protocol):
 
 @runtime_checkable
 class NamesPatterns(Protocol):
-    """A guard that takes names and patterns of tools: a policy, limits."""
+    """A guard that takes names and patterns of tools, such as a policy."""
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
         """The names and patterns that fit none of these tools, each behind its place."""
         ...
+
+
+@runtime_checkable
+class Bounding(Protocol):
+    """A guard that bounds how much callers may use of a tool: a `key`, a `value`, and the `place` of each."""
+
+    def of(self, binding: ToolBinding, identity: Identity | None) -> Sequence[Any]: ...
 
 
 _M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, CallNext], Awaitable[ToolResult]])

@@ -4,17 +4,153 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import perf_counter
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.call_facts import CallFacts, Common
 from mcp_toolset.calls.pipeline.call_report import CallReport
-from mcp_toolset.calls.pipeline.observation import Observation
+from mcp_toolset.calls.pipeline.decision import Decision
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.tool import Tool
+
+
+class Observation:
+    """What is known about one call while it runs.
+
+    Attributes:
+        binding: The tool, once it was looked up.
+        fault: The error that became an error result.
+        ran: Whether the tool was run.
+        decisions: What hooks decided.
+        arguments: The digest of the arguments.
+        rule: The rule of a policy that decided.
+        repairs: What was repaired in the arguments.
+        began: When it began, on a monotonic clock.
+        times: Whether the requests that it sends are timed.
+        usage: Tokens by kind that the program's own model took.
+        sent: Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
+    """
+
+    __slots__ = (
+        *("arguments", "began", "binding", "decisions", "fault", "ran", "repairs", "rule", "sent", "times"),
+        "usage",
+    )
+
+    def __init__(self, binding: ToolBinding | None = None, arguments: str = "") -> None:
+        self.binding = binding
+        self.fault: BaseException | None = None
+        self.ran = False
+        self.decisions: tuple[str, ...] = ()
+        self.arguments = arguments
+        self.rule = ""
+        self.repairs: tuple[str, ...] = ()
+        self.usage: tuple[tuple[str, int], ...] = ()
+        self.times = False
+        self.sent: tuple[tuple[tuple[str, str, str, str], float], ...] = ()
+        self.began = perf_counter()
+
+
+CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observation", default=None)
+"""The observation of the current call."""
+
+
+def note_decision(decision: Decision) -> None:
+    """Add a hook's decision to the observation of the current call, if it is observed."""
+    seen = CURRENT.get()
+    if seen is not None:
+        seen.decisions = (*seen.decisions, type(decision).__name__)
+
+
+def note_rule(rule: str) -> None:
+    """Note the rule of a policy that decided about the current call, if it is observed."""
+    seen = CURRENT.get()
+    if seen is not None:
+        seen.rule = rule
+
+
+def note_usage(usage: Mapping[str, int]) -> None:
+    """Add tokens that a model of the program took to the observation of the current call."""
+    seen = CURRENT.get()
+    if seen is not None:
+        sums = Counter(dict(seen.usage))
+        sums.update(usage)
+        seen.usage = tuple(sorted(sums.items()))
+
+
+def note_fault(fault: Exception) -> None:
+    """Note the reason of a refusal, where the text for the caller contains arguments."""
+    note_in(CURRENT.get(), fault)
+
+
+def note_in(seen: Observation | None, fault: BaseException) -> None:
+    """Note the exception that became an error result, if the call is observed."""
+    if seen is not None:
+        seen.fault = fault
+
+
+@contextmanager
+def noting(seen: Observation) -> Generator[None]:
+    """Make notes in a block apply to this call."""
+    token = CURRENT.set(seen)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+
+
+Common = tuple[str, str, str, str | None, str | None, str | None, str, int]
+"""What a call has in common with others: called, tool, server, principal, protocol, session, client, caller.
+
+The last is Python's `id` of the identity, which takes longer to compare: who keeps it must keep the identity.
+"""
+
+
+class CallFacts(NamedTuple):
+    """What is known of a call that has ended; the fields of `CallReport`, in its order."""
+
+    called: str
+    tool: str
+    server: str
+    outcome: Literal["result", "refused", "error", "cancelled", "asked"]
+    reason: str
+    ran: bool
+    decisions: tuple[str, ...]
+    id: str
+    round: str
+    session: str | None
+    principal: str | None
+    client: str
+    protocol_version: str | None
+    started: float
+    duration: float
+    identity: Identity | None
+    arguments: str
+    rule: str
+    trace: str
+    repairs: tuple[str, ...]
+    usage: tuple[tuple[str, int], ...] = ()
+
+
+def common_of(call: CallFacts) -> Common:
+    return (
+        call.called,
+        call.tool,
+        call.server,
+        call.principal,
+        call.protocol_version,
+        call.session,
+        call.client,
+        id(call.identity),
+    )
+
 
 _log: Final = logging.getLogger("mcp_toolset.calls")
 

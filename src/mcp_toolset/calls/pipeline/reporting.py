@@ -15,11 +15,17 @@ from contextvars import Token
 from time import perf_counter, time
 from typing import Any, Final
 
-from mcp_toolset.calls.pipeline.call_facts import CallFacts
 from mcp_toolset.calls.pipeline.call_report import CallReport, client_label, outcome_of
 from mcp_toolset.calls.pipeline.decision import OTEL, TRACER, tracing
-from mcp_toolset.calls.pipeline.observation import CURRENT, Observation
-from mcp_toolset.calls.pipeline.observers import DigestingObserver, Listeners, Sampler, tell
+from mcp_toolset.calls.pipeline.observers import (
+    CURRENT,
+    CallFacts,
+    DigestingObserver,
+    Listeners,
+    Observation,
+    Sampler,
+    tell,
+)
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 

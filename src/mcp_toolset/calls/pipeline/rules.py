@@ -20,12 +20,11 @@ from mcp_toolset._rule import require_kept, take
 from mcp_toolset.calls.pipeline.hook_adapters import ExecutionHook
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import Guard, ToolMiddleware
-from mcp_toolset.calls.pipeline.rule_set import RuleSet
+from mcp_toolset.calls.pipeline.rule_set import Descriptions, RuleSet
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.frozen import copied
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.toolsets.descriptions import Descriptions
 from mcp_toolset.tools.view.tool_names import EVERY_TOOL
 from mcp_toolset.tools.view.view import ToolView
 
@@ -44,8 +43,8 @@ class Rules(RuleSet):
             known, and a warning where servers are mounted. `True` makes it an error there too, once they have
             listed their tools, and `False` a warning everywhere. See docs/names.md.
         observers: Called with a `CallReport` of each call.
-        guards: Checks that run before all other rules, or last, directly before the tool: `PolicyGuard`,
-            `CallLimits`.
+        guards: Checks that run before all other rules, or last, directly before the tool; see
+            `mcp_toolset.policy`.
 
     Raises:
         DefinitionError: a middleware cannot be used, or is for something that is not a tool.

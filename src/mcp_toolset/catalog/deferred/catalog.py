@@ -20,7 +20,6 @@ from mcp_toolset.catalog.deferred.answers import Found, Hit, Resolution
 from mcp_toolset.catalog.deferred.browsing import Browser, fitted
 from mcp_toolset.catalog.deferred.findable import FindableTools, Reporting, key_of
 from mcp_toolset.catalog.deferred.grant_gate import GrantGate
-from mcp_toolset.catalog.deferred.index_keeper import IndexKeeper
 from mcp_toolset.catalog.deferred.preparing import Preparing
 from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
 from mcp_toolset.catalog.deferred.resolver import Resolver
@@ -43,10 +42,10 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import Scrubbing
-from mcp_toolset.tools.view.made import Made
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.view.view import Made, ToolBinding
 
 if TYPE_CHECKING:
+    from mcp_toolset.catalog.deferred.index_keeping import IndexKeeping
     from mcp_toolset.catalog.search.listener import SearchListener
 
 __all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "AccessDenied"]
@@ -73,7 +72,7 @@ class DeferredCatalog:
         deferring: Callable[[], Collection[str]] = frozenset,
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
         listener: SearchListener | None = None,
-        keeper: IndexKeeper | None = None,
+        keeper: IndexKeeping | None = None,
     ) -> None:
         """Start empty.
 

@@ -48,8 +48,10 @@ class Preparing:
     def resolve(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
         """A call of `resolve_tools` as it was meant."""
         if not check.is_valid(call.arguments):
-            call = _read(schema, check, call, _resolved)
-        return self._spelled(check, call, context) if check.is_valid(call.arguments) else call
+            if (meant := _read(schema, check, call, _resolved)) is call:
+                return call
+            call = meant
+        return self._spelled(check, call, context)
 
     def _spelled(self, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
         """The call with ids that are known, in place of those that have marks around them."""
@@ -86,7 +88,8 @@ def _read(
     except TwoReadings as two:
         raise InvalidArgumentsError(two_readings(call.name, str(two), two.readings)) from None
     arguments, more = repairs_of(schema, arguments)
-    return with_repairs(call, arguments, [*done, *more]) if check.is_valid(arguments) else call
+    done += more
+    return with_repairs(call, arguments, done) if done and check.is_valid(arguments) else call
 
 
 def two_readings(name: str, why: str, readings: Sequence[Sent]) -> str:

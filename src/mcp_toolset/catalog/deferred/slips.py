@@ -18,9 +18,12 @@ Sent = Mapping[str, Any]
 
 _NOT_IN_KEYS: Final = re.compile(r"[\s_\-`'\"]")
 _AROUND: Final = " \t\r\n`'\"“”‘’„«»<>"
-_FENCE: Final = re.compile(r"\A\s*```\w*\s*(.*?)\s*```\s*\Z", re.DOTALL)
+_FENCE: Final = "```"
+_LANGUAGE: Final = re.compile(r"\w*")
 _DEEPEST: Final = 3
 """Texts within texts, and objects within objects, that are opened."""
+_MOST: Final = 1_000
+"""Hits and lists in what is sent for a list of names; a model's slips are few."""
 
 HOLDERS: Final = frozenset(
     ("arguments", "args", "params", "parameters", "input", "inputs", "kwargs", "properties")
@@ -91,8 +94,7 @@ def opened(value: object) -> object:
     for _ in range(_DEEPEST):
         if not isinstance(value, str):
             return value
-        fenced = _FENCE.match(value)
-        text = fenced[1] if fenced else value.strip()
+        text = _unfenced(value.strip())
         if text[:1] not in ("{", "[", '"'):
             return value
         try:
@@ -100,6 +102,14 @@ def opened(value: object) -> object:
         except ValueError:
             return value
     return value
+
+
+def _unfenced(text: str) -> str:
+    """What is in a code fence; a text without one as it is."""
+    if len(text) < 2 * len(_FENCE) or not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return text
+    inner = text[len(_FENCE) : -len(_FENCE)]
+    return inner[_LANGUAGE.match(inner).end() :].strip()  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def unwrapped(tool: str, sent: Sent) -> dict[str, Any]:
@@ -138,24 +148,29 @@ def renamed(tool: str, sent: Sent, done: list[str]) -> dict[str, Any]:
     return found
 
 
-def names_in(value: object, depth: int = 0) -> list[str] | None:
+def names_in(value: object, depth: int = 0, room: Iterator[int] | None = None) -> list[str] | None:
     """The names in what was sent for a list of them; `None` if it is none that can be read.
 
     A name may be a text, a whole hit, or a list of these, also as JSON in a text.
     """
-    value = opened(value)
+    value, room = opened(value), iter(range(_MOST)) if room is None else room
     if isinstance(value, str):
         return [value]
-    if depth == _DEEPEST:
+    if depth == _DEEPEST or next(room, None) is None:
         return None
     if isinstance(value, dict):
         hit = cast("dict[str, object]", value)
         key = next((key for key in ("id", "ids", "name", "tool", "hits", "tools") if key in hit), None)
-        return None if key is None else names_in(hit[key], depth + 1)
+        return None if key is None else names_in(hit[key], depth + 1, room)
     if not isinstance(value, list):
         return None
-    found = [names_in(one, depth + 1) for one in cast("list[object]", value)]
-    return None if None in found else [name for names in found for name in names or ()]
+    found = list[str]()
+    for one in cast("list[object]", value):
+        names = names_in(one, depth + 1, room)
+        if names is None:
+            return None
+        found += names
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from mcp_toolset.errors import NameConflictError
 from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, public_name, qualified, readable_name
 from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.toolsets.queries import check_id
-from mcp_toolset.tools.view.made import by_source, same
-from mcp_toolset.tools.view.view import ToolBinding, conflict_message
+from mcp_toolset.tools.view.view import ToolBinding, by_source, conflict_message, same
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,27 +8,402 @@ generation.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from dataclasses import field
+from fnmatch import fnmatchcase
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, Protocol, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.registry.contents import RegistryContents
-from mcp_toolset.catalog.registry.name_assignment import NameRules, key_of
-from mcp_toolset.catalog.registry.state import RegistryState, ToolKey
-from mcp_toolset.catalog.registry.surface import (
-    SourceHandle,
-    Surface,
-    compiled_anew,
-    computed,
-    shown_in,
-    tell_altered,
+from mcp_toolset.catalog.registry.name_assignment import Assigned, Assignment, NameRules, assigned, key_of
+from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState, ToolKey
+from mcp_toolset.errors import (
+    DefinitionError,
+    NameConflictError,
+    StaleStateError,
+    StateError,
+    UnknownToolError,
 )
-from mcp_toolset.errors import DefinitionError, StaleStateError, StateError
+from mcp_toolset.tools.binding.binding import Gate
 from mcp_toolset.tools.binding.selector import ToolSelector, public_name_of
-from mcp_toolset.tools.core.names import limit_beside
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.names import limit_beside, readable_name
+from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
+from mcp_toolset.tools.view.tool_names import NameUse, ToolNames
+from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolBinding, ToolView, UnboundName, distinct
+
+MAX_ORPHANS: Final = 10_000
+"""Remembered tools without a source; the oldest without a decision are dropped first."""
+
+Entries = Mapping[ToolKey, RegistryEntry]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Chosen:
+    """The members among some tools, by public name, in order.
+
+    Attributes:
+        keys: The source and id of each.
+        bindings: The bindings to call.
+    """
+
+    keys: Mapping[str, ToolKey]
+    bindings: Mapping[str, ToolBinding]
+
+
+def chosen(live: Mapping[ToolKey, ToolBinding], entries: Entries, hidden: Collection[str]) -> Chosen:
+    """The members among the tools of one source."""
+    members = {
+        key: binding
+        for key, binding in live.items()
+        if _is_member(binding, entries[key]) and not is_hidden(binding, hidden)
+    }
+    bindings = {one.name: one if one.on else replace(one, on=True) for one in members.values()}
+    return Chosen({binding.name: key for key, binding in members.items()}, bindings)
+
+
+def joined(parts: Mapping[str, Chosen], assignment: Assignment) -> Chosen:
+    """The members of all sources, in the order of the tools."""
+    keys: dict[str, ToolKey] = {}
+    bindings: dict[str, ToolBinding] = {}
+    for part in parts.values():
+        keys.update(part.keys)
+        bindings.update(part.bindings)
+    if assignment.in_one_piece:
+        return Chosen(keys, bindings)
+    names = [one.name for one in assignment.live.values() if one.name in keys]
+    return Chosen({name: keys[name] for name in names}, {name: bindings[name] for name in names})
+
+
+def remembered(entries: Entries, live: Mapping[ToolKey, ToolBinding], fresh: Collection[str]) -> Entries:
+    """What is remembered of every tool; a name that a live tool has is removed from orphans.
+
+    Args:
+        entries: What was remembered.
+        live: The present tools.
+        fresh: The sources whose tools may have other names than the entries say.
+    """
+    given = {key: binding for key, binding in live.items() if key.source in fresh}
+    names = {binding.name for binding in given.values()}
+    altered = {
+        key: replace(entries[key], name="")
+        for key in entries.keys() - live.keys()
+        if entries[key].name in names
+    }
+    for key, binding in given.items():
+        asked, known = binding.asked or binding.name, entries.get(key)
+        if known is None or (known.name, known.asked) != (binding.name, asked):
+            member = None if known is None else known.member
+            altered[key] = RegistryEntry(key.source, key.id, binding.name, asked, member)
+    kept = {**entries, **altered} if altered else entries
+    excess = len(kept) - len(live) - MAX_ORPHANS
+    if excess <= 0:
+        return kept
+    idle = [key for key, entry in kept.items() if key not in live and entry.member is None]
+    gone = frozenset(idle[:excess])
+    return {key: entry for key, entry in kept.items() if key not in gone}
+
+
+def is_hidden(binding: ToolBinding, patterns: Iterable[str]) -> bool:
+    """Whether a policy hides a tool, by its public name or the name that its toolset gave it."""
+    names = {binding.name, binding.asked or binding.name}
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
+
+
+def _is_member(binding: ToolBinding, entry: RegistryEntry) -> bool:
+    return binding.on if entry.member is None else entry.member
+
+
+_log = logging.getLogger("mcp_toolset.registry")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SourceHandle:
+    """One registered toolset, as a handle to replace or remove it by.
+
+    Attributes:
+        name: The toolset's name, for people; it need not be unique.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """All tools, names and members at one generation; replaced as a whole, never changed."""
+
+    generation: int = 0
+    toolsets: Mapping[SourceHandle, Toolset] = field(default_factory=dict[SourceHandle, Toolset])
+    entries: Mapping[ToolKey, RegistryEntry] = field(default_factory=dict[ToolKey, RegistryEntry])
+    live: Mapping[ToolKey, ToolBinding] = field(default_factory=dict[ToolKey, ToolBinding])
+    members: Mapping[str, ToolKey] = field(default_factory=dict[str, ToolKey])
+    hidden: tuple[str, ...] = ()
+    sources: Mapping[str, ToolSource] = field(default_factory=dict[str, ToolSource])
+    compiled: tuple[ToolBinding, ...] = ()
+    offered: Mapping[str, ToolBinding] = field(default_factory=dict[str, ToolBinding])
+    # The results for each source, which a change of another source reuses.
+    parts: Mapping[str, Assigned] = field(default_factory=dict[str, Assigned])
+    chosen: Mapping[str, Chosen] = field(default_factory=dict[str, Chosen])
+
+    def same_as(self, other: Surface) -> bool:
+        """Whether the two differ in nothing that a state or a caller can see."""
+        mine = (self.toolsets, self.entries, self.members, self.hidden)
+        return mine == (other.toolsets, other.entries, other.members, other.hidden) and self._same_keys(other)
+
+    def _same_keys(self, other: Surface) -> bool:
+        return self.parts.keys() == other.parts.keys() and all(
+            part is other.parts[source] or part.live.keys() == other.parts[source].live.keys()
+            for source, part in self.parts.items()
+        )
+
+
+def computed(wanted: Surface, given: NameRules) -> Surface:
+    """The surface with names, members and bindings computed from its toolsets.
+
+    Args:
+        wanted: The surface to compute.
+        given: The rules for names; nothing is reserved while no toolset is deferred.
+    """
+    toolsets = wanted.toolsets.values()
+    rules = given if any(toolset.defers for toolset in toolsets) else replace(given, reserved=frozenset())
+    assignment = assigned(wanted.compiled, wanted.entries, wanted.live.keys(), rules, wanted.parts)
+    parts = assignment.parts
+    fresh = {source for source, part in parts.items() if wanted.parts.get(source) is not part}
+    entries = remembered(wanted.entries, assignment.live, fresh)
+    by_source = {
+        source: wanted.chosen[source]
+        if source in wanted.chosen and source not in fresh
+        else chosen(part.live, entries, wanted.hidden)
+        for source, part in parts.items()
+    }
+    members = joined(by_source, assignment)
+    return replace(
+        wanted,
+        entries=entries if entries is wanted.entries else MappingProxyType(dict(entries)),
+        live=MappingProxyType(assignment.live),
+        members=MappingProxyType(members.keys),
+        offered=MappingProxyType(members.bindings),
+        parts=parts,
+        chosen=by_source,
+    )
+
+
+def compiled_anew(surface: Surface) -> Surface:
+    """The surface with its toolsets' present tools, before names and members are computed."""
+    toolsets = surface.toolsets.values()
+    compiled = distinct([binding for toolset in toolsets for binding in toolset.bindings()])
+    return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=tuple(compiled))
+
+
+def tell_altered(after: Surface, before: Surface) -> None:
+    """Log each name that differs from the name that the host gave, when it is assigned."""
+    fresh = (part for source, part in after.parts.items() if part is not before.parts.get(source))
+    for key, binding in (item for part in fresh for item in part.live.items()):
+        entry = after.entries[key]
+        if entry.name in (entry.asked, readable_name(entry.asked, binding.definition.name)):
+            continue
+        if before.entries.get(key) != entry:
+            _log.warning(
+                "%s: %s is served as %s", binding.place or "a tool", in_log(entry.asked), in_log(entry.name)
+            )
+
+
+def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
+    named: dict[str, ToolSource] = {}
+    for source in (source for toolset in toolsets for source in toolset.sources()):
+        if named.setdefault(source.source_name, source) is not source:
+            raise NameConflictError(
+                f"two mounts are named {source.source_name!r}; give each its own name with name=…"
+            )
+    return named
+
+
+def shown_in(surface: Surface) -> dict[str, ToolBinding]:
+    """The present tools, members or not, by public name, without hidden tools."""
+    return {one.name: one for one in surface.live.values() if not is_hidden(one, surface.hidden)}
+
+
+class HidingPatterns:
+    """Remembers which patterns have matched a tool; such a pattern is never reported again."""
+
+    def __init__(self) -> None:
+        self._fitted: set[str] = set()
+
+    def missing(
+        self,
+        patterns: Collection[str],
+        entries: Iterable[RegistryEntry],
+        tools: Iterable[ToolBinding],
+        known: KnownTools,
+    ) -> list[UnboundName]:
+        """The patterns that have matched no tool: remembered, present or filtered out.
+
+        A pattern that matches only the name of a tool before a prefix or a rename hides nothing.
+        """
+        left = self._left(patterns, entries)
+        if not left:
+            return []
+        names = ToolNames(tools)
+        uses = [NameUse(one, "registry.hide") for one in left]
+        before = {use.name: sorted(names.reached(use)) or names.moved(use) for use in uses}
+        left = self._left([one for one in left if not before[one]], known.everything())
+        return [
+            known.missing(use, before[use.name] or names.near(use))
+            for use in uses
+            if before[use.name] or use.name in left
+        ]
+
+    def require(self, missing: Iterable[UnboundName], known: KnownTools, strict: bool | None) -> None:
+        """Refuse names that match no tool, if all tools are known; `UnknownToolError` has close matches."""
+        for one in missing:
+            is_error = strict is True or (strict is None and not known.sources and one.kind == "unknown")
+            if is_error and not one.waiting:
+                near = f"; did you mean {' or '.join(one.near)}?" if one.near else ""
+                raise UnknownToolError(one.name, f" (in hide){near}")
+
+    def _left(self, patterns: Collection[str], tools: Iterable[RegistryEntry | ToolBinding]) -> list[str]:
+        """The patterns that have matched no tool so far, including the given tools."""
+        left = [one for one in patterns if one not in self._fitted]
+        names = {name for tool in tools for name in (tool.name, tool.asked) if name} if left else ()
+        self._fitted.update(one for one in left if any(fnmatchcase(name, one) for name in names))
+        return [one for one in left if one not in self._fitted]
+
+
+class RegistryContents:
+    """The tools of a registry, their sources and the members among them, read without a lock."""
+
+    def __init__(self, hidden: Collection[str]) -> None:
+        """Hold nothing; tools that fit a pattern of `hidden` stay out."""
+        self._surface = Surface(hidden=tuple(hidden))
+        self._hiding = HidingPatterns()
+        self._missing_names = NameReport()
+
+    @property
+    def generation(self) -> int:
+        """A number that grows by one with every change of a tool, a name or a membership."""
+        return self._surface.generation
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The public names of the members, in order: the tools that can be called."""
+        return tuple(self._surface.members)
+
+    @property
+    def orphaned(self) -> tuple[ToolKey, ...]:
+        """Tools that are remembered while their source is missing."""
+        surface = self._surface
+        return tuple(key for key in surface.entries if key not in surface.live)
+
+    @property
+    def defers(self) -> bool:
+        """Whether some tools are behind search."""
+        return any(toolset.defers for toolset in self._surface.toolsets.values())
+
+    @property
+    def chooses(self) -> bool:
+        """Whether tools are hidden by a pattern, switched off or behind search."""
+        surface = self._surface
+        return (
+            bool(surface.hidden)
+            or self.defers
+            or any(one.member is False for one in surface.entries.values())
+        )
+
+    def handles(self) -> list[SourceHandle]:
+        """The handles of the registered toolsets, in order."""
+        return list(self._surface.toolsets)
+
+    def toolsets(self) -> Iterable[Toolset]:
+        """The registered toolsets, in order."""
+        return self._surface.toolsets.values()
+
+    def sources(self) -> Mapping[str, ToolSource]:
+        """All mounted sources in the toolsets, by name."""
+        return self._surface.sources
+
+    def name_of(self, key: ToolKey) -> str:
+        """The public name of a remembered tool; empty if it has none."""
+        entry = self._surface.entries.get(key)
+        return "" if entry is None else entry.name
+
+    def absent(self, name: str) -> tuple[RegistryEntry, ToolSource] | None:
+        """The remembered tool with this public name that is not listed now, and its mounted server.
+
+        `None` for a tool that was removed from the members, that a policy hides, or that may be behind
+        search.
+        """
+        surface = self._surface
+        entry = next((one for one in surface.entries.values() if one.name == name), None)
+        if entry is None or entry.key in surface.live or entry.member is False:
+            return None
+        if any(fnmatchcase(each, pattern) for pattern in surface.hidden for each in (name, entry.asked)):
+            return None
+        source = None if entry.source in self.deferring() else surface.sources.get(entry.source)
+        return None if source is None else (entry, source)
+
+    def deferring(self) -> frozenset[str]:
+        """The names of the mounted servers all of whose tools are behind search."""
+        surface = self._surface
+        listing = (one for toolset in surface.toolsets.values() for one in toolset.listing_sources())
+        return frozenset(surface.sources) - {source.source_name for source in listing}
+
+    def members(self) -> dict[str, bool]:
+        """Every present tool, and whether it is a member; hidden tools are left out."""
+        surface = self._surface
+        return {name: surface.members.get(name) == key_of(one) for name, one in shown_in(surface).items()}
+
+    def bindings(self) -> list[ToolBinding]:
+        """The members under their public names, in order."""
+        return list(self._surface.offered.values())
+
+    def known_tools(self) -> KnownTools:
+        """The tools that a name may refer to: every tool of the toolsets, and the sources of more tools."""
+        return KnownTools(self._everything, list(self.sources().values()), verbs=self.unbound)
+
+    def unbound(self) -> list[UnboundName]:
+        """The names given to verbs of the toolsets, or to `hide`, that match no tool; see docs/names.md."""
+        surface = self._surface
+        inside = [found for toolset in surface.toolsets.values() for found in toolset.unbound()]
+        # A wrong name has raised already, unless the host said that the tool comes later.
+        return [*inside, *(replace(one, kind="pattern") for one in self._missing(surface.hidden))]
+
+    def _missing(self, patterns: Collection[str]) -> list[UnboundName]:
+        """Patterns of `hide` that have never matched a tool."""
+        surface = self._surface
+        return self._hiding.missing(
+            patterns, surface.entries.values(), surface.live.values(), self.known_tools()
+        )
+
+    def _everything(self) -> list[ToolBinding]:
+        surface = self._surface
+        inside = (one for toolset in surface.toolsets.values() for one in toolset.everything())
+        return [*surface.live.values(), *inside]
+
+    def view(self) -> ToolView:
+        """The members as a frozen table, for a loop that the application owns.
+
+        A call of a tool that has been removed from the registry is refused.
+        """
+        if self._surface.sources:
+            self._missing_names.take(self.unbound(), is_closed=False)
+        resident = (self.gated(binding) for binding in self.bindings() if not binding.deferred)
+        return ToolView(resident, known=self.known_tools())
+
+    def gated(self, binding: ToolBinding) -> ToolBinding:
+        """The binding of a tool of this registry; it refuses calls once the tool is no longer a member."""
+        return replace(binding, gate=partial(self._admit, key_of(binding), binding.gate))
+
+    def _admit(self, key: ToolKey, inner: Gate | None, call: ToolCall, context: ToolContext) -> None:
+        if self._surface.members.get(call.name) != key:
+            raise UnknownToolError(call.name)
+        if inner is not None:
+            inner(call, context)
 
 
 class Members(Protocol):

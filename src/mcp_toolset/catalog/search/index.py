@@ -15,6 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, cast
 
+from mcp_toolset._index import part
 from mcp_toolset.catalog.search.entry import CatalogEntry, SearchHit, entry_of
 from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.name_matching import Matcher
@@ -27,7 +28,7 @@ from mcp_toolset.tools.core.definition import ToolDefinition
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mcp_toolset.catalog.search.kept.kept_indexes import KeptIndexes
+    from mcp_toolset.catalog.search.keeping import IndexFolder
 
 __all__ = ["CatalogEntry", "Scorer", "SearchHit", "SearchIndex"]
 
@@ -238,7 +239,7 @@ class SearchIndex:
             with anyio.move_on_after(reader.patience):
                 await anyio.to_thread.run_sync(reader.read, query, abandon_on_cancel=True)
 
-    def rest_on(self, kept: Callable[[], KeptIndexes | None]) -> None:
+    def rest_on(self, kept: Callable[[], IndexFolder | None]) -> None:
         """Have the first search begin with a kept file, which is asked for if the file is worth its time."""
         if self._is_storable:
             self._beginning = self._begin(kept)
@@ -250,7 +251,7 @@ class SearchIndex:
         return self._is_storable and many and self._unstored > len(self._entries) // _PART_STORED
 
     def saving(
-        self, kept: KeptIndexes, leave_out: Callable[[CatalogEntry], bool]
+        self, kept: IndexFolder, leave_out: Callable[[CatalogEntry], bool]
     ) -> Generator[None, None, Callable[[], Path | None] | None]:
         """Prepare a file in steps; return what writes it, in any thread. `None` if the tools have changed.
 
@@ -272,12 +273,12 @@ class SearchIndex:
     def _storing(
         self, leave_out: Callable[[CatalogEntry], bool] = lambda entry: False
     ) -> Generator[None, None, tuple[list[Told], Parts]]:
-        from mcp_toolset.catalog.search.kept.writing import storing
+        from mcp_toolset.catalog.search.writing import storing
 
         entries = [self._entry(name) for name in self._entries]
         return storing(entries, leave_out, self._matcher.ranking.words, self._meaning)
 
-    def _begin(self, asked: Callable[[], KeptIndexes | None]) -> Iterator[None]:
+    def _begin(self, asked: Callable[[], IndexFolder | None]) -> Iterator[None]:
         """Begin with the kept file of these tools, if none was read yet; compare each tool with it."""
         if self._read or len(self._unread) < _STORED or (kept := asked()) is None:
             return
@@ -339,9 +340,8 @@ class SearchIndex:
 
 
 def _built_in() -> Scorer:
-    from mcp_toolset.catalog.search.models.installed import installed_scorer
-
-    return installed_scorer() or MeaningScorer()
+    installed = part("scorer")
+    return (installed and installed()) or MeaningScorer()
 
 
 def _hit_of(entry: Told, score: float, fits: bool) -> SearchHit:

@@ -1,4 +1,4 @@
-"""What each key of the parts of a configuration means, with an example: permissions, limits, logins, HTTP.
+"""What each key of the parts of a configuration means, with an example: permissions, logins, HTTP.
 
 The texts are Markdown, as in `meanings`, which has the keys of a server and of the section `toolset`.
 """
@@ -37,40 +37,11 @@ PERMISSIONS: Final[Mapping[str, Meaning]] = {
     ),
 }
 
-LIMITS: Final[Mapping[str, Meaning]] = {
-    "rate": Meaning(
-        "Calls per `s`, `min`, `hour` or `day`; the whole number may come at once (token bucket).", "60/min"
-    ),
-    "calls": Meaning(
-        "Calls per day, or for example `100/hour`; the count starts again with each day or hour.", 1000
-    ),
-    "concurrency": Meaning("Calls that run at the same time; further calls wait.", 4),
-    "timeout": Meaning("Seconds for one call.", 30),
-    "result_bytes": Meaning("Bytes of one result in JSON; longer text is cut.", 100_000),
-    "for": Meaning(
-        "Limits for some callers; they are checked before the general ones.",
-        [{"roles": ["guest"], "rate": "5/min"}],
-    ),
-}
-
-BREAKER: Final[Mapping[str, Meaning]] = {
-    "failures": Meaning("Failures in a row after which the server is not called.", 5),
-    "seconds": Meaning("Seconds for which the server is not called.", 30),
-}
-
 LOG: Final[Mapping[str, Meaning]] = {
     "folder": Meaning(
         "The folder of the log, in that of the configuration; by default the user's folder for logs.", "logs"
     ),
     "level": Meaning("The least level of the lines that are kept.", "debug"),
-}
-
-SUSPENDED: Final[Mapping[str, Meaning]] = {
-    "path": Meaning("The file; one in the user's folder for state if left out.", "suspended.sqlite3"),
-    "patience": Meaning("Seconds for which a call waits for its answer.", 604_800),
-    "grants": Meaning(
-        "Seconds for which [grants](grants.md) hold at least, so that runs of code can wait as long.", 604_800
-    ),
 }
 
 READY: Final[Mapping[str, Meaning]] = {
@@ -130,40 +101,4 @@ JWT: Final[Mapping[str, Meaning]] = {
     "secret": Meaning("The shared secret, for `HS256`, `HS384` and `HS512`.", "${JWT_SECRET}"),
     "roles_claim": Meaning("The claim of the roles, or a path to it.", "realm_access.roles"),
     "leeway": Meaning("Seconds by which the clocks of issuer and server may differ.", 30),
-}
-
-LOGIN: Final[Mapping[str, Meaning]] = {
-    "type": Meaning("The kind of login.", "oauth"),
-    "scopes": Meaning("The scopes to request.", ["read"]),
-    "client_id": Meaning("The id of a client that is registered already.", "desktop"),
-    "client_secret": Meaning("The secret of that client.", "${CLIENT_SECRET}"),
-    "client_metadata_url": Meaning(
-        "The address of your client ID metadata document.", "https://you.example.com/client.json"
-    ),
-    "issuer": Meaning(
-        "The authorization server; a login at any other one is refused.", "https://idp.example.com"
-    ),
-    "redirect_port": Meaning("The port of `http://127.0.0.1:PORT/callback`; 0 takes a free one.", 8123),
-    "per_user": Meaning("Whether [each caller](per-user-credentials.md) logs in separately.", True),
-    "callback": Meaning(
-        "The address to which a caller's browser returns after the login.",
-        "https://tools.example.com/oauth/callback",
-    ),
-    "private_key": Meaning("The private key (PEM) of the client, instead of a secret.", "${PRIVATE_KEY}"),
-    "algorithm": Meaning("The algorithm of signatures with `private_key`.", "ES256"),
-    "idp_token_endpoint": Meaning(
-        "The token endpoint of the identity provider.", "https://idp.example.com/token"
-    ),
-    "idp_client_id": Meaning("The id of the client at the identity provider.", "tools"),
-    "id_token": Meaning("The user's ID token.", "${ID_TOKEN}"),
-    "token_url": Meaning("The token endpoint; or give `issuer`.", "https://idp.example.com/token"),
-    "audience": Meaning(
-        "The server for which tokens are requested, by a name that the authorization server knows.", "crm"
-    ),
-    "resource": Meaning(
-        "The server for which tokens are requested, by its address.", "https://crm.example.com/mcp"
-    ),
-    "client_authentication": Meaning(
-        "How the client secret is sent to the token endpoint.", "client_secret_post"
-    ),
 }

@@ -107,17 +107,6 @@ SERVER: Final[Mapping[str, Meaning]] = {
         "The [era](concepts/eras.md) that single tools need, by the server's names for them.",
         {"ask": "legacy"},
     ),
-    "limits": Meaning(
-        "[Limits](limits.md) on calls of the server's tools, by pattern.", {"*": {"rate": "60/min"}}
-    ),
-    "retries": Meaning(
-        "How often a call [is repeated](limits.md#repeat-calls) after a failure, if its tool allows it.", 2
-    ),
-    "breaker": Meaning(
-        "After how many failures in a row the server is "
-        "[not called](limits.md#stop-calling-a-server-that-fails), and for how long.",
-        {"failures": 5, "seconds": 30},
-    ),
     "permissions": Meaning(
         "Which tools of the server exist for a caller, and which need an [approval](policies.md).",
         {"deny": ["delete_*"]},
@@ -143,11 +132,6 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
     "start_timeout": Meaning(_AS_SECTION, 60),
     "start": Meaning(_AS_SECTION, "lazy"),
     "idle_timeout": Meaning(_AS_SECTION, 600),
-    "handle_after": Meaning(
-        "Seconds after which a call is answered by a [handle](tasks.md#answer-slow-calls-with-a-handle), "
-        "if the client takes no tasks. Left out: it waits.",
-        20,
-    ),
     "client_prefix": Meaning(
         "What the client puts before every tool name; long names are shortened accordingly.", "mcp__tools__"
     ),
@@ -162,15 +146,9 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
     "lock": Meaning(
         "The lock file with the [pins](pins.md); if left out, `mcp.lock.json` beside `mcp.json`.", "pins.json"
     ),
-    "limits": Meaning("[Limits](limits.md) on calls of all tools, by pattern.", {"*": {"rate": "60/min"}}),
     "permissions": Meaning(
         "Which tools exist for which caller, and which need an [approval](policies.md).",
         {"allow": ["readOnly:*"], "ask": ["destructive:*"]},
-    ),
-    "suspended": Meaning(
-        "Keeps [calls that wait for an answer](suspended.md) when the server is started again: `true`, or an "
-        "object.",
-        True,
     ),
     "ready": Meaning(
         "What must work for [`/ready`](health.md#monitor-over-http) to say so; if left out, nothing.",

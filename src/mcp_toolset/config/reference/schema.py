@@ -14,26 +14,22 @@ from typing import Any, Final, NamedTuple, cast
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from mcp_toolset._index import index
+from mcp_toolset._index import index, part
 from mcp_toolset.config.auth import AuthSection, JwtEntry, TokenEntry
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
-from mcp_toolset.config.extensions import described, server_settings
+from mcp_toolset.config.extensions import Settings, described, server_settings
 from mcp_toolset.config.permissions import CallersPermissions, GeneralPermissions, SectionPermissions
 from mcp_toolset.config.reference import details, meanings
 from mcp_toolset.config.reference.meanings import Meaning
 from mcp_toolset.config.sections import (
-    BreakerEntry,
     CallersEntry,
     EgressEntry,
     HttpEntry,
     InputEntry,
     LogEntry,
     ReadyEntry,
-    SuspendedEntry,
 )
-from mcp_toolset.config.server_logins import LOGINS
 from mcp_toolset.config.tables import Table, keys_of
-from mcp_toolset.security.policy.limits import Limits
 
 __all__ = ["Part", "configuration_schema", "parts", "schema_text"]
 
@@ -41,7 +37,6 @@ _Json = dict[str, Any]
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
 _TEXTS: Final[_Json] = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 _VALUES: Final[_Json] = {"type": "object", "additionalProperties": {"type": ["string", "number", "null"]}}
-_COUNT: Final[_Json] = {"type": "integer", "exclusiveMinimum": 0}
 
 
 class Part(NamedTuple):
@@ -85,14 +80,14 @@ def schema_text() -> str:
 
 def parts() -> dict[str, Part]:
     """The parts of a file by the names of their definitions."""
-    logins = {name: _login(name) for name in LOGINS}
+    kinds, told = _logins()
     return {
         "server": Part("A server", _server(), server_meanings()),
         "toolset": Part("The `toolset` section", _toolset(), toolset_meanings()),
         "input": Part("An entry of `inputs`", _of_model(InputEntry, details.INPUT), details.INPUT),
         **{
-            f"login_{name}": Part(f"`auth` of a server, `{name}`", schema, details.LOGIN)
-            for name, schema in logins.items()
+            f"login_{name}": Part(f"`auth` of a server, `{name}`", _login(name, kind, told), told)
+            for name, kind in kinds.items()
         },
         "auth": Part("`auth` of `toolset`", _auth(), details.AUTH),
         "token": Part("A token of `auth`", _of_model(TokenEntry, details.TOKEN), details.TOKEN),
@@ -103,19 +98,17 @@ def parts() -> dict[str, Part]:
             details.PERMISSIONS,
         ),
         "permissions": Part("`permissions` of `toolset`", _permissions(), details.PERMISSIONS),
-        "limits": Part("A pattern of `limits`", _limits(), details.LIMITS),
         "callers": Part(
             "The callers of a `for`",
             _of_model(CallersEntry, details.CALLERS),
             details.CALLERS,
         ),
-        "breaker": Part("`breaker`", _of_model(BreakerEntry, details.BREAKER), details.BREAKER),
         **{
-            name: Part(f"`{name}` of `toolset`", _of_table(kind, _meant(kind)), _meant(kind))
-            for name, kind in described()
-            if keys_of(kind)
+            name: Part(f"`{name}`", _of_table(table, _meant(table)), _meant(table))
+            for kind in server_settings()
+            for name, table in kind.parts.items()
         },
-        "suspended": Part("`suspended`", _of_model(SuspendedEntry, details.SUSPENDED), details.SUSPENDED),
+        **{name: _of_extension(name, kind) for name, kind in described() if keys_of(kind)},
         "egress": Part("`egress`", _of_model(EgressEntry, details.EGRESS), details.EGRESS),
         "http": Part("`http`", _of_model(HttpEntry, details.HTTP), details.HTTP),
         "ready": Part("`ready`", _of_model(ReadyEntry, details.READY), details.READY),
@@ -138,12 +131,12 @@ def _server() -> _Json:
     schema = _of_table(ServerEntry, meanings.SERVER)
     for kind in server_settings():
         schema["properties"] |= _of_table(kind, _meant(kind))["properties"]
-    logins = [{"$ref": f"#/$defs/login_{name}"} for name in LOGINS]
-    _say(schema, "auth", anyOf=[{"enum": [*LOGINS]}, *logins])
+        for name in kind.parts:
+            _say(schema, name, **_ref(name))
+    kinds, _ = _logins()
+    _say(schema, "auth", anyOf=[{"enum": [*kinds]}, *({"$ref": f"#/$defs/login_{name}"} for name in kinds)])
     _say(schema, "oauth", type="object")
     _say(schema, "permissions", **_ref("server_permissions"))
-    _say(schema, "limits", type="object", additionalProperties=_ref("limits"))
-    _say(schema, "breaker", **_ref("breaker"))
     _say(schema, "prefix", anyOf=[{"type": ["string", "null"]}, {"const": False}])
     _say(schema, "env", **_VALUES)
     _say(schema, "headers", **_VALUES)
@@ -154,20 +147,19 @@ def _toolset() -> _Json:
     schema = _of_table(ToolsetSection, meanings.TOOLSET)
     _say(schema, "auth", **_ref("auth"))
     _say(schema, "permissions", **_ref("permissions"))
-    _say(schema, "limits", type="object", additionalProperties=_ref("limits"))
-    _say(schema, "suspended", anyOf=[{"type": "boolean"}, _ref("suspended")])
     _say(schema, "ready", **_ref("ready"))
     _say(schema, "http", **_ref("http"))
     for name, kind in described():
         known = keys_of(kind)
-        bare = not kind.words and not any(one.required for one in known.values())
+        bare = not kind.words and not kind.below_pattern and not any(one.required for one in known.values())
         forms: list[_Json] = [{"type": "boolean"}] if bare else []
         if known:
             if kind.words:
                 forms.append({"type": "string"})
             if kind.short:
                 forms.append(GenerateJsonSchema().generate(cast("Any", known[kind.short].schema)))
-            forms.append(_ref(name))
+            named: _Json = {"type": "object", "additionalProperties": _ref(name)}
+            forms.append(named if kind.below_pattern else _ref(name))
         form = forms[0] if len(forms) == 1 else {"anyOf": forms}
         default = {"default": name in index().SERVED} if forms[0] == {"type": "boolean"} else {}
         schema["properties"][name] = form | default | _told(kind.says)
@@ -184,8 +176,14 @@ def _auth() -> _Json:
     return schema
 
 
-def _login(name: str) -> _Json:
-    schema = _of_model(LOGINS[name], details.LOGIN)
+def _logins() -> tuple[Mapping[str, type[BaseModel]], Mapping[str, Meaning]]:
+    """The kinds of login to a server, and what their keys mean."""
+    access = part("access")
+    return ({}, {}) if access is None else access.logins()
+
+
+def _login(name: str, kind: type[BaseModel], meant: Mapping[str, Meaning]) -> _Json:
+    schema = _of_model(kind, meant)
     schema["properties"]["type"] |= {"const": name, "examples": [name]}
     if name != "oauth":
         del schema["properties"]["type"]["default"]
@@ -206,25 +204,17 @@ def _permissions() -> _Json:
     return schema
 
 
-def _limits() -> _Json:
-    counts = dict.fromkeys(("concurrency", "result_bytes"), _COUNT)
-    rate = {"type": "string", "pattern": r"^[1-9][0-9]{0,8}/[a-z]+$"}
-    kinds: dict[str, _Json] = {
-        **counts,
-        "rate": rate,
-        "calls": {"anyOf": [_COUNT, rate]},
-        "timeout": {"type": "number", "exclusiveMinimum": 0},
-    }
-    # The fields of `Limits` in their order, which the page keeps.
-    own = {
-        one.name: {**kinds[one.name], **_told(details.LIMITS[one.name])}
-        for one in fields(Limits)
-        if one.name in kinds
-    }
-    who = {name: {**_TEXTS, **_told(meaning)} for name, meaning in details.CALLERS.items()}
-    some: _Json = {"type": "object", "properties": {**own, **who}, "additionalProperties": False}
-    every = {**own, "for": {"type": "array", "items": some, **_told(details.LIMITS["for"])}}
-    return {"type": "object", "properties": every, "additionalProperties": False}
+def _of_extension(name: str, kind: type[Settings]) -> Part:
+    """What a file can say of an extension, or what it can say for each pattern."""
+    if kind.below_pattern is None:
+        return Part(f"`{name}` of `toolset`", _of_table(kind, _meant(kind)), _meant(kind))
+    schema = _of_table(kind.below_pattern, _meant(kind.below_pattern))
+    if "for" in schema["properties"]:
+        own = {key: said for key, said in schema["properties"].items() if key != "for"}
+        who = {key: {**_TEXTS, **_told(meaning)} for key, meaning in details.CALLERS.items()}
+        some = {"type": "object", "properties": {**own, **who}, "additionalProperties": False}
+        _say(schema, "for", type="array", items=some)
+    return Part(f"A pattern of `{name}`", schema, _meant(kind.below_pattern))
 
 
 def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:

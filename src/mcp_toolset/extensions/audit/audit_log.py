@@ -24,7 +24,7 @@ from time import monotonic, time
 from typing import Any, Final
 
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.pipeline.call_facts import CallFacts, Common
+from mcp_toolset.calls.pipeline.observers import CallFacts, Common
 from mcp_toolset.errors import AuditError, DefinitionError
 from mcp_toolset.extensions.audit.chain import seal_of
 from mcp_toolset.extensions.audit.handover import hand_over, handed_over

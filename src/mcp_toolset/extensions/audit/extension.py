@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, cast, ru
 import anyio
 import anyio.to_thread
 
-from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.audit.audit_log import AuditLog

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, cast
 
-from mcp_toolset.calls.pipeline.call_facts import CallFacts
+from mcp_toolset.calls.pipeline.observers import CallFacts
 from mcp_toolset.security.facts import without_credentials
 from mcp_toolset.tools.core.identity import Identity
 

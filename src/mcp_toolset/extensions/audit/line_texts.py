@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from mcp_toolset.calls.pipeline.call_facts import CallFacts, Common, common_of
+from mcp_toolset.calls.pipeline.observers import CallFacts, Common, common_of
 from mcp_toolset.extensions.audit.chain import Chain
 from mcp_toolset.extensions.audit.fields import (
     cleaned_fields,

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from weakref import WeakValueDictionary
 
@@ -19,7 +19,6 @@ from pydantic import Field
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.suspended.store import SuspendedStore
-from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE, owner_of
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN
@@ -30,6 +29,7 @@ from mcp_toolset.extensions.code.sandbox import Called, Program, Sandbox
 from mcp_toolset.extensions.code.served_run import PARKED, ServedRun
 from mcp_toolset.extensions.code.waiting_runs import WaitingRun, WaitingRuns
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.names import FIXED_TOOLS
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import Tool, tool
 from mcp_toolset.tools.export.python_name import Functions
@@ -75,7 +75,6 @@ class CodeTools:
 
     def __init__(self, limits: CodeLimits, sandbox: Sandbox | None, host: Host) -> None:
         """Run snippets in a sandbox that is given, else in that of the extra `code`."""
-        self.waiting = WaitingRuns(host.need(SuspendedStore))
         self._stated = limits
         self._host = host
         self._sandbox = sandbox or MontySandbox(limits.workers)
@@ -114,6 +113,10 @@ class CodeTools:
             return await self._run(FIXED_TOOLS[3], code, grants, context)
 
         return [run_code, run_read_only_code]
+
+    @cached_property
+    def waiting(self) -> WaitingRuns:
+        return WaitingRuns(self._host.need(SuspendedStore))
 
     async def close(self) -> None:
         """End the processes of the sandbox, and forget the runs that wait."""

@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import Any, Final, Self, cast
 
 from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
-from mcp_toolset.calls.rounds.round_commit import RoundCommit
-from mcp_toolset.calls.rounds.round_plan import ToolRoundPlan
-from mcp_toolset.calls.rounds.tool_round import ToolRound
 from mcp_toolset.errors import DefinitionError, RoundError
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import JournalStore
+from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
+from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
+from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
 from mcp_toolset.tools.declare.round_context import RoundContext
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import ToolAvailability, ToolView

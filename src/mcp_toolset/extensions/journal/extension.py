@@ -97,7 +97,7 @@ class Journal(Extension):
             return tools
         from mcp_toolset.extensions.journal.key_places import KeyPlaces
         from mcp_toolset.tools.toolsets.toolset import Transformed
-        from mcp_toolset.tools.view.made import Each
+        from mcp_toolset.tools.view.view import Each
 
         return Transformed(tools, Each(KeyPlaces(server, places)))
 

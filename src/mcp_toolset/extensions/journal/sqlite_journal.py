@@ -32,13 +32,13 @@ from mcp_toolset.extensions.journal.place import journal_path
 PRUNE_EVERY: Final = 1000
 """Calls after which old rows are removed."""
 
-_TABLES: Final = """CREATE TABLE calls (
+_TABLES: Final = """CREATE TABLE IF NOT EXISTS calls (
     id TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, who TEXT NOT NULL, session TEXT NOT NULL,
     server TEXT NOT NULL, tool TEXT NOT NULL, arguments TEXT NOT NULL, source TEXT NOT NULL,
     nonce TEXT NOT NULL, attempt INTEGER NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL,
     began REAL NOT NULL, ended REAL NOT NULL DEFAULT 0, outcome BLOB, note TEXT NOT NULL DEFAULT ''
 );
-CREATE INDEX calls_by_time ON calls (began)"""
+CREATE INDEX IF NOT EXISTS calls_by_time ON calls (began)"""
 _FILE: Final = SqliteFile(b"MTsj", (_TABLES,))
 _ADD: Final = """INSERT OR IGNORE INTO calls
     (id, fingerprint, who, session, server, tool, arguments, source, nonce, attempt, state, owner, began)

@@ -38,16 +38,16 @@ NAME: Final = "the record of processes"
 """What errors call the file; they may reach a model."""
 
 _MOST_COUNTED: Final = 2**62
-_TABLES: Final = """CREATE TABLE processes (
+_TABLES: Final = """CREATE TABLE IF NOT EXISTS processes (
     id TEXT PRIMARY KEY, owner TEXT NOT NULL, session TEXT NOT NULL, name TEXT NOT NULL, tool TEXT NOT NULL,
     state TEXT NOT NULL, host TEXT NOT NULL, began REAL NOT NULL, ended REAL NOT NULL DEFAULT 0,
     stopping INTEGER NOT NULL DEFAULT 0, result BLOB, note TEXT NOT NULL DEFAULT ''
 );
-CREATE TABLE events (
+CREATE TABLE IF NOT EXISTS events (
     process TEXT NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, data BLOB NOT NULL, at REAL NOT NULL,
     PRIMARY KEY (process, number)
 ) WITHOUT ROWID;
-CREATE INDEX processes_by_owner ON processes (owner, began)"""
+CREATE INDEX IF NOT EXISTS processes_by_owner ON processes (owner, began)"""
 _FILE: Final = SqliteFile(b"MTsp", (_TABLES,))
 _ADD: Final = """INSERT INTO processes (id, owner, session, name, tool, state, host, began)
     VALUES (?, ?, ?, ?, ?, 'running', ?, ?)"""

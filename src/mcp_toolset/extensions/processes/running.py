@@ -9,7 +9,7 @@ import anyio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.events import EVENT_BYTES
+from mcp_toolset.calls.background import EVENT_BYTES
 from mcp_toolset.errors import CallError
 from mcp_toolset.extensions.processes.process_file import ProcessFile
 

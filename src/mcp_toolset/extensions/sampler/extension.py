@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from mcp_toolset.calls.pipeline.observation import note_usage
+from mcp_toolset.calls.pipeline.observers import note_usage
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.errors import DefinitionError

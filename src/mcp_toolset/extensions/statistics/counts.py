@@ -16,7 +16,7 @@ from mcp_toolset.tools.core.result import ToolResult, is_plain
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.call_report import CallReport
-    from mcp_toolset.calls.pipeline.observation import Observation
+    from mcp_toolset.calls.pipeline.observers import Observation
 
 Sums = Mapping[tuple[str, str, str], int]
 """By server, client and what is counted; a local tool is of the server with the empty name."""

@@ -21,7 +21,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.call_report import client_label
 from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.context.client import stream_of
-from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extending.extension import Extension
@@ -29,8 +29,7 @@ from mcp_toolset.extensions.statistics.counts import LISTED, SEARCH, SESSIONS, S
 from mcp_toolset.extensions.statistics.place import is_counting
 from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.tools.core.identity import Identity
-from mcp_toolset.tools.view.made import Made
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.view.view import Made, ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

@@ -26,7 +26,7 @@ MOST_ROWS: Final = 200_000
 PATIENCE: Final = 2.0
 """Seconds that a step waits for other processes."""
 
-_TABLES: Final = """CREATE TABLE sums (
+_TABLES: Final = """CREATE TABLE IF NOT EXISTS sums (
     day TEXT NOT NULL, served TEXT NOT NULL, server TEXT NOT NULL, client TEXT NOT NULL, what TEXT NOT NULL,
     number INTEGER NOT NULL, PRIMARY KEY (day, served, server, client, what)
 ) WITHOUT ROWID"""

@@ -13,7 +13,7 @@ from mcp_toolset.tools.core.result import ToolResult, is_plain
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.call_report import CallReport
-    from mcp_toolset.calls.pipeline.observation import Observation
+    from mcp_toolset.calls.pipeline.observers import Observation
     from mcp_toolset.extensions.telemetry.traces import Traces
     from mcp_toolset.tools.binding.binding import ToolBinding
 

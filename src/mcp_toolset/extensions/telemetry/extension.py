@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset.concurrency.beside import beside
-from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.spans import error_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, HttpPage

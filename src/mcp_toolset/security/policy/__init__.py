@@ -1,4 +1,4 @@
-"""Policies: which tools exist for a caller, which need approval, which limits apply.
+"""Policies: which tools exist for a caller, which need approval.
 
 `calls`, `catalog`, `server` and `cli` use it. It may import `tools` and `errors`.
 """

@@ -43,6 +43,9 @@ _NO_PART: Final = re.compile(r"""^[!~+-]|\[\^|[{}|\\^$()<>"'`,;%@=&#+]|(?:^|(?<=
 _WILD: Final = re.compile(r"^[!$]|\[(?![*?]\])|(?<!\[)[*?]|[*?](?!\])|[{}|]")
 """What a pattern has, where names are compared exactly."""
 
+_FREE: Final = re.compile(r"\[.*?\]|[*?]")
+"""The parts of a pattern that stand for several texts."""
+
 _LEAST_LIKE: Final = 0.75
 """How much a misspelt hint has in common with the hint that is meant, from 0 to 1."""
 
@@ -315,6 +318,13 @@ def _covers(wide: str, pattern: str, server: str) -> bool:
     return hint in ("", other) and (
         name == "*" if other == TAG else any(fnmatchcase(one, name) for one in names)
     )
+
+
+def precision(pattern: str, server: str) -> tuple[bool, bool, int, bool]:
+    """How specific a pattern is, of a server's section or of that for all (`server` is empty)."""
+    hint, name = split_hint(pattern)
+    plain = _FREE.sub("", name)
+    return bool(server), plain == name, len(plain), bool(hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any, Final
 
 from mcp_toolset.calls.pipeline.call_report import label_of
-from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.task import TASKS
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS
@@ -27,6 +27,7 @@ class Handshake:
     Attributes:
         instructions: Text for the model; it changes with what is served.
         has_tasks: Whether one of the server's own tools may run as a task.
+        methods: The methods that are answered.
         extensions: Capabilities that a program has added, by the name of their extension.
     """
 
@@ -39,6 +40,7 @@ class Handshake:
         self.info: Mapping[str, Any] = {"name": name, "version": version}
         self.instructions = instructions
         self.has_tasks: Callable[[], bool] = lambda: False
+        self.methods: Container[str] = ()
         self.extensions: Mapping[str, Any] = {}
 
     def capabilities(self, identity: Identity | None = None, *, modern: bool) -> dict[str, Any]:
@@ -70,7 +72,7 @@ class Handshake:
     def offers_tasks(self, identity: Identity | None = None) -> bool:
         """Whether a call of something that a caller is offered may become a task."""
         declared = self._offering.declared
-        return (
+        return "tasks/get" in self.methods and (
             self.has_tasks()
             or declared("extensions", TASKS, identity)
             or declared("tasks", "requests", identity)

@@ -5,19 +5,15 @@ It needs a `Surface` of a toolset server; `ClientSide` has it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.pipeline.output_check import promised
-from mcp_toolset.calls.suspended.store import SuspendedStore
-from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.calls.pipeline.chain import promised
+from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
-from mcp_toolset.context.shared import Shared
-from mcp_toolset.context.task import TaskContext
 from mcp_toolset.errors import (
     CallError,
     ClientCapabilityError,
@@ -31,16 +27,13 @@ from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
 from mcp_toolset.protocol.eras import list_for, lowered_tool, result_for
 from mcp_toolset.protocol.errors import refusal
-from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
-from mcp_toolset.server.answers.legacy_tasks import LegacyTasks
-from mcp_toolset.server.answers.task_records import TaskRecords
-from mcp_toolset.server.answers.tasks import Tasks
+from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.server.offers.subscriptions import Announcements
 from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer, Halt, InputRequired, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.returned import UNTYPED
+from mcp_toolset.tools.declare.signature import UNTYPED
 from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
@@ -176,6 +169,7 @@ def answered(binding: ToolBinding, asked: AskUser, answer: ElicitationAnswer) ->
     return ToolResult.of_structured(content)
 
 
+_NO_TOOL: Final[Mapping[str, Any]] = {}
 _KeptList = tuple[list[dict[str, Any]], tuple[CacheHint, Mapping[str, Any]], Encoded]
 
 MAX_VARIANTS: Final = 16
@@ -183,7 +177,12 @@ MAX_VARIANTS: Final = 16
 
 
 class ToolAnswers:
-    """Answers about tools, for one server."""
+    """Answers about tools, for one server.
+
+    Attributes:
+        stamp: What a server says of itself in modern results.
+        offers_tasks: Whether a call of something that is offered may become a task.
+    """
 
     def __init__(
         self,
@@ -192,8 +191,6 @@ class ToolAnswers:
         announcements: Announcements,
         stamp: Mapping[str, Any],
         extensions: Extensions,
-        store: SuspendedStore | None = None,
-        shared: Shared | None = None,
     ) -> None:
         """Answer out of a surface.
 
@@ -203,17 +200,14 @@ class ToolAnswers:
             announcements: Tells clients that lists have changed.
             stamp: What a server says of itself in modern results.
             extensions: What becomes of calls as they are sent, and of results as they are answered.
-            store: Where calls that wait outlive this process; `None` if they end with it.
-            shared: What replicas of the server share; `None` without replicas.
         """
         self._surface = surface
         self._extensions = extensions
         self._trips = trips
         self._announcements = announcements
-        self._stamp = stamp
+        self.stamp = stamp
+        self.offers_tasks: Callable[[], bool] = lambda: False
         self._lists: dict[tuple[bool, int], _KeptList] = {}
-        self.tasks = Tasks(self._as_task, surface.definition, TaskRecords(store, shared), stamp)
-        self.legacy_tasks = LegacyTasks(self.tasks)
 
     async def list(self, request: RequestContext) -> dict[str, Any]:
         """All the tools that a client sees, on one page."""
@@ -235,7 +229,7 @@ class ToolAnswers:
         known = self._lists.get((modern, id(tools)))
         if known is not None and known[0] is tools and known[1] == (hint, meta):
             return known[2]
-        stamp = {**meta, **self._stamp} if modern else meta
+        stamp = {**meta, **self.stamp} if modern else meta
         result = list_for(tools, modern=modern, stamp=stamp, hint=hint.to_wire())
         if len(self._lists) >= MAX_VARIANTS:
             self._lists.clear()
@@ -243,18 +237,8 @@ class ToolAnswers:
         return encoded
 
     async def call(self, request: RequestContext) -> dict[str, Any]:
-        if request.modern and "extensions" in request.connection.client_capabilities:
-            if self.tasks.takes(request):
-                return await self.tasks.call(request)
         params: Mapping[str, Any] = request.params or {}
         context = WireContext(request)
-        if "task" in params and not request.modern and self.tasks.takes(request):
-            if not self._runs_as_task(params["name"], context):
-                raise MCPError(METHOD_NOT_FOUND, f"Tool {params['name']} does not run as a task")
-            return await self.legacy_tasks.call(request)
-        if self.tasks.handles is not None and self.tasks.handles.takes(params["name"]):
-            promises = partial(self._lists_with, "outputSchema", params["name"], context)
-            return await self.tasks.handles.call(request, promises)
         # What a modern client is granted is not on its list.
         issued = 0 if request.modern else self._surface.grants_issued(context)
         try:
@@ -264,26 +248,24 @@ class ToolAnswers:
         if not request.modern and self._surface.grants_issued(context) != issued:
             await self._announcements.to(request.connection)
         told = result if result.halt is None else halted(result)
-        return result_for(told.wire, version=request.protocol_version, stamp=self._stamp)
+        return result_for(told.wire, version=request.protocol_version, stamp=self.stamp)
 
-    def _runs_as_task(self, name: str, context: WireContext) -> bool:
-        """Whether a tool is listed to a legacy client as one that it may call as a task."""
-        for tool in (*self._surface.listed_to(context), *self._surface.granted(context)):
-            if tool["name"] == name:
-                return "taskSupport" in (tool.get("execution") or ())
-        return False
+    def listed(self, name: str, context: WireContext) -> Mapping[str, Any]:
+        """The entry of a tool as a client sees it; empty without one."""
+        every = (*self._surface.listed_to(context), *self._surface.granted(context))
+        return next((tool for tool in every if tool["name"] == name), _NO_TOOL)
 
-    def _lists_with(self, key: str, name: str, context: WireContext) -> bool:
-        """Whether the definition of a tool has a key, as a client sees it."""
-        return any(key in tool for tool in self._surface.listed_to(context) if tool["name"] == name)
+    async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
+        """See `Surface`."""
+        return await self._surface.definition(name, context)
 
-    async def _as_task(self, call: ToolCall, context: TaskContext) -> dict[str, Any]:
-        """The result of a call that may become a task, or has become one."""
+    async def result(self, call: ToolCall, context: WireContext) -> dict[str, Any]:
+        """The result of a call for a client, on the wire; `InputRequired` once it is handed over."""
         try:
             result = await self._answered(call, context)
         except (UnknownToolError, UpstreamProtocolError) as fault:
             raise refusal(fault) from None
-        return result_for(halted(result).wire, version=context.protocol_version or "", stamp=self._stamp)
+        return result_for(halted(result).wire, version=context.protocol_version or "", stamp=self.stamp)
 
     async def _answered(self, call: ToolCall, context: WireContext) -> ToolResult:
         """Run a call, or run it again with what the client answers; or ask the client."""

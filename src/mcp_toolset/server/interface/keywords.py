@@ -9,9 +9,8 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any
 
-    from mcp_toolset.calls.events import EventLog
+    from mcp_toolset.calls.background import EventLog
     from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
-    from mcp_toolset.calls.suspended.store import SuspendedStore
     from mcp_toolset.catalog.grants.access import Access
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.catalog.registry.state_store import StateStore
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.protocol.cache_hints import CacheHint
     from mcp_toolset.security.authentication.authenticator import Auth
-    from mcp_toolset.security.policy.approvals import Approvals
-    from mcp_toolset.server.call_guards import LimitsByPattern
     from mcp_toolset.server.interface.monitor import Ready
     from mcp_toolset.server.kept_catalogs import Keeping
     from mcp_toolset.tools.core.capability import Sessions
@@ -38,10 +35,6 @@ class OwnKeywords(TypedDict, total=False):
         grants: Issues and checks the grants of deferred tools; by default in memory, with the default
             lifetimes.
         access: A function that says who may use which deferred tool, at each search, resolve and call.
-        limits: How much each caller may use, by pattern of tools; those of the configuration hold
-            besides. See docs/limits.md.
-        approvals: The file of calls that wait for an approval because their client shows no questions; by
-            default the file that `mcp-toolset approvals` shows. `False` for none. See docs/approvals.md.
         client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
             stay within 64 characters.
         state: A file or a `StateStore` that keeps names and membership from one run to the next.
@@ -60,12 +53,6 @@ class OwnKeywords(TypedDict, total=False):
             context of the call; `None` if the tool may not read that session.
         shared: What the replicas of this server share, such as `SharedState("redis://…")`: grants, names
             and members, limits, sessions and questions, unless these are given. See docs/replicas.md.
-        suspended: Where calls that wait for answers are kept, so that they go on after the server is
-            started again: the path of a file, `True` for the user's file, or a `SuspendedStore`; `shared`
-            or else the configuration's unless given, `False` for none. See docs/suspended.md.
-        handle_after: Seconds after which a call of a client that takes no tasks is answered with a handle
-            for the tools `get_task` and `cancel_task`; the configuration's unless given, and else the
-            client waits. See docs/tasks.md.
         ready: What must work for `/ready` to say so; the configuration's unless given, otherwise a server
             that listens is ready. See docs/health.md.
     """
@@ -74,8 +61,6 @@ class OwnKeywords(TypedDict, total=False):
     manual_timeout: float
     grants: GrantLedger | None
     access: Access | None
-    limits: LimitsByPattern | None
-    approvals: Approvals | str | PathLike[str] | Literal[False] | None
     client_prefix: str
     state: str | PathLike[str] | StateStore | None
     scorer: Scorer | Literal["built-in"] | None
@@ -85,8 +70,6 @@ class OwnKeywords(TypedDict, total=False):
     instructions_budget: int
     sessions: Sessions | None
     shared: Shared | None
-    suspended: SuspendedStore | str | PathLike[str] | bool | None
-    handle_after: float | None
     ready: Ready | None
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
 from mcp_toolset._records import replace
 from mcp_toolset.catalog.grants.access import EVERYTHING, Visible
+from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.context.offer_kinds import (
     KINDS,
     PROMPTS,
@@ -22,19 +25,113 @@ from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.protocol.cache_hints import CacheHint, strictest
 from mcp_toolset.protocol.eras import joint_meta
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
-from mcp_toolset.server.offers.app_pages import with_app_address
-from mcp_toolset.server.offers.list_cursors import cursor_at, start_of
 from mcp_toolset.server.offers.local_offers import LocalOffers
-from mcp_toolset.server.offers.passing import PassingSource
-from mcp_toolset.server.offers.public_uris import LOCAL, Addresses, Names, Origin, apps_of
+from mcp_toolset.server.offers.public_uris import LOCAL, Addresses, Names, Origin, app_uri, apps_of
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
+from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import ToolSource, fits
 from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.context.client import ServedClient
+
+
+_PAGE_KEYS: Final = ("ui/resourceUri", "openai/outputTemplate")
+_PAGES: Final = ("ui", *_PAGE_KEYS)
+"""Keys of a tool's `_meta` under which the page of its app stands; all but the first hold its address."""
+
+
+def with_app_address(binding: ToolBinding, prefixes: Callable[[], Mapping[str, str]]) -> ToolBinding:
+    """The binding of a tool under the public address of its page, if it has one.
+
+    Args:
+        binding: The tool.
+        prefixes: Gives what stands before the pages of each mounted source's apps.
+    """
+    meta = binding.definition.meta
+    if not binding.source or not meta or not any(key in meta for key in _PAGES):
+        return binding
+    apps = prefixes()
+
+    def public(uri: Any) -> Any:
+        return (app_uri(apps, binding.source, uri) if isinstance(uri, str) else None) or uri
+
+    changed = {key: public(meta[key]) for key in _PAGE_KEYS if key in meta}
+    ui = meta.get("ui")
+    if isinstance(ui, Mapping) and "resourceUri" in ui:
+        page = cast("Mapping[str, Any]", ui)
+        changed["ui"] = {**page, "resourceUri": public(page["resourceUri"])}
+    return replace(binding, definition=replace(binding.definition, meta={**meta, **changed}))
+
+
+def cursor_at(start: int) -> str:
+    """The cursor of the page that begins with this entry."""
+    return base64.urlsafe_b64encode(f"from {start}".encode()).decode()
+
+
+def start_of(cursor: str | None) -> int:
+    """The entry that the page of a cursor begins with; 0 without a cursor."""
+    if cursor is None:
+        return 0
+    try:
+        word, _, number = base64.urlsafe_b64decode(cursor.encode()).decode().partition(" ")
+        start = int(number)
+    except (ValueError, binascii.Error):
+        word, start = "", 0
+    if word != "from" or start <= 0:
+        raise InvalidArgumentsError("Unknown cursor: it is none of this server's")
+    return start
+
+
+class PassingSource(ToolSource, Protocol):
+    """A mounted source that may be asked for what it does not list."""
+
+    @property
+    def instructions(self) -> str: ...
+
+    def server_info(self) -> dict[str, Any]:
+        """What it says it is; empty while that is unknown."""
+        ...
+
+    def admits(self, name: str) -> bool:
+        """Whether a name is not that of something which it lists or which is set aside."""
+        ...
+
+    def passed(self, name: str) -> ToolBinding | None:
+        """What sends calls of an unlisted tool on; `None` if the tool is held back."""
+        ...
+
+
+@runtime_checkable
+class PassingToolset(Protocol):
+    """A toolset that may consist of one `PassingSource`, as the server lists it."""
+
+    def passing(self) -> PassingSource | None:
+        """The source; `None` if unlisted names are refused."""
+        ...
+
+
+class Passing:
+    """The server behind a bridge that serves it alone, with `unlisted="pass"`."""
+
+    def __init__(self, registry: ToolRegistry, visibility: Visibility) -> None:
+        self._registry = registry
+        self._visibility = visibility
+
+    def source(self) -> PassingSource | None:
+        """The source; `None` while a second source, a verb, a rule of names or a policy stands before it.
+
+        A rule that knows tools by their names and definitions cannot judge a tool that is not listed.
+        """
+        registry = self._registry
+        if len(registry.sources()) != 1 or registry.chooses or self._visibility.policy is not None:
+            return None
+        found = (each.passing() for each in registry.toolsets() if fits(each, PassingToolset))
+        return next((source for source in found if source is not None), None)
+
 
 _NAMING: Final = ("resource_link", "resource")
 """Content blocks that name a resource."""

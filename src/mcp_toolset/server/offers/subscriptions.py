@@ -18,8 +18,7 @@ import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.client import ServedClient, stream_of
-from mcp_toolset.context.connection import Connection
-from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.connection import Connection, RequestContext
 from mcp_toolset.context.offer_kinds import ListChange
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, MCPError
 from mcp_toolset.protocol.revisions import SUBSCRIPTION_ID_META_KEY

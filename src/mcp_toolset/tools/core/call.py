@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, overload
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CannotAskError, CapabilityError, ClientCapabilityError, DefinitionError
@@ -28,12 +29,26 @@ from mcp_toolset.tools.core.capability import (
     SessionEvent,
     SessionSnapshot,
 )
-from mcp_toolset.tools.core.effects import EFFECTS
 from mcp_toolset.tools.core.identity import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.processes import OwnProcesses
     from mcp_toolset.tools.core.result import ToolResult
+
+
+class Effects(Protocol):
+    """Records the steps of one call."""
+
+    async def once(
+        self, key: str, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...], *, repeat: bool
+    ) -> Any:
+        """Do a step, or give the recorded value of it; see `ToolContext.effect`."""
+        ...
+
+
+EFFECTS: Final[ContextVar[Effects | None]] = ContextVar("mcp_toolset_effects", default=None)
+"""The effects of the call that runs; `None` if no journal records it."""
+
 
 MOST_EDITED: Final = 65_536
 """Characters of edited arguments, in JSON, that are kept for a call that is made again."""

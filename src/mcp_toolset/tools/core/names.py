@@ -212,3 +212,7 @@ def _path_of(function: object) -> str | None:
         inner = inner.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     module, name = getattr(inner, "__module__", None), getattr(inner, "__qualname__", None)
     return f"{module}:{name}" if isinstance(module, str) and isinstance(name, str) else None
+
+
+FIXED_TOOLS: Final = ("search_tools", "resolve_tools", "call_tool", "call_read_only_tool")
+"""In the order they are listed."""

@@ -23,8 +23,7 @@ from mcp_toolset.tools.core.options import (
 )
 from mcp_toolset.tools.declare.handler import Handler, HandlerCall, arguments_reader
 from mcp_toolset.tools.declare.notation import schema_from
-from mcp_toolset.tools.declare.returned import JSON, Returned, returned_as
-from mcp_toolset.tools.declare.signature import place_of
+from mcp_toolset.tools.declare.signature import JSON, Returned, place_of, returned_as
 
 _DATA_KEYS = frozenset({"id", "definition", "handler", "manual", "timeout", "tags", "metadata"})
 

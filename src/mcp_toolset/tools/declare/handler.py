@@ -22,7 +22,7 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.returned import JSON, Returned
+from mcp_toolset.tools.declare.signature import JSON, Returned
 
 Handler = Callable[..., Any] | str
 """A function of `(arguments)` or `(arguments, context)`, or its name as `module:function`."""

@@ -11,8 +11,7 @@ from pydantic_core import to_json
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.declare.docstring import described_by
-from mcp_toolset.tools.declare.signature import invalid_arguments
+from mcp_toolset.tools.declare.signature import described_by, invalid_arguments
 from mcp_toolset.tools.schema.json_schema import UNUSABLE, PlainSchema, reason_of
 
 VALUE: Final = "value"

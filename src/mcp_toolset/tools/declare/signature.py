@@ -7,21 +7,446 @@ types, `plain_types` makes the same schemas without pydantic's generators.
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
+from dataclasses import field
+from functools import lru_cache, partial
+from importlib import import_module
+from inspect import Parameter
+from math import isfinite
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic_core import SchemaValidator, ValidationError, to_json, to_jsonable_python
+from pydantic_core import SchemaSerializer, SchemaValidator, ValidationError, to_json, to_jsonable_python
+from pydantic_core import core_schema as core
 
-from mcp_toolset._records import dataclass
-from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError, StateError
+from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
+from mcp_toolset.tools.core.asking import AskUser, Halt
+from mcp_toolset.tools.core.call import InjectingContext, ToolCall, ToolContext
 from mcp_toolset.tools.core.names import check_name
-from mcp_toolset.tools.declare.docstring import described_by
-from mcp_toolset.tools.declare.injected import InjectedParameter, injected_parameter
-from mcp_toolset.tools.declare.returned import Returned, returned_as
-from mcp_toolset.tools.schema.plain_types import plain_arguments
+from mcp_toolset.tools.core.result import ToolResult, checked_result, encodable
+
+if TYPE_CHECKING:
+    from docstring_parser import Docstring
+
+
+PlainType: TypeAlias = tuple[core.CoreSchema, dict[str, Any]]
+"""What checks and writes the values of a type, and its JSON Schema."""
+
+_PLAIN: Final[dict[Any, tuple[Callable[[], core.CoreSchema], str]]] = {
+    str: (core.str_schema, "string"),
+    int: (core.int_schema, "integer"),
+    float: (core.float_schema, "number"),
+    bool: (core.bool_schema, "boolean"),
+}
+
+
+def plain_type(annotation: Any) -> PlainType | None:
+    """The schemas of a plain type; `None` if it is none."""
+    if type(annotation) is type and (made := _PLAIN.get(annotation)) is not None:
+        return made[0](), {"type": made[1]}
+    if annotation is Any:
+        return core.any_schema(), {}
+    inner = get_args(annotation)
+    match get_origin(annotation):
+        case origin if origin is list and len(inner) == 1:
+            return _list_of(inner[0])
+        case origin if origin is dict and len(inner) == 2 and inner[0] is str:
+            return _object_of(inner[1])
+        case origin if origin is Literal and all(type(value) is str for value in inner):
+            return _one_of(list(inner))
+        case origin if origin in (Union, types.UnionType) and len(inner) == 2 and inner[1] is type(None):
+            return _optional(inner[0])
+        case _:
+            return None
+
+
+def _list_of(annotation: Any) -> PlainType | None:
+    if (item := plain_type(annotation)) is None:
+        return None
+    return core.list_schema(item[0]), {"items": item[1], "type": "array"}
+
+
+def _object_of(annotation: Any) -> PlainType | None:
+    if (value := plain_type(annotation)) is None:
+        return None
+    schema = {"additionalProperties": value[1] or True, "type": "object"}
+    return core.dict_schema(core.str_schema(), value[0]), schema
+
+
+def _one_of(values: list[str]) -> PlainType:
+    chosen: dict[str, Any] = {"const": values[0]} if len(values) == 1 else {"enum": values}
+    return core.literal_schema(values), {**chosen, "type": "string"}
+
+
+def _optional(annotation: Any) -> PlainType | None:
+    made = None if annotation is Any else plain_type(annotation)
+    if made is None:
+        return None
+    return core.nullable_schema(made[0]), {"anyOf": [made[1], {"type": "null"}]}
+
+
+def plain_arguments(parameters: Iterable[Parameter]) -> PlainType | None:
+    """The schemas of the keyword arguments of a function; `None` unless all its parameters are plain."""
+    accepted: list[core.ArgumentsParameter] = []
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for parameter in parameters:
+        made = _described_type(parameter.annotation)
+        if made is None or not _is_plain_default(parameter.default):
+            return None
+        checked, schema = made
+        if parameter.default is Parameter.empty:
+            required.append(parameter.name)
+        else:
+            checked = core.with_default_schema(checked, default=parameter.default)
+            schema = dict(sorted([*schema.items(), ("default", parameter.default)]))
+        accepted.append(core.arguments_parameter(parameter.name, checked, mode="keyword_only"))
+        properties[parameter.name] = schema
+    whole: dict[str, Any] = {"additionalProperties": False, "properties": properties}
+    whole |= {"required": required} if required else {}
+    return core.call_schema(core.arguments_schema(accepted), dict), {**whole, "type": "object"}
+
+
+def _described_type(annotation: Any) -> PlainType | None:
+    """The schemas of a plain type, or of one with its description: `Annotated[int, "How many"]`."""
+    if get_origin(annotation) is not Annotated:
+        return plain_type(annotation)
+    inner, *notes = get_args(annotation)
+    if (made := plain_type(inner)) is None or len(notes) != 1 or type(notes[0]) is not str:
+        return None
+    return made[0], dict(sorted([*made[1].items(), ("description", notes[0])]))
+
+
+def _is_plain_default(value: Any) -> bool:
+    if type(value) is float:
+        return isfinite(value)
+    return value is Parameter.empty or type(value) in (str, int, bool, type(None))
+
+
+_MARKS: Final = (
+    (re.compile(r"^\s*:", re.MULTILINE), "rest"),
+    (re.compile(r"^\s*[A-Z]\w*:\s*$", re.MULTILINE), "google"),
+    (re.compile(r"^\s*-{2,}\s*$|^\s*\.\. ", re.MULTILINE), "numpydoc"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A parsed docstring.
+
+    Attributes:
+        text: The text outside of its sections; `None` if it is empty.
+        parameters: The description of each parameter that has one.
+    """
+
+    text: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def described_by(docstring: str) -> Described:
+    """Parse a cleaned docstring; if it is broken in every form, all of it is text."""
+    forms = [form for marks, form in _MARKS if marks.search(docstring)]
+    read = [parsed for form in forms if (parsed := _parsed(docstring, form)) is not None]
+    if not read:
+        return Described(_plain(docstring))
+    best = max(read, key=lambda parsed: len(parsed.meta))
+    texts = (best.short_description, best.long_description)
+    parameters = {item.arg_name: item.description for item in best.params if item.description}
+    return Described("\n\n".join(filter(None, texts)) or None, parameters)
+
+
+def _parsed(docstring: str, form: str) -> Docstring | None:
+    # Most docstrings have no form, and most programs then never import the parser.
+    from docstring_parser import ParseError
+
+    try:
+        return import_module(f"docstring_parser.{form}").parse(docstring)
+    except ParseError:
+        return None
+
+
+def _plain(docstring: str) -> str | None:
+    """The text in the layout that the parser expects: its first line, and the rest after an empty line."""
+    first, _, rest_of_it = docstring.partition("\n")
+    return "\n\n".join(filter(None, (first, rest_of_it.strip()))) or None
+
+
+class Injected:
+    """Marks a parameter that the application supplies: `database: Annotated[Database, Injected]`."""
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedParameter:
+    """One injected parameter.
+
+    Attributes:
+        name: The parameter's name.
+        kinds: The types to look its value up by if its name is not found.
+        shown: Its type, for messages.
+        optional: Whether the function has a default for it.
+    """
+
+    name: str
+    kinds: tuple[Any, ...]
+    shown: str
+    optional: bool
+
+    def supply(self, keywords: dict[str, Any], call: ToolCall, context: ToolContext) -> None:
+        """Add the value to the keywords of a call, unless the function's default applies."""
+        supplied = context.injected
+        for key in (self.name, *self.kinds):
+            if key in supplied:
+                keywords[self.name] = supplied[key]
+                return
+        if not self.optional:
+            raise StateError(
+                f"tool {call.name!r} needs {self.name!r} ({self.shown}), which was not supplied; give the "
+                f"toolset or the tool .injecting({{{self.name!r}: …}}), or run it with context.injecting(…)"
+            )
+
+
+def check_supplied(binding: ToolBinding) -> None:
+    """Check that something supplies what a local tool needs; a function may supply anything.
+
+    Raises:
+        DefinitionError: a parameter without a default is not supplied.
+    """
+    signature: Any = getattr(binding.origin, "signature", None)
+    needed: tuple[InjectedParameter, ...] = () if signature is None else signature.arguments.injected
+    tables = [one for one in binding.supplies if not callable(one)]
+    if binding.source or len(tables) < len(binding.supplies):
+        return
+    for one in needed:
+        if not one.optional and not any(key in table for table in tables for key in (one.name, *one.kinds)):
+            raise DefinitionError(
+                f"tool {binding.name!r} needs {one.name!r} ({one.shown}), which nothing supplies, so calls "
+                f"would fail; give the toolset or the tool .injecting({{{one.name!r}: …}})"
+            )
+
+
+def injected_parameter(parameter: inspect.Parameter, annotation: Any) -> InjectedParameter | None:
+    """The parameter as an injected one, if its annotation says so."""
+    if get_origin(annotation) is not Annotated:
+        return None
+    kind, *notes = get_args(annotation)
+    if not any(note is Injected or isinstance(note, Injected) for note in notes):
+        return None
+    union = get_origin(kind) in (Union, types.UnionType)
+    kinds = tuple(item for item in get_args(kind) if item is not type(None)) if union else (kind,)
+    shown = inspect.formatannotation(kind)
+    return InjectedParameter(parameter.name, kinds, shown, parameter.default is not parameter.empty)
+
+
+def injecting(context: ToolContext, supplies: Supplies) -> ToolContext:
+    """`context` with the values of `supplies`."""
+    return InjectingContext(context, supplies(context) if callable(supplies) else supplies)
+
+
+def with_injected(binding: ToolBinding, supplies: Supplies) -> ToolBinding:
+    """The binding with values for its handler's injected parameters; a mounted tool ignores them."""
+    if binding.source:
+        return binding
+    run = binding.execute
+
+    async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
+        return await run(call, injecting(context, supplies))
+
+    return replace(binding, execute=execute, supplies=(*binding.supplies, supplies))
+
+
+_CONTENT: Final = ("TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource")
+_UNTYPED: Final = (Any, str, None, type(None), ToolResult, inspect.Signature.empty)
+
+
+def _content() -> tuple[type[Any], ...]:
+    """The protocol's models of content blocks; empty until some module imports them.
+
+    Importing them takes longer than importing all of this package, and most tools return none.
+    """
+    models = sys.modules.get("mcp_types")
+    found = (getattr(models, name, None) for name in _CONTENT)
+    return tuple(model for model in found if model is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The return type of a function: a schema if it is typed, and the conversion of values to results.
+
+    Attributes:
+        schema: The output schema, if the function is typed.
+        serializer: Writes a value of the return type as JSON.
+        wrapped: Whether the value is not an object, and is sent in one as `result`.
+        plain: Whether an untyped mapping is structured content too, for handlers of JSON.
+    """
+
+    schema: Mapping[str, Any] | None = None
+    serializer: SchemaSerializer | None = None
+    wrapped: bool = False
+    plain: bool = False
+
+    def to_result(self, value: Any, tool: str) -> ToolResult:
+        """The returned value as a result; `InvalidOutputError` if it has no JSON form clients could read."""
+        if isinstance(value, ToolResult):
+            return checked_result(value, tool)
+        if isinstance(value, AskUser):
+            return ToolResult({"content": [{"type": "text", "text": value.question}]}, ask=value)
+        if isinstance(value, Halt):
+            ended = _untyped(None) if value.result is None else self.to_result(value.result, tool)
+            return replace(ended, halt=value)
+        try:
+            if self.serializer is not None:
+                return self._typed(value)
+            return ToolResult.of_structured(value) if self._is_plain(value) else _untyped(value)
+        except ValueError as fault:
+            raise InvalidOutputError(
+                f"{tool} returned a value that has no JSON form: {fault}{_mend(value)}"
+            ) from None
+
+    def _is_plain(self, value: object) -> bool:
+        return self.plain and isinstance(value, Mapping)
+
+    def _typed(self, value: Any) -> ToolResult:
+        assert self.serializer is not None
+        plain = self.serializer.to_python(value, mode="json", by_alias=True, warnings=False)
+        if isinstance(plain, str):
+            plain = text = encodable(plain)
+        else:
+            text = to_json(plain, inf_nan_mode="null").decode()
+        return ToolResult.of_structured({"result": plain} if self.wrapped else plain, text=text)
+
+
+def _mend(value: object) -> str:
+    """How to return bytes, which JSON does not have."""
+    if not isinstance(value, bytes | bytearray):
+        return ""
+    return (
+        "; return bytes as content, such as ToolResult.of_content([{'type': 'image', "
+        "'mimeType': 'image/png', 'data': base64.b64encode(…).decode()}])"
+    )
+
+
+UNTYPED: Final = Returned()
+"""Without a schema: any value is shown as text or content."""
+
+JSON: Final = Returned(plain=True)
+"""Without a schema, for a handler of JSON: a mapping is structured content, the rest is shown as text."""
+
+
+def returned_as(annotation: Any, place: str) -> Returned:
+    """What a return annotation promises; a question and a halt are no part of it."""
+    annotation = _value_type(annotation)
+    if _is_untyped(annotation):
+        return UNTYPED
+    if (plain := plain_type(annotation)) is not None:
+        return _returned(SchemaSerializer(plain[0]), plain[1])
+    from mcp_toolset.tools.schema.json_schema import UNUSABLE, reason_of
+
+    try:
+        return _promise(annotation)
+    except UNUSABLE as fault:
+        raise DefinitionError(
+            f"{place}: the return type has no JSON Schema: {reason_of(fault)}; "
+            "return what JSON can carry, or annotate it as Any"
+        ) from None
+
+
+def _promise(annotation: Any) -> Returned:
+    try:
+        hash(annotation)
+    except TypeError:
+        return _read(annotation)
+    return _remembered(annotation, repr(annotation))
+
+
+@lru_cache(maxsize=256)
+def _remembered(annotation: Any, shown: str) -> Returned:
+    """As `_read`: many tools return the same type. `shown` tells equal unions of another order apart."""
+    return _read(annotation)
+
+
+def _read(annotation: Any) -> Returned:
+    # pydantic's models take long to import; they are needed when a tool is declared.
+    from pydantic import TypeAdapter
+
+    from mcp_toolset.tools.schema.json_schema import PlainSchema
+
+    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+    schema = adapter.json_schema(mode="serialization", schema_generator=PlainSchema)
+    return _returned(adapter.serializer, schema)
+
+
+def _returned(serializer: SchemaSerializer, schema: dict[str, Any]) -> Returned:
+    if schema.get("type") == "object" or "$ref" in schema:
+        return Returned({"type": "object", **schema}, serializer, False)
+    definitions = schema.pop("$defs", None)
+    wrapper: dict[str, Any] = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    return Returned(wrapper | ({"$defs": definitions} if definitions else {}), serializer, True)
+
+
+def _value_type(annotation: Any) -> Any:
+    """The annotation without the outcomes that its union may contain."""
+    if annotation in (AskUser, Halt):
+        return None
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return annotation
+    values = tuple(item for item in get_args(annotation) if item not in (AskUser, Halt))
+    return Union[values] if values else None  # noqa: UP007 - made of a tuple
+
+
+def _is_untyped(annotation: Any) -> bool:
+    if annotation in _UNTYPED or annotation in _content():
+        return True
+    origin, items = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _is_untyped(items[0])
+    if origin in (Union, types.UnionType):
+        return any(map(_is_content, items)) or all(map(_is_untyped, items))
+    return origin in (list, tuple, Sequence) and any(map(_is_content, items))
+
+
+def _is_content(annotation: Any) -> bool:
+    """Whether it is content that a result contains unchanged, or a union or list of such."""
+    nests = get_origin(annotation) in (Annotated, Union, types.UnionType, list, tuple, Sequence)
+    inner = get_args(annotation) if nests else ()
+    return annotation in (*_content(), ToolResult) or any(map(_is_content, inner))
+
+
+def _untyped(value: Any) -> ToolResult:
+    if value is None:
+        return ToolResult.of_content([])
+    items: list[Any] = list(cast("list[Any]", value)) if isinstance(value, list | tuple) else [value]
+    models = () if isinstance(value, str) else _content()
+    if any(isinstance(item, models) for item in items):
+        return ToolResult.of_content([_block(item, models) for item in items])
+    return ToolResult.of_text(_shown(value))
+
+
+def _block(item: Any, models: tuple[type[Any], ...]) -> dict[str, Any]:
+    if isinstance(item, models):
+        return item.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return {"type": "text", "text": _shown(item)}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return encodable(value)
+    return to_json(to_jsonable_python(value, inf_nan_mode="null")).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +592,7 @@ def _arguments(
         elif hidden := injected_parameter(parameter, annotation):
             injected.append(hidden)
         else:
-            visible.append(_shown(parameter, annotation))
+            visible.append(_shown_type(parameter, annotation))
     validator, schema = _made(place, visible)
     _check_defaults(validator, visible, place)
     for name, shown in schema["properties"].items():
@@ -226,7 +651,7 @@ def _annotation(parameter: inspect.Parameter, hints: Mapping[str, Any], place: s
     return hints[parameter.name]
 
 
-def _shown(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter:
+def _shown_type(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter:
     """The parameter with its annotation as a type, to be given by name only."""
     return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
 

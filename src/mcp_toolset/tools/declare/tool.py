@@ -16,10 +16,9 @@ from mcp_toolset.tools.core.names import default_id, handler_name
 from mcp_toolset.tools.core.options import ToolOptions, checked_tags
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.handler import Handler, HandlerCall, arguments_reader
-from mcp_toolset.tools.declare.injected import with_injected
+from mcp_toolset.tools.declare.signature import with_injected
 from mcp_toolset.tools.schema.validation import SchemaCheck, checks_of
-from mcp_toolset.tools.view.unbound import KnownTools
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.view.view import KnownTools, ToolView
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -28,6 +28,9 @@ COUNTED: Final = "x-mcp-toolset-counted"
 MAX_TOLD: Final = 5_000
 """Subschemas that may be tried for the problems of a value whose choices have choices."""
 
+MAX_CHOSEN: Final = 100_000
+"""Subschemas times values up to which a schema with choices tells problems: each choice has its own ones."""
+
 MAX_REPORTED: Final = 10_000
 """Subschemas times values up to which all problems are collected, and not the first alone."""
 
@@ -77,7 +80,7 @@ class Effort:
     """
 
     __slots__ = (
-        *("_branching", "_each", "_look", "_mappings", "_refers", "_sized"),
+        *("_branching", "_chooses", "_each", "_look", "_mappings", "_refers", "_sized"),
         *("left", "names", "shares", "steps"),
     )
 
@@ -98,6 +101,7 @@ class Effort:
         self._branching: Branching | None = None
         self._mappings, self._sized = mappings, sized
         self._refers = any(keyword in one for one in mappings for keyword in REFERRING)
+        self._chooses = any(keyword in one for one in mappings for keyword in ("anyOf", "oneOf"))
         self.names = any("patternProperties" in mapping for mapping in mappings)
         self._each: tuple[int, int] | None = None
         self.left = self.steps = 0
@@ -124,9 +128,11 @@ class Effort:
             raise TooMuchError
         return each * count
 
-    def is_told(self, value: object) -> bool:
+    def is_told(self, value: object, work: int) -> bool:
         """Whether the problems of a value can be collected: each choice has those of the choices in it."""
         seen, told = self._seen(), 1
+        if self._chooses and work > MAX_CHOSEN:
+            return False
         if seen.widest == 1 or self.shares:
             return not self.shares
         if not seen.recursive:

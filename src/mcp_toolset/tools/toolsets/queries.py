@@ -21,8 +21,7 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import ToolSource, not_ready
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED
-from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
-from mcp_toolset.tools.view.view import ToolAvailability, ToolView
+from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolAvailability, ToolView, UnboundName
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -18,16 +18,12 @@ from mcp_toolset.tools.declare.function import FunctionTool, tool
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.export.compact import help_text, stubbed
 from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
-from mcp_toolset.tools.toolsets.named_step import NamedStep
 from mcp_toolset.tools.toolsets.opening import ToolsetLifetime
-from mcp_toolset.tools.toolsets.prepare import UNPREPARED, PreparedStep
+from mcp_toolset.tools.toolsets.prepare import UNPREPARED, PreparedStep, TurnStep
 from mcp_toolset.tools.toolsets.queries import C, ToolsetQueries
-from mcp_toolset.tools.toolsets.transform import ArgumentStep
-from mcp_toolset.tools.toolsets.turn import TurnStep
+from mcp_toolset.tools.toolsets.transform import ArgumentStep, NamedStep
 from mcp_toolset.tools.toolsets.verbs import Step, ToolsetVerbs, Transform
-from mcp_toolset.tools.view.made import Each, Made, distinct, same
-from mcp_toolset.tools.view.unbound import NameReport, UnboundName
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.view.view import Each, Made, NameReport, ToolView, UnboundName, distinct, same
 
 if TYPE_CHECKING:
     from typing import TypeVar

@@ -8,10 +8,10 @@ invalid call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
@@ -20,10 +20,203 @@ from mcp_toolset.tools.binding.selector import ToolSelector
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.schema.reshape import Schema, detached, examples_mapped, refuse_ties
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.toolsets.named_step import NamedStep
+from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, use_of
+from mcp_toolset.tools.view.view import KnownTools, UnboundName, unbound
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.declare.tool import Tool
+
+
+Schema = Mapping[str, Any]
+
+_DATA: Final = frozenset({"enum", "const", "default", "examples", "example"})
+"""Keywords whose values are data, not schemas."""
+
+_MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose values are schemas by name."""
+
+_TYING: Final = (
+    "allOf", "anyOf", "oneOf", "not", "if", "then", "else",
+    "dependentSchemas", "dependentRequired", "dependencies",
+)  # fmt: skip
+"""Keywords of the root that can link parameters to each other; harmless if they do not name them."""
+
+_WHOLE: Final = (
+    "patternProperties", "propertyNames", "minProperties", "maxProperties",
+    "$ref", "$dynamicRef", "$recursiveRef",
+)  # fmt: skip
+"""Keywords of the root that concern all parameters at once."""
+
+
+def refuse_ties(where: str, schema: Schema, names: set[str]) -> None:
+    """Check that parameters of these names can be changed without changing any other.
+
+    Raises:
+        DefinitionError: a keyword of the root links them to others; the message names it.
+    """
+    for keyword in (*_WHOLE, *_TYING):
+        if keyword in schema and (keyword in _WHOLE or _names_any(schema[keyword], names)):
+            raise DefinitionError(
+                f"{where}: {keyword!r} at the root of its schema ties parameters together, "
+                f"so {', '.join(sorted(names))} can only be described"
+            )
+
+
+def _names_any(value: object, names: set[str]) -> bool:
+    """Whether a text in the value, key or item, is one of the names, or it concerns all parameters."""
+    if isinstance(value, str):
+        return value in names
+    if isinstance(value, Mapping):
+        known = cast("Mapping[str, object]", value)
+        return any(key in names or key in _WHOLE for key in known) or any(
+            _names_any(item, names) for item in known.values()
+        )
+    return isinstance(value, list) and any(_names_any(item, names) for item in cast("list[object]", value))
+
+
+def detached(schema: Schema) -> Schema:
+    """The schema with its references into the root pointing to a copy of the root.
+
+    A recursive schema refers to its root with `#`, and some generators refer from one parameter to another.
+    Both mean the tool's schema, which differs from the one that the model will see.
+    """
+    if not any(map(_is_rooted, _references(schema))):
+        return schema
+    known: Mapping[str, Any] = schema.get("$defs") or {}
+    key = "arguments"
+    while key in known:
+        key += "_"
+    own = {
+        name: value
+        for name, value in schema.items()
+        if name not in ("$id", "$schema", "$defs", "definitions")
+    }
+    turned = _turned(schema, f"#/$defs/{key}")
+    return {**turned, "$defs": {**turned.get("$defs", {}), key: _turned(own, f"#/$defs/{key}")}}
+
+
+def _is_rooted(reference: str) -> bool:
+    return reference == "#" or (
+        reference.startswith("#/") and not reference.startswith(("#/$defs/", "#/definitions/"))
+    )
+
+
+def _turned(schema: Any, home: str) -> Any:
+    if isinstance(schema, list):
+        return [_turned(item, home) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    done: dict[str, Any] = {}
+    for keyword, value in cast("Schema", schema).items():
+        if keyword == "$ref" and isinstance(value, str) and _is_rooted(value):
+            done[keyword] = home + value[1:]
+        elif keyword in _MAPS and isinstance(value, Mapping):
+            done[keyword] = {name: _turned(one, home) for name, one in cast("Schema", value).items()}
+        else:
+            done[keyword] = value if keyword in _DATA else _turned(value, home)
+    return done
+
+
+def _references(schema: object) -> Iterator[str]:
+    """Every local reference in a schema."""
+    if isinstance(schema, list):
+        for item in cast("list[object]", schema):
+            yield from _references(item)
+    if not isinstance(schema, Mapping):
+        return
+    for keyword, value in cast("Schema", schema).items():
+        if keyword in ("$dynamicRef", "$recursiveRef"):
+            raise DefinitionError(
+                f"a schema with {keyword!r} cannot have its parameters changed, only described"
+            )
+        if keyword == "$ref" and isinstance(value, str):
+            yield value
+        elif keyword in _MAPS and isinstance(value, Mapping):
+            yield from (found for one in cast("Schema", value).values() for found in _references(one))
+        elif keyword not in _DATA:
+            yield from _references(value)
+
+
+def examples_mapped(schema: dict[str, Any], public: Mapping[str, str], *, hidden: set[str]) -> dict[str, Any]:
+    """The schema with its examples of whole arguments under the names that the model sees."""
+
+    def mapped(example: Any) -> Any:
+        if not isinstance(example, Mapping):
+            return example
+        given = cast("Schema", example)
+        return {public.get(name, name): value for name, value in given.items() if name not in hidden}
+
+    changed: dict[str, Any] = {}
+    if isinstance(schema.get("examples"), list):
+        changed["examples"] = [mapped(example) for example in schema["examples"]]
+    if "default" in schema:
+        changed["default"] = mapped(schema["default"])
+    return {**schema, **changed}
+
+
+V = TypeVar("V")
+
+
+if TYPE_CHECKING:
+    BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector, V]
+
+    """A value for each of some tools; mappings do not widen their keys, so all three types are named."""
+
+
+class NamedStep(Generic[V]):
+    """What a verb does to each tool, given its value for that tool, if any."""
+
+    def __init__(
+        self,
+        verb: str,
+        by: Mapping[ToolSelector, V],
+        act: Callable[[ToolBinding, V | None], ToolBinding | None],
+    ) -> None:
+        """Apply `act` to every tool, with the value that `by` has for it by name, pattern or tool."""
+        uses = ((use_of(selector, verb), value) for selector, value in by.items())
+        self._by = [(use, value) for use, value in uses if use is not None]
+        self._act = act
+        self.is_bound = False
+        """Whether each name matched a tool when this was last used."""
+
+    @property
+    def names_only(self) -> bool:
+        """Whether it depends on the tools only: the members of a group of tools may change."""
+        return all(use.tool is None for use, _ in self._by)
+
+    def among(self, bindings: Iterable[ToolBinding]) -> Callable[[ToolBinding], ToolBinding | None]:
+        table = self._told(ToolNames(bindings))
+        return lambda binding: self._act(binding, table.get(binding.name))
+
+    def unbound(self, bindings: Iterable[ToolBinding], known: KnownTools) -> list[UnboundName]:
+        bindings = list(bindings)
+        found = unbound((use for use, _ in self._by), ToolNames(bindings), known)
+        if len(known.sources) != 1 or not all(one.source for one in bindings):
+            return found
+        return [replace(one, server=known.sources[0].source_name) for one in found]
+
+    def told(self, bindings: Iterable[ToolBinding]) -> Mapping[str, V]:
+        """The value for each tool, by public name; a name wins over a tool, and a tool over a pattern."""
+        return self._told(ToolNames(bindings))
+
+    def _told(self, names: ToolNames) -> Mapping[str, V]:
+        found: dict[str, tuple[int, V]] = {}
+        self.is_bound = all(names.reached(use) and not names.is_ambiguous(use) for use, _ in self._by)
+        for use, value in self._by:
+            for name in names.reached(use):
+                rank = _rank(use, name)
+                if name not in found or rank < found[name][0]:
+                    found[name] = (rank, value)
+        return {name: value for name, (_, value) in found.items()}
+
+
+def _rank(use: NameUse, name: str) -> int:
+    if use.tool is not None:
+        return 1
+    return 3 if use.is_pattern else 0 if use.name == name else 2
+
 
 _log = logging.getLogger("mcp_toolset.tools")
 

@@ -21,26 +21,25 @@ from mcp_toolset.tools.core.frozen import frozen
 from mcp_toolset.tools.core.names import check_name, check_prefix, public_name
 from mcp_toolset.tools.core.options import Tagged, checked_tags
 from mcp_toolset.tools.core.source import ToolSource
-from mcp_toolset.tools.declare.injected import with_injected
+from mcp_toolset.tools.declare.signature import with_injected
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.toolsets.named_step import NamedStep
 from mcp_toolset.tools.toolsets.prepare import (
     UNPREPARED,
     PrepareCall,
     PrepareDefinition,
     PreparedStep,
+    TurnOf,
+    TurnStep,
     prepared_step,
+    turn_step,
 )
-from mcp_toolset.tools.toolsets.transform import ArgumentStep, ArgumentTransform
-from mcp_toolset.tools.toolsets.turn import TurnOf, TurnStep, turn_step
-from mcp_toolset.tools.view.made import Each
+from mcp_toolset.tools.toolsets.transform import ArgumentStep, ArgumentTransform, NamedStep
 from mcp_toolset.tools.view.tool_names import EVERY_TOOL, ToolNames, use_of
-from mcp_toolset.tools.view.unbound import KnownTools, unbound
-from mcp_toolset.tools.view.view import ToolView, rules_of
+from mcp_toolset.tools.view.view import Each, KnownTools, ToolView, rules_of, unbound
 
 if TYPE_CHECKING:
     from mcp_toolset.extensions.keywords import DeferredKeywords
-    from mcp_toolset.tools.toolsets.named_step import BySelector
+    from mcp_toolset.tools.toolsets.transform import BySelector
 
 Transform = Callable[[ToolBinding], ToolBinding | None]
 """One step of a verb: the changed binding, or `None` to leave it out."""

@@ -5,26 +5,301 @@ Names are never parsed at call time: the table maps them back to tools.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import partial
 from importlib import import_module
+from itertools import groupby
+from operator import attrgetter, is_
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar
 
+from mcp_toolset._index import needed
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError
+from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownNameError
 from mcp_toolset.tools.binding.binding import ToolBinding, loaded
 from mcp_toolset.tools.binding.selector import ToolGroup, ToolSelector, names_of, public_name_of, resolve_all
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.view.tool_names import ToolNames
-from mcp_toolset.tools.view.unbound import KnownTools
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.view.tool_names import EVERY_TOOL, NameUse, ToolNames
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.export import Export, Provider
+    from mcp_toolset.tools.core.source import ToolSource
     from mcp_toolset.tools.export.requirement import ToolRequirement
+    from mcp_toolset.tools.export.table import Export, Provider
+
+__all__ = [
+    "Describes",
+    "RunsCalls",
+    "ToolAvailability",
+    "ToolBinding",
+    "ToolSelector",
+    "ToolView",
+    "conflict_message",
+    "execute",
+]
+
+
+M = TypeVar("M")
+
+_SOURCE: Final = attrgetter("source")
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """A step that depends on its tool only, so that its result can be cached.
+
+    Attributes:
+        step: The step.
+        rules: The rules that the step adds, if there are any.
+    """
+
+    step: Callable[[ToolBinding], ToolBinding | None]
+    rules: AnyRules | None = None
+
+    def __call__(self, binding: ToolBinding) -> ToolBinding | None:
+        """The step's result for a tool."""
+        return self.step(binding)
+
+
+def same(ones: Sequence[object], others: Sequence[object]) -> bool:
+    """Whether two sequences consist of the same objects."""
+    return len(ones) == len(others) and all(map(is_, ones, others))
+
+
+def distinct(bindings: list[ToolBinding]) -> list[ToolBinding]:
+    """The tools; a tool that occurs twice counts as two, like any two tools of one name."""
+    if len(set(map(id, bindings))) == len(bindings):
+        return bindings
+    seen: set[int] = set()
+    return [replace(one) if id(one) in seen or seen.add(id(one)) else one for one in bindings]
+
+
+def by_source(bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, list[ToolBinding]]]:
+    """The tools in runs of one source each; a source may have several runs."""
+    return ((source, list(run)) for source, run in groupby(bindings, _SOURCE))
+
+
+class Made(Generic[M]):
+    """The result of `make` for each tool."""
+
+    __slots__ = ("_given", "_make", "_runs")
+
+    def __init__(self, make: Callable[[ToolBinding], M]) -> None:
+        """Start empty; `make` must depend only on its tool and on the `given` of `of`."""
+        self._make = make
+        self._given: object = None
+        self._runs: dict[tuple[str, int], tuple[list[ToolBinding], list[M]]] = {}
+
+    def of(self, bindings: Iterable[ToolBinding], given: object = None) -> list[M]:
+        """The results for the tools, in order; all are made anew if `given`, an input, has changed."""
+        before: dict[Any, tuple[list[ToolBinding], list[M]]] = self._runs if self._given == given else {}
+        runs: dict[tuple[str, int], tuple[list[ToolBinding], list[M]]] = {}
+        counts: dict[str, int] = {}
+        made: list[M] = []
+        for source, tools in by_source(bindings):
+            counts[source] = place = counts.get(source, 0) + 1
+            known = before.get((source, place))
+            if known is None or not same(known[0], tools):
+                known = (tools, self._anew(tools, known))
+            runs[source, place] = known
+            made += known[1]
+        self._runs, self._given = runs, given
+        return made
+
+    def _anew(self, tools: list[ToolBinding], known: tuple[list[ToolBinding], list[M]] | None) -> list[M]:
+        if known is None:
+            return list(map(self._make, tools))
+        # Cached results hold their tools, so that no other tool can get the id of one of them.
+        kept = dict(zip(map(id, known[0]), known[1], strict=True))
+        return [kept[id(tool)] if id(tool) in kept else self._make(tool) for tool in tools]
+
+
+_log = logging.getLogger("mcp_toolset.names")
+
+
+@dataclass(frozen=True, slots=True)
+class UnboundName:
+    """A name that matches no tool, or several tools that had it before.
+
+    Attributes:
+        name: The name as it was given.
+        where: Where it was given, such as `hooks.execution`.
+        near: The public names that it may have been meant for.
+        waiting: The mounted servers that are not ready and may have the tool.
+        starting: Those of them that are still starting.
+        kind: Whether the name matches nothing; the pattern matches nothing, or no longer anything because
+            the tools were renamed; the name is ambiguous; its server is not mounted; or the tool calls
+            another one, which rules are asked about.
+        server: The mounted server of all the tools, if there is only one.
+    """
+
+    name: str
+    where: str
+    near: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    kind: Literal["unknown", "pattern", "moved", "ambiguous", "server", "caller"] = "unknown"
+    server: str = ""
+    starting: tuple[str, ...] = ()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether to report it now: no server that may have the tool is starting, and its own is not down."""
+        return not self.starting and not (self.server and self.waiting)
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, and how to correct it."""
+        if self.kind == "ambiguous":
+            return f"several tools had this name: use {' or '.join(self.near)}, or give the tool itself"
+        if self.kind == "moved":
+            return f"no tool fits this pattern any more: the names are {', '.join(self.near)} now"
+        if self.kind == "caller":
+            return "it calls another tool, and rules are asked about that one: name that tool, or `*`"
+        if self.kind == "server":
+            near = f"; did you mean {' or '.join(self.near)}?" if self.near else ""
+            return f"no such server is mounted{near}"
+        fault = "no tool fits this pattern" if self.kind == "pattern" else "there is no such tool"
+        fault += f" of server {self.server!r}" if self.server else ""
+        if not self.is_settled:
+            return f"{fault} so far; not listed yet: {', '.join(self.waiting)}"
+        near = f"; did you mean {' or '.join(self.near)}?" if self.near else ""
+        away = f" ({', '.join(self.waiting)} cannot be reached now and may have it)" if self.waiting else ""
+        return f"{fault}{near}{away}"
+
+    def __str__(self) -> str:
+        """The name, where it was given, and what is wrong."""
+        effect = "" if self.kind == "ambiguous" else " has no effect"
+        return f"{self.where}({self.name!r}){effect}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTools:
+    """The tools that names are resolved against.
+
+    Attributes:
+        everything: Returns every tool, also those that are filtered out or switched off.
+        sources: Sources that may add tools.
+        verbs: Returns the names that were given to verbs and match no tool.
+        is_part: Whether these tools are a part of a larger toolset, so that no name counts as missing.
+    """
+
+    everything: Callable[[], Iterable[ToolBinding]]
+    sources: Sequence[ToolSource] = ()
+    is_part: bool = False
+    verbs: Callable[[], Iterable[UnboundName]] = tuple[UnboundName, ...]
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The sources that are not ready."""
+        return tuple(one.source_name for one in self.sources if not one.status.is_up)
+
+    @property
+    def starting(self) -> tuple[str, ...]:
+        """The sources that have neither listed their tools nor failed."""
+        return tuple(one.source_name for one in self.sources if one.status.is_starting)
+
+    def missing(self, use: NameUse, near: Iterable[str]) -> UnboundName:
+        kind = "pattern" if use.is_pattern else "unknown"
+        return UnboundName(use.name, use.where, tuple(near), self.waiting, kind, starting=self.starting)
+
+
+def unbound(uses: Iterable[NameUse], names: ToolNames, known: KnownTools) -> list[UnboundName]:
+    """The names that match no tool, each once.
+
+    Args:
+        uses: The names.
+        names: The available tools.
+        known: All tools, used only for names that match none of the available ones.
+    """
+    found: dict[tuple[str, str], UnboundName] = {}
+    every: ToolNames | None = None
+    for use in uses:
+        if use.name == EVERY_TOOL:
+            continue
+        if names.reached(use):
+            if names.is_ambiguous(use):
+                near = tuple(sorted(names.reached(use)))
+                found[use.where, use.name] = UnboundName(use.name, use.where, near, kind="ambiguous")
+            continue
+        if moved := names.moved(use):
+            found[use.where, use.name] = UnboundName(use.name, use.where, tuple(moved), kind="moved")
+            continue
+        every = every or ToolNames(known.everything())
+        if not every.reached(use):
+            found[use.where, use.name] = known.missing(use, names.near(use) or every.near(use))
+    return list(found.values())
+
+
+_DECIDING: Final = ("hooks.execution", "hooks.result", "tool_middleware")
+
+
+def passed_by(uses: Iterable[NameUse], bindings: Iterable[ToolBinding]) -> list[UnboundName]:
+    """The names of tools that call others, such as `call_tool`: rules see the calls of those others."""
+    callers = {one.name for one in bindings if one.redirect is not None}
+    found = (use for use in uses if use.name in callers and use.where in _DECIDING)
+    return [UnboundName(use.name, use.where, kind="caller") for use in found]
+
+
+@dataclass(slots=True)
+class NameReport:
+    """Reports names that match no tool: once each, and again after they matched one.
+
+    Where all tools are known, because nothing is mounted, such a name is an error, and a pattern without
+    matches is a warning. Mounted servers may add the tool later: once all have started, the name is a
+    warning. A rule for a server that is not mounted is an error. A name that matched a
+    tool before is a warning at most, since tools may be removed.
+
+    Attributes:
+        strict: `True` turns every warning into an error, `False` every error into a warning.
+        found: The names that were found last.
+    """
+
+    strict: bool | None = None
+    found: tuple[UnboundName, ...] = ()
+    _told: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
+    _bound: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def look(
+        self,
+        uses: Iterable[NameUse],
+        names: ToolNames,
+        known: KnownTools,
+        verbs: Iterable[UnboundName] = (),
+    ) -> None:
+        """Resolve names against the present tools; `verbs` are names that verbs found missing."""
+        if known.is_part:
+            return
+        uses = list(uses)
+        self.take([*unbound(uses, names, known), *verbs], is_closed=not known.sources)
+        missing = {(one.where, one.name) for one in self.found}
+        self._bound |= {(use.where, use.name) for use in uses} - missing
+
+    def take(self, found: Iterable[UnboundName], *, is_closed: bool) -> None:
+        """Report names that were found missing; `is_closed` says that no tools can be added later."""
+        self.found = tuple(found)
+        errors = [one for one in self.found if self._is_error(one, is_closed)]
+        if errors:
+            raise UnknownNameError("; ".join(map(str, errors)))
+        settled = {_key(one): one for one in self.found if one.is_settled}
+        for key, one in settled.items():
+            if key not in self._told:
+                _log.warning("%s", in_log(one))
+        # A server that starts again is no reason to report the same name twice.
+        self._told = (self._told | settled.keys()) & set(map(_key, self.found))
+
+    def _is_error(self, one: UnboundName, is_closed: bool) -> bool:
+        if self.strict is False or one.waiting or (one.where, one.name) in self._bound:
+            return False
+        is_slip = one.kind != "pattern" or bool(one.near)
+        return self.strict is True or one.kind == "server" or (is_closed and is_slip)
+
+
+def _key(one: UnboundName) -> tuple[str, str, str]:
+    return one.where, one.name, one.server
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +346,6 @@ class ToolAvailability:
             return picked
         on = [name for name, binding in table.items() if binding.on]
         return list(dict.fromkeys([*on, *picked]))
-
-
-__all__ = [
-    "Describes",
-    "RunsCalls",
-    "ToolAvailability",
-    "ToolBinding",
-    "ToolSelector",
-    "ToolView",
-    "conflict_message",
-    "execute",
-]
 
 
 class Describes(Protocol):
@@ -282,9 +545,7 @@ class ToolView(Mapping[str, ToolBinding]):
             DefinitionError: the requirement cannot be met by these tools, the provider is unknown, or
                 deferred tools would be lost and `deferred` does not say that this is meant.
         """
-        from mcp_toolset.tools.export import export
-
-        return export(
+        return _forms().export(
             self,
             provider,
             requirement=requirement,
@@ -300,9 +561,7 @@ class ToolView(Mapping[str, ToolBinding]):
             DefinitionError: a name must be altered for the provider, or there are deferred tools, which
                 it cannot search; the message has the remedy.
         """
-        from mcp_toolset.tools.export import to_openai
-
-        return to_openai(self, self.left_out)
+        return _forms().to_openai(self, self.left_out)
 
     def to_openai_responses(self) -> list[Any]:
         """The tools in the form of OpenAI's Responses, deferred tools behind its tool search.
@@ -310,9 +569,7 @@ class ToolView(Mapping[str, ToolBinding]):
         Raises:
             DefinitionError: a name must be altered for the provider; the message has the remedy.
         """
-        from mcp_toolset.tools.export import to_openai_responses
-
-        return to_openai_responses(self, self.left_out)
+        return _forms().to_openai_responses(self, self.left_out)
 
     def to_anthropic(self) -> list[Any]:
         """The tools in the form of Anthropic's Messages, deferred tools behind its tool search.
@@ -320,9 +577,7 @@ class ToolView(Mapping[str, ToolBinding]):
         Raises:
             DefinitionError: a tool or an argument has a name that must be altered for the provider.
         """
-        from mcp_toolset.tools.export import to_anthropic
-
-        return to_anthropic(self, self.left_out)
+        return _forms().to_anthropic(self, self.left_out)
 
     def to_gemini(self) -> list[Any]:
         """The tools in the form of Gemini's requests.
@@ -331,9 +586,11 @@ class ToolView(Mapping[str, ToolBinding]):
             DefinitionError: a tool or an argument has a name that must be altered for the provider, or there
                 are deferred tools, which it cannot search.
         """
-        from mcp_toolset.tools.export import to_gemini
+        return _forms().to_gemini(self, self.left_out)
 
-        return to_gemini(self, self.left_out)
+
+def _forms() -> Any:
+    return needed("forms", "exports to model providers are")
 
 
 def required_view(given: object, where: str) -> ToolView:

@@ -18,7 +18,7 @@ from mcp_toolset.tools.core.identity import Identity
 
 
 class Credentials(Protocol):
-    """The credentials for one mounted server; see `upstream.credentials.token_source`."""
+    """The credentials for one mounted server."""
 
     async def header(self, caller: Identity | None) -> str | None:
         """The value of `Authorization` for a request; `None` if there is none."""
@@ -39,4 +39,21 @@ class Credentials(Protocol):
 
     async def accepted(self, used: str | None) -> None:
         """Take note that the server has taken a request that it had refused with other credentials."""
+        ...
+
+
+class TokenSource(Credentials, Protocol):
+    """The credentials for one mounted server, and what becomes of them elsewhere."""
+
+    async def changed(self) -> None:
+        """Return once there are other credentials than now."""
+        ...
+
+    async def withdrawn(self) -> None:
+        """Return once the credentials in use must not be used any more, as there was a logout."""
+        ...
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that must not be shown: those in use, and those that were used until lately."""
         ...

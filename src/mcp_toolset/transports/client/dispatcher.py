@@ -184,7 +184,6 @@ class ClientDispatcher(Sender, Inbox):
         key, number = self._waiting.numbered(opts.get("request_id"))
         body = request_line(number, method, params, with_progress=on_progress is not None)
         flight = self._waiting[key] = Flight(number, on_progress)
-        timer = self._timed(timeout, flight)
         if timeout is not None:
             self._deadlines.begin(flight, timeout)
         answer: dict[str, Any] | None = None

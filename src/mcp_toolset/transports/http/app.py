@@ -18,7 +18,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.concurrency.signals import before_unwinding
-from mcp_toolset.context.incoming import Answers
+from mcp_toolset.context.connection import Answers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError, ToolsetError
 from mcp_toolset.extending.extension import HttpPage

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mcp_toolset.context.incoming import Answers
+from mcp_toolset.context.connection import Answers
 from mcp_toolset.context.principal import principal_of
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import StoreError

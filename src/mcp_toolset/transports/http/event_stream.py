@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 import anyio
+import anyio.lowlevel
 from starlette.requests import Request
 from starlette.types import Send
 
@@ -76,11 +77,13 @@ class EventStream:
     @property
     def has_room(self) -> bool:
         """Whether more may be sent without waiting."""
-        return self._cut or self._size < HIGH_WATER
+        return not self._cut and self._size < HIGH_WATER
 
     async def room(self) -> None:
-        """Wait until more may be sent, or nothing can be any more."""
-        while not self.has_room:
+        """Wait until more may be sent; a turn once nothing can be, in which who sends on is cancelled."""
+        if self._cut:
+            await anyio.lowlevel.checkpoint()
+        while not (self.has_room or self._cut):
             self._room.clear()
             await self._room.wait()
 

@@ -11,17 +11,16 @@ import anyio
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mcp_toolset.context.connection import Connection
-from mcp_toolset.context.incoming import Answers
+from mcp_toolset.context.connection import Answers, Connection
 from mcp_toolset.protocol.codec import check_weight, held_by, json_in, json_of, progress_token
 from mcp_toolset.protocol.errors import MODERN_STATUSES
-from mcp_toolset.protocol.header_schemas import header_map
 from mcp_toolset.protocol.http_headers import (
     METHOD_HEADER,
     NAME_HEADER,
     VERSION_HEADER,
     check_param_headers,
     check_routing_once,
+    header_map,
 )
 from mcp_toolset.protocol.inbound import id_of, kind_of, unsupported_version
 from mcp_toolset.protocol.json_rpc import (

@@ -16,8 +16,7 @@ from starlette.types import Send
 
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.concurrency.task_set import TaskSet, new_scope
-from mcp_toolset.context.connection import Connection
-from mcp_toolset.context.incoming import Answers, RequestContext
+from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.protocol.codec import notification, progress_token
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.encoded_answers import answer_line

@@ -31,11 +31,11 @@ from mcp_toolset.upstream.lists.taken_list import (
     TakenList,
 )
 from mcp_toolset.upstream.resting import SETTLING
-from mcp_toolset.upstream.sessions.lent_model import carried_to
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
 from mcp_toolset.upstream.sessions.routing import Routing
 from mcp_toolset.upstream.sessions.session_key import NOTHING_DECLARED, SessionKey, Shelf, canonical
+from mcp_toolset.upstream.sessions.stand_in import carried_to
 
 PATIENCE: Final = 5.0
 """Seconds that a client's list waits for the first list of its capability set; some clients list once."""
@@ -145,12 +145,11 @@ class ClientLists:
 
     def _shelf(self, key: SessionKey | None, context: WireContext) -> Shelf | None:
         """Where lists for the capability set of a client are kept; `None` if it sees the list of all."""
-        if self._pool.routing.options.shows:
+        routing = self._pool.routing
+        if routing.options.shows:
             return None
-        declares = (
-            canonical(carried_to(self._pool.routing.lent, context.carried)) if key is None else key.declares
-        )
-        if declares == NOTHING_DECLARED or (key is None and not self._pool.routing.is_modern):
+        declares = canonical(carried_to(routing.stand_in, context.carried)) if key is None else key.declares
+        if declares == NOTHING_DECLARED or (key is None and not routing.is_modern):
             return None
         return ("modern", declares, "") if key is None else key.shelf
 

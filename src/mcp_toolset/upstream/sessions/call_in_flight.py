@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from mcp_toolset.calls.pipeline.observation import note_usage
+from mcp_toolset.calls.pipeline.observers import note_usage
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.delivery import Delivery
 from mcp_toolset.context.request import WireContext

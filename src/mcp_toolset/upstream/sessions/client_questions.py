@@ -36,7 +36,6 @@ from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
-from mcp_toolset.upstream.sessions.lent_model import LentModel
 from mcp_toolset.upstream.sessions.question_shapes import (
     mapping_of,
     marked,
@@ -46,6 +45,7 @@ from mcp_toolset.upstream.sessions.question_shapes import (
     undeclared,
     unshowable,
 )
+from mcp_toolset.upstream.sessions.stand_in import StandIn
 from mcp_toolset.upstream.target import Link
 
 MAX_ASKED: Final = 64
@@ -82,13 +82,13 @@ class Questions:
         calls: CallsInFlight,
         declares: Mapping[str, Any],
         client: ServedClient | None = None,
-        lent: LentModel | None = None,
+        stand_in: StandIn | None = None,
     ) -> None:
         """Speak for the upstream that `link` leads to."""
         self.declares = declares
         self.client = client
         self._link = link
-        self._lent = lent
+        self._stand_in = stand_in
         self._calls = calls
         self._pages: OrderedDict[str, _Page] = OrderedDict()
 
@@ -111,8 +111,9 @@ class Questions:
             raise self._refused(method, f"one call may ask {MAX_ASKED} times")
         self._note_page(params, call)
         with call.asking(exact=current is not None):
-            if method == SAMPLING and self._lent is not None and self._lent.serves(call.context):
-                return await self._lent.relay(call, params)
+            other = self._stand_in
+            if other is not None and method == other.method and other.serves(call.context):
+                return await other.relay(call, params)
             shown = shown_question if method == ELICITATION else marked
             return await call.ask(method, shown(self._link, params))
         raise self._refused(method, "the call that it belongs to has ended")
@@ -239,10 +240,14 @@ class ServerMessages:
     def take_of_call(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Have a notification of a call sent on to its client in the order of arrival; `False` for others."""
         self.health.heard()
+        if any(method in one.hears for one in self.link.declared.values()):
+            return False
         return self.calls.take(method, self._cleaned(params))
 
     async def take(self, _: DispatchContext, method: str, params: Mapping[str, Any] | None) -> None:
         self.health.heard()
+        if self.link.declared:
+            await self.link.hear(method, params)
         if method == "notifications/elicitation/complete":
             await self.questions.page_done(params)
         elif not await self.notified(method, params) and method != "notifications/progress":

@@ -9,14 +9,13 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.eras import forwarded_meta, modern_envelope
-from mcp_toolset.protocol.header_schemas import header_map
-from mcp_toolset.protocol.http_headers import routing_headers
+from mcp_toolset.protocol.http_headers import header_map, routing_headers
 from mcp_toolset.protocol.methods import LOG_LEVELS
 from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, is_modern
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.upstream.sessions.handshake import CLIENT_INFO
-from mcp_toolset.upstream.sessions.lent_model import LentModel, carried_to, lent_to
+from mcp_toolset.upstream.sessions.stand_in import StandIn, carried_to
 from mcp_toolset.upstream.target import Link
 
 _NO_HEADERS: Final[Mapping[tuple[str, ...], str]] = {}
@@ -33,14 +32,13 @@ HEARD_BY_DEFAULT: Final = "info"
 """What a modern upstream sends to a legacy client that has set no level: there the server decides."""
 
 
-_LENT: Final[Mapping[str, Any]] = {"sampling": {}}
-
-
-def _asked(context: ToolContext, lent: LentModel | None) -> Mapping[str, Any]:
+def _asked(context: ToolContext, stand_in: StandIn | None) -> Mapping[str, Any]:
     """The keys of a modern envelope that are the caller's own: what it answers, what it wants to hear."""
     if not isinstance(context, WireContext):
-        return context.meta if lent is None else {**context.meta, CLIENT_CAPABILITIES_META_KEY: _LENT}
-    declared = carried_to(lent, context.carried)
+        if stand_in is None:
+            return context.meta
+        return {**context.meta, CLIENT_CAPABILITIES_META_KEY: {stand_in.capability: {}}}
+    declared = carried_to(stand_in, context.carried)
     if context.modern:
         return {**context.meta, CLIENT_CAPABILITIES_META_KEY: declared}
     return {
@@ -61,7 +59,7 @@ class RequestStamp:
             forwards_credentials: Whether callers' own credentials are sent on.
         """
         self._link = link
-        self._lent = lent_to(link)
+        self._stand_in: StandIn | None = link.stand_in
         self._shown: Mapping[str, Any] = {CLIENT_CAPABILITIES_META_KEY: shows}
         self._forwards_credentials = forwards_credentials
         self._version = ""
@@ -94,10 +92,13 @@ class RequestStamp:
         if "_meta" in params:
             meta |= params["_meta"]
         if self._modern:
-            asked = self._shown if context is None else _asked(context, self._lent)
+            asked = self._shown if context is None else _asked(context, self._stand_in)
             meta.update(modern_envelope(self._version, CLIENT_INFO, asked))
             if OWN_EXTENSIONS in meta:
                 _declare(meta, meta.pop(OWN_EXTENSIONS))
+            if self._link.declared:
+                declared = self._link.declares(meta[CLIENT_CAPABILITIES_META_KEY])
+                meta[CLIENT_CAPABILITIES_META_KEY] = declared
         if token is not None:
             meta["progressToken"] = token
         if meta:

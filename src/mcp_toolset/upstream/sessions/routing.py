@@ -26,7 +26,6 @@ from mcp_toolset.protocol.json_rpc import (
     MCPError,
 )
 from mcp_toolset.upstream.sessions.handshake import KnownEras
-from mcp_toolset.upstream.sessions.lent_model import carried_to, lent_to
 from mcp_toolset.upstream.sessions.session_key import (
     MODERN,
     ClientFacts,
@@ -38,6 +37,7 @@ from mcp_toolset.upstream.sessions.session_key import (
     key_for,
     listing_key,
 )
+from mcp_toolset.upstream.sessions.stand_in import StandIn, carried_to
 from mcp_toolset.upstream.target import Link
 
 SECOND_TRIAL: Final = 300.0
@@ -64,7 +64,7 @@ class Routing:
         facts: What is known of the server by now.
         settled: Whether the session that lists has been open, so that its era is known.
         start: Starts a task that outlives the request at hand.
-        lent: The model of the program that the server may ask; `None` for none.
+        stand_in: What answers requests of the server in place of clients; `None` for nothing.
         on_clients: Is called when a client is routed for the first time, and when one has left.
     """
 
@@ -87,7 +87,7 @@ class Routing:
         self.start: Callable[..., None] = _unheard
         self.on_clients: Callable[[], None] = _unheard
         self._forwards = forwards
-        self.lent = lent_to(link)
+        self.stand_in: StandIn | None = link.stand_in
         self._known = None if link.facts.in_process else KnownEras(link.identity)
         self._main: SessionKey | None = None
         self._same = frozenset[str]()
@@ -185,7 +185,7 @@ class Routing:
         authorization = caller.authorization if self._forwards else None
         client = ClientFacts(
             "modern" if caller.modern else "legacy",
-            carried_to(self.lent, caller.carried),
+            carried_to(self.stand_in, caller.carried),
             caller.principal or "",
             caller.client_key or "",
             credentials_digest(authorization),

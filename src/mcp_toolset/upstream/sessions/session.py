@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_toolset.calls.pipeline.observation import CURRENT
+from mcp_toolset.calls.pipeline.observers import CURRENT
 from mcp_toolset.concurrency.cancel_reason import given_up
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.concurrency.task_set import TaskSet
@@ -49,7 +49,6 @@ from mcp_toolset.upstream.sessions.client_questions import Notified, Questions, 
 from mcp_toolset.upstream.sessions.handshake import negotiate
 from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
-from mcp_toolset.upstream.sessions.lent_model import lent_to
 from mcp_toolset.upstream.sessions.question_shapes import missing_extensions
 from mcp_toolset.upstream.sessions.request_stamp import LogThreshold, RequestStamp
 from mcp_toolset.upstream.target import Link
@@ -104,7 +103,7 @@ class UpstreamSession:
         self.calls = CallsInFlight()
         if client is not None:
             self.calls.outside.client_is(client)
-        self.questions = Questions(link, self.calls, declares, client, lent_to(link))
+        self.questions = Questions(link, self.calls, declares, client, link.stand_in)
         self.dispatcher: Dispatcher | None = None
         self.closed = anyio.Event()
         self.protocol_version: str | None = None
@@ -158,7 +157,7 @@ class UpstreamSession:
         said = await negotiate(
             dispatcher,
             self.closed,
-            {**self._shows, **self.declares},
+            self.link.declares({**self._shows, **self.declares}),
             protocol=protocol,
             known_legacy=era == "legacy",
             # An answer to a POST is owed by HTTP itself.

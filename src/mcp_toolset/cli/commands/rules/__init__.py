@@ -1,1 +1,1 @@
-"""Commands about the rules for tools: pins, permissions, approvals."""
+"""Commands about the rules for tools: pins, permissions."""

@@ -91,7 +91,7 @@ _TOOLS = tuple(map(Column, ("tool", "server", "found by", "bytes", "tokens")))
 
 
 def _report(server: ToolsetServer) -> dict[str, Any]:
-    from mcp_toolset.server.override_report import overridden
+    from mcp_toolset.server.tool_table import overridden
 
     tools = [_tool(binding) for binding in server.bindings()]
     listed = [tool for tool in tools if not tool["deferred"]]

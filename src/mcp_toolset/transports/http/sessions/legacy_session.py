@@ -12,8 +12,7 @@ from starlette.types import Receive, Send
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.deadlines import Deadlines
-from mcp_toolset.context.connection import Connection
-from mcp_toolset.context.incoming import Answers, RequestContext
+from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.protocol.codec import notification, request_key
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.errors import CLOSED, LEGACY_STATUSES

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.types import Send
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.context.incoming import Answers, RequestContext
+from mcp_toolset.context.connection import Answers, RequestContext
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.protocol.server_machine import INITIALIZED, negotiated_version

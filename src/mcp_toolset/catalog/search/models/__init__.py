@@ -1,3 +1,0 @@
-"""Sentence models that run without torch: weights from a folder, arithmetic by numpy."""
-
-__all__ = []

@@ -1,0 +1,152 @@
+"""`MountExtension`: the part of an extension in one mounted server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+
+from mcp_toolset._index import GROUP, index
+from mcp_toolset._records import dataclass
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import ServerSettings
+    from mcp_toolset.tools.core.call import ToolContext
+    from mcp_toolset.tools.core.definition import ToolDefinition
+    from mcp_toolset.tools.core.result import ToolResult
+
+    Send = Callable[[], Awaitable[ToolResult]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredToMounts:
+    """What an extension says to each mounted server, whose client this server is (SEP-2133).
+
+    Attributes:
+        identifier: Its name in the client capabilities.
+        settings: What they have under this name.
+        hears: What is told of notifications of the servers, by method, with their parameters.
+    """
+
+    identifier: str
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    hears: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = field(
+        default_factory=dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]]
+    )
+
+
+@runtime_checkable
+class TakesDeclared(Protocol):
+    """A source that declares extensions to its server."""
+
+    @property
+    def declared(self) -> dict[str, DeclaredToMounts]:
+        """What is declared, by identifier; what is put here holds from the next connection on."""
+        ...
+
+
+class MountExtension:
+    """Base class of the part of an extension in one connection to a mounted server. Override what you need.
+
+    Attributes:
+        stated: What the entry of the server, or the keywords of `RemoteToolset`, say.
+    """
+
+    stated: ServerSettings
+
+    @classmethod
+    def of(cls, server: str, stated: ServerSettings, is_ready: Callable[[], bool]) -> Self | None:
+        """The part that is asked for; `None` if nothing is.
+
+        Args:
+            server: The name of the mount.
+            stated: What its entry or its keywords say; only an entry has been checked.
+            is_ready: Whether the server is connected.
+
+        Raises:
+            DefinitionError: what is stated cannot be used.
+        """
+        return None
+
+    @classmethod
+    def stand_in(cls, server: str, stated: ServerSettings, *, shares: bool) -> Any:
+        """What answers requests of the server for clients that cannot be asked (`StandIn`), or `None`.
+
+        Args:
+            server: The name of the mount.
+            stated: As for `of`.
+            shares: Whether all callers share one session, so that it is not known whose call asks.
+
+        Raises:
+            DefinitionError: what is stated cannot be used.
+        """
+        return None
+
+    @property
+    def reason(self) -> str:
+        """Why calls are not sent, for the status of the server; empty if they are."""
+        return ""
+
+    async def around(self, tool: ToolDefinition, context: ToolContext, send: Send) -> ToolResult:
+        """Send a call, which `send` does, as often as it is called."""
+        return await send()
+
+
+def mount_keywords(said: Mapping[str, Any]) -> dict[str, ServerSettings]:
+    """What keywords of `RemoteToolset` say of extensions, by the key of each.
+
+    Raises:
+        TypeError: a keyword is not of an extension.
+    """
+    # Few mounts have such keywords.
+    from mcp_toolset.config.extensions import server_settings_of
+
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in said.items():
+        if (owner := index().MOUNT_KEYWORDS.get(name)) is None:
+            raise TypeError(f"RemoteToolset.__init__() got an unexpected keyword argument {name!r}")
+        found.setdefault(owner, {})[name] = value
+    kinds = {owner: server_settings_of(owner) for owner in found}
+    return {owner: kind(**found[owner]) for owner, kind in kinds.items() if kind is not None}
+
+
+def keywords_of(stated: Mapping[str, ServerSettings]) -> dict[str, Any]:
+    """The keywords of `RemoteToolset` for what the entry of a server says."""
+    names = index().MOUNT_KEYWORDS.items()
+    return {name: getattr(stated[key], name) for name, key in names if key in stated}
+
+
+def stand_in_of(server: str, stated: Mapping[str, ServerSettings], *, shares: bool) -> Any:
+    """The stand-in of a mount, that of the first extension which has one; see `MountExtension.stand_in`."""
+    made = (_kind(home).stand_in(server, said, shares=shares) for home, said in _parts(stated))
+    return next((one for one in made if one is not None), None)
+
+
+def mount_extensions(
+    server: str,
+    stated: Mapping[str, ServerSettings],
+    is_ready: Callable[[], bool],
+    known: Sequence[MountExtension] = (),
+) -> tuple[MountExtension, ...]:
+    """The parts of extensions in one connection; a known one stays if it was made of the same.
+
+    The arguments are those of `MountExtension.of`, with what is stated by the key of each extension.
+    """
+    found = list[MountExtension]()
+    for home, said in _parts(stated):
+        same = next((one for one in known if one.stated == said), None)
+        made = same or _kind(home).of(server, said, is_ready)
+        if made is not None:
+            made.stated = said
+            found.append(made)
+    return tuple(found)
+
+
+def _parts(stated: Mapping[str, ServerSettings]) -> list[tuple[str, ServerSettings]]:
+    """The folders of the extensions that something is stated of, in order."""
+    return [(home, stated[key]) for key, home in index().MOUNTS.items() if key in stated] if stated else []
+
+
+def _kind(home: str) -> type[MountExtension]:
+    return import_module(f"{GROUP}.{home}.mount").MOUNT

@@ -1,0 +1,1 @@
+"""Approvals: calls that wait for a person where the client cannot ask; see docs/approvals.md."""

@@ -1,0 +1,1 @@
+"""Tools that a program lists at run time, such as from a database; with manifests, their schemas later."""

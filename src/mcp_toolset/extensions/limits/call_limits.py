@@ -1,0 +1,279 @@
+"""`CallLimits`: the limits of a server's tools, by pattern and caller, right before a tool runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import anyio
+from pydantic_core import to_json
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset._rule import Rule
+from mcp_toolset.calls.middleware.builtin import Timeout
+from mcp_toolset.calls.middleware.caller import MAX_KEPT, Nobody, Recent, caller_of
+from mcp_toolset.calls.middleware.text_limit import cut, text_of
+from mcp_toolset.calls.pipeline.decision import Reject, in_tenths, record, rejection, suggesting
+from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
+from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
+from mcp_toolset.errors import StoreError
+from mcp_toolset.extensions.limits.limits import Group, Limit, Limits, LimitTable, Per, per
+from mcp_toolset.extensions.limits.rate import CountStore, LimitsOf, RateLimit
+from mcp_toolset.security.policy.patterns import ToolFacts
+from mcp_toolset.security.policy.policy import facts_of
+from mcp_toolset.tools.binding.binding import Gate, ToolBinding
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.result import ToolResult
+
+WAIT: Final = 30.0
+"""Seconds that a call waits for others to end, unless a `timeout` says otherwise."""
+
+_RETRY: Final = 1.0
+"""Seconds after which a call may be tried again that has waited for others in vain."""
+
+_ORDER: Final = ("rate", "calls", "concurrency", "timeout", "result_bytes")
+"""From the outermost on: a call that waits for others has been counted, and is not timed yet."""
+
+
+_CALLERS: Final = 4096
+"""Callers whose group is remembered."""
+
+_TOOLS: Final = 4096
+"""Tools, of one group of callers each, whose layers are remembered."""
+
+
+class CallLimits(Rule):
+    """Applies limits to the calls of a server or a loop: `Rules(guards=[CallLimits({"*": Limits(…)})])`."""
+
+    _decides = ("facts", "of", "__call__")
+
+    def __init__(
+        self,
+        limits: Mapping[str, Limits],
+        servers: Mapping[str, Mapping[str, Limits]] | None = None,
+        *,
+        store: CountStore | None = None,
+        now: Callable[[], float] = anyio.current_time,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Apply `limits`, by pattern; see docs/limits.md.
+
+        Args:
+            limits: For all tools.
+            servers: By mounted server, for its tools; such a limit is used before one for all tools.
+            store: Where replicas count rates and calls together; in this process unless given. How many
+                calls run at the same time is counted in each process.
+            now: Seconds, from a monotonic clock.
+            clock: Seconds since the epoch.
+
+        Raises:
+            DefinitionError: a pattern names nothing.
+        """
+        self._table = LimitTable(limits, servers)
+        self._nobody = Nobody()
+        self._store = store
+        self._now = now
+        self._clock = clock
+        self._made: dict[tuple[str, str], ToolMiddleware | ConcurrencyLimit] = {}
+        self._group = lru_cache(_CALLERS)(self._table.group)
+        self._layers = lru_cache(_TOOLS)(self._made_for)
+
+    @property
+    def varies(self) -> bool:
+        """Whether some limits are for some callers only."""
+        return self._table.varies
+
+    def gate(self, binding: ToolBinding) -> Gate | None:
+        """No gate: limits apply to calls that would run."""
+        return None
+
+    def facts(self, binding: ToolBinding) -> ToolFacts:
+        """What the patterns look at of a tool."""
+        return facts_of(binding)
+
+    def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
+        """The patterns that fit none of the tools, each with its place."""
+        return self._table.unused(map(facts_of, bindings))
+
+    def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
+        """The middleware that limits the calls of one tool; tools of one pattern share it."""
+        if binding.redirect is not None:
+            return ()
+        facts = facts_of(binding)
+        every = self._table.for_some(facts)
+        if not every:
+            return [_counting(key, layer) for key, layer in self._layers(facts, ()).items()]
+        kinds = {limit.key for limit in self._table.of(facts, every)}
+        return [partial(self._callers_own, facts, key) for key in _ORDER if key in kinds]
+
+    def of(self, binding: ToolBinding, identity: Identity | None) -> list[Limit]:
+        """The limits of a tool and a caller, each with its place in the configuration."""
+        return (
+            [] if binding.redirect is not None else self._table.of(facts_of(binding), self._group(identity))
+        )
+
+    async def _callers_own(
+        self, facts: ToolFacts, key: str, call: ToolCall, context: ToolContext, next: CallNext
+    ) -> ToolResult:
+        """Apply the limit of one kind that the caller has, if any."""
+        self._nobody.look(context)
+        layer = self._layers(facts, self._group(context.identity)).get(key)
+        return await (next() if layer is None else _counting(key, layer)(call, context, next))
+
+    def _made_for(self, facts: ToolFacts, group: Group) -> Mapping[str, ToolMiddleware]:
+        found = {limit.key: limit for limit in self._table.of(facts, group)}
+        wait = found["timeout"].value if "timeout" in found else WAIT
+        return {key: self._layer(found[key], wait) for key in _ORDER if key in found}
+
+    def _layer(self, limit: Limit, wait: float) -> ToolMiddleware:
+        made = self._made.get((limit.place, limit.key))
+        if made is None:
+            made = self._made[limit.place, limit.key] = self._new(limit)
+        return partial(made.within, wait) if isinstance(made, ConcurrencyLimit) else made
+
+    def _new(self, limit: Limit) -> ToolMiddleware | ConcurrencyLimit:
+        store = None if self._store is None else LimitsOf(self._store, limit.place)
+        match limit.key:
+            case "rate":
+                rate = per(limit.value)
+                return RateLimit(rate.calls, rate.seconds, by="caller", store=store, now=self._now)
+            case "calls":
+                return CallBudget(per(limit.value), clock=self._clock, store=store)
+            case "concurrency":
+                return ConcurrencyLimit(limit.value)
+            case "timeout":
+                return Timeout(limit.value)
+            case _:
+                return ResultLimit(limit.value)
+
+
+def _counting(key: str, layer: ToolMiddleware) -> ToolMiddleware:
+    """The limit, which counts no call that a journal answers; the result of such a call is limited too."""
+    return layer if key == "result_bytes" else partial(_unless_recorded, layer)
+
+
+async def _unless_recorded(
+    layer: ToolMiddleware, call: ToolCall, context: ToolContext, next: CallNext
+) -> ToolResult:
+    return await (layer(call, context, next) if call.recorded is None else next())
+
+
+def _refused(call: ToolCall, reason: str, after: float) -> ToolResult:
+    reason = f"{call.name} {reason}; try again in {after:g} s"
+    record(call, "Reject", call.arguments, reason=reason)
+    return suggesting(rejection(Reject(reason, "policy")), after)
+
+
+class CallBudget:
+    """Lets each caller make so many calls in each day, or in another span; spans begin in UTC."""
+
+    def __init__(self, budget: Per, *, clock: Callable[[], float], store: LimitsOf | None = None) -> None:
+        """Allow `budget`; `clock` gives seconds since the epoch; replicas count in `store`."""
+        self._budget = budget
+        self._store = store
+        self._clock = clock
+        self._used: Recent[str | None, tuple[float, int]] = Recent(MAX_KEPT)
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        """Run the call if the budget of its caller is not used up."""
+        if not context.counts(f"calls {call.name}"):
+            return await next()
+        caller, (calls, seconds) = caller_of(context), self._budget
+        span, gone = divmod(self._clock(), seconds)
+        try:
+            is_left = self._counted(caller, span) if self._store is None else await self._shared(caller, span)
+        except StoreError as fault:
+            return _refused(call, f"is limited, and the limit cannot be checked: {fault}", _RETRY)
+        if is_left:
+            return await next()
+        told = f"is limited to {calls} {'call' if calls == 1 else 'calls'} in {seconds:g} s; none is left"
+        return _refused(call, told, in_tenths(seconds - gone))
+
+    def _counted(self, caller: str | None, span: float) -> bool:
+        began, used = self._used.get(caller) or (span, 0)
+        used = used if began == span else 0
+        if used < self._budget.calls:
+            self._used.put(caller, (span, used + 1))
+        return used < self._budget.calls
+
+    async def _shared(self, caller: str | None, span: float) -> bool:
+        assert self._store is not None
+        calls, seconds = self._budget
+        asked = self._store.count(json.dumps([caller, span]), most=calls, seconds=seconds)
+        return await answer_of(self._store.name, asked, within=STORE_TIMEOUT, to="count a call")
+
+
+@dataclass(slots=True)
+class _Running:
+    slots: anyio.Semaphore
+    calls: int = 0
+
+
+class ConcurrencyLimit:
+    """Lets so many calls of each caller run at the same time; others wait, the first one first."""
+
+    def __init__(self, calls: int) -> None:
+        """Allow `calls`."""
+        self._calls = calls
+        self._running: dict[str | None, _Running] = {}
+
+    async def within(self, wait: float, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        """Run the call, after at most `wait` seconds, or refuse it."""
+        caller = caller_of(context)
+        running = self._running.get(caller)
+        if running is None:
+            running = self._running[caller] = _Running(anyio.Semaphore(self._calls, fast_acquire=True))
+        running.calls += 1
+        try:
+            with anyio.move_on_after(wait) as waiting:
+                await running.slots.acquire()
+            if waiting.cancelled_caught:
+                told = f"is limited to {self._calls} at a time, and none of them has ended within {wait:g} s"
+                return _refused(call, told, _RETRY)
+            try:
+                return await next()
+            finally:
+                running.slots.release()
+        finally:
+            running.calls -= 1
+            if not running.calls:
+                del self._running[caller]
+
+
+class ResultLimit:
+    """Cuts results that take more than so many bytes in JSON, and says so in the result.
+
+    Images, other data and structured content are left out of such a result. If the tool has an output schema,
+    whose content cannot be left out, the result is an error instead.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Allow `most` bytes, and what the note takes."""
+        self._most = most
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        result = await next()
+        size = _size(result.wire) if result.is_complete else 0
+        if size <= self._most:
+            return result
+        told = f"the result takes {size} bytes and may take {self._most}"
+        if next.definition.output_schema is not None and not result.is_error:
+            return ToolResult.of_error(f"{call.name}: {told}; ask for less")
+        wire = {key: value for key, value in result.wire.items() if key not in ("structuredContent", "_meta")}
+        texts = [block for block in result.content if text_of(block)]
+        note = {"type": "text", "text": f"[{told}: the rest is cut off; ask for less]"}
+        return replace(result, wire={**wire, "content": [*self._fitting(texts), note]})
+
+    def _fitting(self, texts: Sequence[Any]) -> list[Any]:
+        lengths = range(self._most + 1)
+        longest = bisect_right(lengths, self._most, key=lambda length: _size(cut(texts, length)[0])) - 1
+        return cut(texts, max(longest, 0))[0]
+
+
+def _size(value: Any) -> int:
+    return len(to_json(value))

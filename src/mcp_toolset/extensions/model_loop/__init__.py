@@ -1,0 +1,1 @@
+"""Programs that ask a model themselves: the calls of its replies, run as rounds, and its search for tools."""

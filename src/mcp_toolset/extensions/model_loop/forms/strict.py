@@ -1,0 +1,217 @@
+"""Strict mode: rewrite a schema into the part of JSON Schema that a provider can enforce.
+
+What the provider cannot enforce is removed and put into words in the description, so a strict schema accepts
+every set of arguments that the tool lists. A schema whose meaning would change is not made strict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any, Final, cast
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.extensions.model_loop.forms.arguments import accepts_null, null_is_absence
+from mcp_toolset.extensions.model_loop.forms.schema import (
+    DEFINITIONS,
+    Schema,
+    kinds_of,
+    lost,
+    mapped,
+    recursive_references,
+    resolved,
+    with_note,
+)
+
+_HANDLED: Final = frozenset(
+    {
+        *DEFINITIONS,
+        "additionalProperties",
+        "allOf",
+        "anyOf",
+        "items",
+        "oneOf",
+        "properties",
+        "required",
+        "unevaluatedProperties",
+    }
+)
+_INEXPRESSIBLE: Final = frozenset({"$dynamicRef", "allOf", "patternProperties", "prefixItems"})
+_ANNOTATIONS: Final = frozenset({"default", "deprecated", "description", "examples", "title"})
+_KINDS: Final[Mapping[type, str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    type(None): "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StrictDialect:
+    """The part of JSON Schema that one provider can enforce.
+
+    Attributes:
+        kept: Keywords that may stay, besides the structure of objects, arrays and unions.
+        formats: Values of `format` that may stay.
+        all_required: Whether every property must be required, the optional ones being nullable.
+        recursion: Whether a definition may refer back to itself.
+        keeps: Whether a keyword's value may stay, if that depends on the value.
+        fits: Whether a finished schema is within the provider's size limits.
+    """
+
+    kept: frozenset[str]
+    formats: frozenset[str]
+    all_required: bool
+    recursion: bool
+    keeps: Callable[[str, Any], bool] = lambda key, value: True
+    fits: Callable[[Schema], bool] = lambda schema: True
+
+
+class _UnfitError(Exception):
+    """The schema cannot be made strict without changing its meaning."""
+
+
+def strict_schema(schema: Schema, dialect: StrictDialect) -> dict[str, Any] | None:
+    """A strict copy of a root object schema, or `None` if there can be none."""
+    if not dialect.recursion and recursive_references(schema):
+        return None
+    try:
+        made = _Strict(schema, dialect).root()
+    except _UnfitError:
+        return None
+    return made if dialect.fits(made) else None
+
+
+class _Strict:
+    def __init__(self, root: Schema, dialect: StrictDialect) -> None:
+        self._root = root
+        self._dialect = dialect
+
+    def root(self) -> dict[str, Any]:
+        closed = {"additionalProperties": False, **self._root}
+        made = self._schema(closed)
+        for key in DEFINITIONS:
+            if self._root.get(key):
+                made[key] = {name: self._schema(inner) for name, inner in self._root[key].items()}
+        return made
+
+    def _schema(self, given: Any) -> dict[str, Any]:
+        if not isinstance(given, Mapping) or not given:
+            raise _UnfitError
+        schema = _simplified(cast("Schema", given))
+        if "$ref" in schema:
+            return self._reference(schema)
+        if _INEXPRESSIBLE & schema.keys():
+            raise _UnfitError
+        made = {key: deepcopy(value) for key, value in schema.items() if self._keeps(key, value)}
+        _name_the_type(made, schema)
+        self._structure(schema, made)
+        return with_note(made, lost(schema, made.keys() | _HANDLED))
+
+    def _keeps(self, key: str, value: Any) -> bool:
+        dialect = self._dialect
+        known = key in dialect.kept and key not in _HANDLED
+        return known and (key != "format" or value in dialect.formats) and dialect.keeps(key, value)
+
+    def _reference(self, schema: Schema) -> dict[str, Any]:
+        """A reference has no siblings: keywords next to it are put around it."""
+        if not isinstance(resolved(self._root, schema["$ref"]), Mapping):
+            raise _UnfitError
+        reference = {"$ref": schema["$ref"]}
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        if beside.keys() - _ANNOTATIONS:
+            raise _UnfitError
+        if not beside:
+            return reference
+        kept = {key: value for key, value in beside.items() if self._keeps(key, value)}
+        return with_note({**deepcopy(kept), "anyOf": [reference]}, lost(beside, kept))
+
+    def _structure(self, schema: Schema, made: dict[str, Any]) -> None:
+        kinds = kinds_of(made)
+        if "anyOf" in schema:
+            if {"properties", "items"} & schema.keys():
+                raise _UnfitError
+            made["anyOf"] = [self._schema(branch) for branch in schema["anyOf"]]
+        elif not kinds or ("properties" in schema and "object" not in kinds):
+            raise _UnfitError
+        if "array" in kinds:
+            made["items"] = self._schema(schema.get("items"))
+        if "object" in kinds:
+            self._object(schema, made)
+
+    def _object(self, schema: Schema, made: dict[str, Any]) -> None:
+        properties: Mapping[str, Any] = schema.get("properties") or {}
+        rest = schema.get("additionalProperties", schema.get("unevaluatedProperties", bool(not properties)))
+        required: list[str] = schema.get("required", [])
+        if rest is not False or not properties.keys() >= set(required):
+            raise _UnfitError
+        made["properties"] = {
+            name: self._schema(inner) if name in required else self._optional(inner)
+            for name, inner in properties.items()
+        }
+        made["required"] = list(properties) if self._dialect.all_required else list(required)
+        made["additionalProperties"] = False
+
+    def _optional(self, schema: Any) -> dict[str, Any]:
+        made = self._schema(schema)
+        if not self._dialect.all_required:
+            return made
+        if accepts_null(schema, self._root):
+            if not null_is_absence(schema, self._root) and "default" not in schema:
+                raise _UnfitError
+            return made
+        return with_note(_nullable(made), "Null leaves it out.")
+
+
+def _simplified(schema: Schema) -> Schema:
+    """Replace unions that have a simpler form: an `allOf` of one, and `oneOf` by `anyOf`."""
+    every = schema.get("allOf")
+    if isinstance(every, list) and len(cast("list[Any]", every)) == 1 and isinstance(every[0], dict):
+        rest = {key: value for key, value in schema.items() if key != "allOf"}
+        inner = cast("Schema", every[0])
+        if not (rest.keys() & inner.keys()) - _ANNOTATIONS:
+            schema = {**inner, **rest}
+    if "oneOf" in schema and "anyOf" not in schema:
+        schema = {("anyOf" if key == "oneOf" else key): value for key, value in schema.items()}
+    if "oneOf" in schema:
+        raise _UnfitError
+    return schema
+
+
+def _name_the_type(made: dict[str, Any], schema: Schema) -> None:
+    """Add the type to a fixed value, which strict mode requires."""
+    if "const" not in schema and "enum" not in schema:
+        return
+    values: list[object] = [schema["const"]] if "const" in schema else schema["enum"]
+    kinds = list(dict.fromkeys(_KINDS.get(type(value), "") for value in values))
+    if "" in kinds or not kinds:
+        raise _UnfitError
+    if "type" not in made:
+        made["type"] = kinds[0] if len(kinds) == 1 else kinds
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    outside = {key: schema[key] for key in ("title", "description") if key in schema}
+    inside = {key: value for key, value in schema.items() if key not in outside}
+    if inside.keys() == {"anyOf"}:
+        return {**outside, "anyOf": [*inside["anyOf"], {"type": "null"}]}
+    if inside.keys() == {"type"}:
+        return {**outside, "type": [*kinds_of(inside), "null"]}
+    return {**outside, "anyOf": [inside, {"type": "null"}]}
+
+
+def sizes_of(schema: Any) -> tuple[int, int, int]:
+    """The numbers of properties, levels and enum values of a schema, definitions included."""
+    if not isinstance(schema, Mapping):
+        return 0, 0, 0
+    keywords = cast("Schema", schema)
+    sizes: list[tuple[int, int, int]] = []
+    mapped(keywords, lambda inner: sizes.append(sizes_of(inner)))
+    own: int = len(keywords.get("properties") or ())
+    level = 1 if {"object", "array"} & set(kinds_of(keywords)) else 0
+    return (
+        own + sum(size[0] for size in sizes),
+        level + max((size[1] for size in sizes), default=0),
+        len(keywords.get("enum") or ()) + sum(size[2] for size in sizes),
+    )

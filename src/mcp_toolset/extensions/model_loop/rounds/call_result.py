@@ -1,0 +1,227 @@
+"""The outcomes of a round's calls as values: results, refusals, questions with answers, halts, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, cast, overload
+
+from pydantic_core import PydanticSerializationError
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.calls.pipeline.decision import Complete, Reject
+from mcp_toolset.errors import DefinitionError, InvalidOutputError, RoundError
+from mcp_toolset.extensions.model_loop.turns.turn import Arguments, AssistantCall
+from mcp_toolset.tools.core.asking import ANY_ANSWER, AskUser, ElicitationAnswer
+from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.core.result import ToolResult, checked_result
+from mcp_toolset.tools.declare.typed_call import CompletedCall
+from mcp_toolset.tools.schema.validation import SchemaCheck
+
+
+@dataclass(frozen=True, slots=True)
+class HandledCall:
+    """A call that a hook answered; its tool does not run."""
+
+    call: ToolCall
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedCall:
+    """A call that a hook or a policy refused.
+
+    Attributes:
+        call: The call, with the arguments that it was refused with.
+        decision: The reason and the source.
+        result: The text for the model: the standard rejection, after the result hooks.
+    """
+
+    call: ToolCall
+    decision: Reject
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """A result with its call; `arguments` are the arguments in the assistant's turn."""
+
+    id: str
+    name: str
+    arguments: Arguments
+    result: ToolResult
+
+    @classmethod
+    def of(cls, call: ToolCall | AssistantCall, output: Any) -> CallResult:
+        """A result of the application: text, a value, or a `ToolResult`.
+
+        Raises:
+            RoundError: the output has no JSON form.
+        """
+        return cls(call.id, call.name, original_of(call), result_of(call, output))
+
+
+GivenResult = CallResult | CompletedCall
+"""What a commit accepts: results of a run or of the application, and calls that a typed tool completed."""
+
+
+def is_placeholder(done: GivenResult) -> bool:
+    """Whether a result only says that the user was asked."""
+    return done.result.ask is not None
+
+
+def result_of(call: ToolCall | AssistantCall, output: Any) -> ToolResult:
+    """An output as a result; `RoundError` if it has no JSON form, or cannot be read by clients."""
+    try:
+        result = Complete(output).result()
+        return checked_result(result, "the application") if isinstance(output, ToolResult) else result
+    except InvalidOutputError as fault:
+        raise RoundError(f"the output for {call.name} ({call.id}) is not a result: {fault}") from None
+    except (PydanticSerializationError, ValueError) as fault:
+        raise RoundError(f"the output for {call.name} ({call.id}) has no JSON form: {fault}") from None
+
+
+def original_of(call: ToolCall | AssistantCall) -> Any:
+    original = call.original if isinstance(call, ToolCall) else None
+    return call.arguments if original is None else original
+
+
+@dataclass(frozen=True, slots=True)
+class RoundQuestion:
+    """A question of a tool, or of middleware, that the user has not answered yet.
+
+    Attributes:
+        id: The id of the call that asks; `plan.answer(id, …)` answers it.
+        name: The tool that asks.
+        question: What to ask.
+        schema: JSON Schema of the answer, an object; a text unless given.
+    """
+
+    id: str
+    name: str
+    question: str
+    schema: Mapping[str, Any] | None = None
+
+    @property
+    def is_confirmation(self) -> bool:
+        """Whether it is a yes-or-no question: `plan.answer(id, True)`."""
+        return is_confirmation(self.schema)
+
+
+def is_confirmation(schema: Mapping[str, Any] | None) -> bool:
+    """Whether a question's form has no fields, so that the answer is yes or no."""
+    return schema is not None and not schema.get("properties")
+
+
+def placeholder(ask: AskUser) -> ToolResult:
+    """The result for the model while the question has no answer."""
+    text = f"The user was asked: {ask.question}\nThere is no answer yet."
+    return ToolResult({"content": [{"type": "text", "text": text}]}, ask=ask)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundHalt:
+    """A request to end the loop after this round.
+
+    Attributes:
+        id: The id of the call that requested it.
+        name: Its tool.
+        reason: The tool's text, or `error` if `on_tool_error` decided so.
+    """
+
+    id: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFailure:
+    """A call whose tool failed.
+
+    Attributes:
+        call: The call as it ran.
+        result: The error result for the model.
+        exception: The exception; a `TimeoutError` if its time was over, and `None` if the tool
+            itself, or a check of its result, reported the failure.
+    """
+
+    call: ToolCall
+    result: ToolResult
+    exception: BaseException | None
+
+
+Verdict = Literal["continue", "halt"]
+
+OnToolError = Verdict | Callable[[ToolFailure], "Verdict | Awaitable[Verdict]"]
+"""What a failed tool means for the loop: continue, halt, or the result of a function."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport(Sequence[CallResult]):
+    """The results of `run_pending`: a sequence, in the order of the calls.
+
+    Attributes:
+        results: Every result of the round so far, with placeholders for open questions.
+        manual: The calls that wait for the application; give each a result with `plan.submit`.
+        questions: The questions that wait for the user; `plan.answer` takes the answers.
+        halt: A request to end the loop, from the first call that made one.
+        failures: The calls whose tools failed in this run, with their exceptions.
+    """
+
+    results: tuple[CallResult, ...]
+    manual: tuple[ToolCall, ...] = ()
+    questions: tuple[RoundQuestion, ...] = ()
+    halt: RoundHalt | None = None
+    failures: tuple[ToolFailure, ...] = ()
+
+    @overload
+    def __getitem__(self, index: int) -> CallResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CallResult, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> CallResult | tuple[CallResult, ...]:
+        """The result at a place, or several."""
+        return self.results[index]
+
+    def __len__(self) -> int:
+        """The number of results."""
+        return len(self.results)
+
+
+GivenAnswer = str | Mapping[str, Any] | bool | None
+"""The application's answer for the user: a text, an object, yes or no; `None` means declined."""
+
+
+def user_answer(ask: AskUser, answer: GivenAnswer) -> ElicitationAnswer:
+    """An answer in the form in which the tool gets it; `RoundError` if it does not fit the question."""
+    if answer is None or answer is False:
+        return ElicitationAnswer("decline")
+    given: object = {} if answer is True and is_confirmation(ask.schema) else answer
+    if isinstance(given, str) and ask.schema is None:
+        given = {"answer": given}
+    if not isinstance(given, Mapping):
+        form = "True or False" if is_confirmation(ask.schema) else "an object that fits its schema"
+        raise RoundError(f"the question {ask.question!r} is answered with {form}, not {answer!r}")
+    content = dict(cast("Mapping[str, Any]", given))
+    _check(ask, content)
+    return ElicitationAnswer("accept", content)
+
+
+def answer_result(ask: AskUser, answer: GivenAnswer) -> ToolResult:
+    """The result of a call whose question has this answer; `RoundError` if it does not fit the question."""
+    found = user_answer(ask, answer)
+    if not found.accepted:
+        return ToolResult.of_error(f"The user declined to answer: {ask.question}")
+    given = found.content
+    if ask.schema is None:
+        return ToolResult.of_text(given["answer"])
+    return ToolResult.of_structured(dict(given))
+
+
+def _check(ask: AskUser, answer: Mapping[str, Any]) -> None:
+    try:
+        check = SchemaCheck(ask.schema or ANY_ANSWER, tool=ask.question, part="answer")
+    except DefinitionError as fault:
+        raise RoundError(f"the question cannot be answered: {fault}") from None
+    if problems := check.problems(dict(answer)):
+        raise RoundError(f"the answer to {ask.question!r} does not fit: {'; '.join(problems)}")

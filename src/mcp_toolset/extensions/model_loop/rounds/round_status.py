@@ -1,0 +1,321 @@
+"""`RoundProgress`: the mutable part of a round; `RoundStatus`: the readable half of `ToolRoundPlan`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import field
+from typing import TYPE_CHECKING, Literal
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.calls.pipeline.decision import Reject, rejection
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.errors import RoundError
+from mcp_toolset.extensions.model_loop.rounds.call_result import (
+    CallResult,
+    HandledCall,
+    RejectedCall,
+    RoundHalt,
+    RoundQuestion,
+    ToolFailure,
+    placeholder,
+)
+from mcp_toolset.extensions.model_loop.rounds.invalid_call import InvalidCall
+from mcp_toolset.extensions.model_loop.rounds.round_commit import Ledger
+from mcp_toolset.extensions.model_loop.rounds.round_rules import Around
+from mcp_toolset.extensions.model_loop.rounds.runner import CallOutcome
+from mcp_toolset.extensions.model_loop.turns.turn import AssistantTurn
+from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer
+from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.view.view import ToolBinding, ToolView
+
+if TYPE_CHECKING:
+    from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
+
+RoundState = Literal["open", "committed", "discarded"]
+"""The state of a round; the last two are final."""
+
+Activity = Literal["asking hooks", "running calls"]
+"""A step of a round that takes time."""
+
+
+class RoundProgress:
+    """The state of a round, the results so far, and the newest plan.
+
+    Attributes:
+        id: The id of the round, for observers of calls.
+        state: The state of the round.
+        holder: The newest plan.
+        results: The results so far, by id.
+        given: The ids of those results that came from the application or the user.
+        questions: Questions without an answer, by the id of the call.
+        keys: By the id of the call, the key of the answer to a question of middleware.
+        answers: Answers to questions of middleware, by the id of the call and the key.
+        halts: The reasons of the calls that request the end of the loop, by id.
+        waiting: Calls of tools that turned out to be manual when they ran.
+        running: Calls whose tools are running now.
+        failures: Failures in this process, by id.
+        committed: The committed round.
+        activity: The running step, if any.
+    """
+
+    __slots__ = (
+        "activity",
+        "answers",
+        "committed",
+        "failures",
+        "given",
+        "halts",
+        "holder",
+        "id",
+        "keys",
+        "questions",
+        "results",
+        "running",
+        "state",
+        "waiting",
+    )
+
+    def __init__(self, id: str = "") -> None:
+        """Start a round; a stored one has its id already."""
+        self.id = id or secrets.token_hex(8)
+        self.state: RoundState = "open"
+        self.holder: object = None
+        self.results: dict[str, ToolResult] = {}
+        self.given: set[str] = set()
+        self.questions: dict[str, AskUser] = {}
+        self.keys: dict[str, str] = {}
+        self.answers: dict[str, dict[str, ElicitationAnswer]] = {}
+        self.halts: dict[str, str] = {}
+        self.waiting: set[str] = set()
+        self.running: set[str] = set()
+        self.failures: dict[str, ToolFailure] = {}
+        self.committed: RoundCommit | None = None
+        self.activity: Activity | None = None
+
+    def require(self, holder: object) -> None:
+        """Check that the plan is the newest one of an open round."""
+        if self.state != "open":
+            raise RoundError(f"this round is already {self.state}; make one of the next assistant message")
+        if self.holder is not holder:
+            raise RoundError("a newer plan has replaced this one; go on with what apply_hooks returned")
+
+    def require_rest(self, holder: object) -> None:
+        """Check that no step is running."""
+        self.require(holder)
+        if self.activity is not None:
+            raise RoundError(f"this round is {self.activity} just now; wait until that has ended")
+
+    def require_open_to_results(self, holder: object) -> None:
+        """Check that results may be given: also during a run, but not while hooks run."""
+        self.require(holder)
+        if self.activity == "asking hooks":
+            raise RoundError("this round is asking hooks just now; wait until that has ended")
+
+    @contextmanager
+    def doing(self, holder: object, activity: Activity) -> Generator[None]:
+        """Mark a step as running, so that no other step can start."""
+        self.require_rest(holder)
+        self.activity = activity
+        try:
+            yield
+        finally:
+            self.activity = None
+
+    def close(self, holder: object, state: RoundState) -> None:
+        """Enter a final state."""
+        self.require_rest(holder)
+        self.state = state
+
+    def came_to(self, id: str) -> ToolResult | None:
+        """The result of a call so far; a placeholder while its question has no answer."""
+        ask = self.questions.get(id)
+        return self.results.get(id) if ask is None else placeholder(ask)
+
+    def take(self, outcome: CallOutcome) -> None:
+        id = outcome.call.id
+        if outcome.halt is not None:
+            self.halts[id] = outcome.halt
+        if outcome.failure is not None:
+            self.failures[id] = outcome.failure
+        if outcome.waits:
+            self.waiting.add(id)
+        elif outcome.ask is not None:
+            self.questions[id] = outcome.ask
+            if outcome.key:
+                self.keys[id] = outcome.key
+        else:
+            self.results[id] = outcome.result
+
+    def hear(self, id: str, answer: ElicitationAnswer) -> None:
+        """Note the answer to a question of middleware; the call can be run again."""
+        self.answers.setdefault(id, {})[self.keys.pop(id)] = answer
+        del self.questions[id]
+
+    def give(self, id: str, result: ToolResult) -> None:
+        """Note a result from outside."""
+        self.questions.pop(id, None)
+        self.results[id] = result
+        self.given.add(id)
+
+
+RoundStatus = Literal["idle", "awaiting_user", "awaiting_tools", "completed", "error"]
+"""Who must act next.
+
+- `idle`: the loop: run the pending calls, or commit.
+- `awaiting_user`: the user, who must answer the questions.
+- `awaiting_tools`: the application, which must give the results of manual calls.
+- `completed`: none; the round is committed or discarded.
+- `error`: the owner of the loop, as `on_tool_error` halted it; the round can still be committed.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundStanding:
+    """The state of a round's calls.
+
+    Attributes:
+        pending: Calls that no hook has answered or refused, with the arguments after all hooks. A call
+            remains here when it has a result.
+        handled: Calls that hooks answered.
+        rejected: Calls that were refused.
+        issues: Calls that cannot run; see `InvalidCall`.
+        turn: The assistant's turn.
+        view: The tools.
+        hooks: Every hook that was applied.
+        progress: The mutable part; only the steps of a plan change it.
+        around: The middleware that was applied.
+    """
+
+    pending: tuple[ToolCall, ...]
+    handled: tuple[HandledCall, ...]
+    rejected: tuple[RejectedCall, ...]
+    issues: tuple[InvalidCall, ...]
+    turn: AssistantTurn = field(repr=False)
+    view: ToolView = field(repr=False)
+    hooks: HookSet = field(repr=False)
+    progress: RoundProgress = field(repr=False)
+    around: Around = field(default_factory=Around, repr=False)
+
+    @property
+    def state(self) -> RoundState:
+        """The state of the round."""
+        return self.progress.state
+
+    @property
+    def status(self) -> RoundStatus:
+        """Who must act next."""
+        if self.state != "open":
+            return "completed"
+        if "error" in self.progress.halts.values():
+            return "error"
+        if self.to_run():
+            return "idle"
+        if self.progress.questions:
+            return "awaiting_user"
+        return "awaiting_tools" if self.manual else "idle"
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Every call of the turn without an issue, in its order."""
+        decided = [done.call for done in (*self.handled, *self.rejected)]
+        by_id = {call.id: call for call in (*self.pending, *decided)}
+        return tuple(by_id[call.id] for call in self.turn.calls if call.id in by_id)
+
+    @property
+    def manual(self) -> tuple[ToolCall, ...]:
+        """The pending calls that wait for the application; `submit` takes their results."""
+        return tuple(call for call in self.pending if self.is_manual(call) and self.has_nothing(call))
+
+    @property
+    def questions(self) -> tuple[RoundQuestion, ...]:
+        """Questions of tools to the user; `answer` takes the answers."""
+        asked = self.progress.questions
+        return tuple(
+            RoundQuestion(call.id, call.name, asked[call.id].question, asked[call.id].schema)
+            for call in self.turn.calls
+            if call.id in asked
+        )
+
+    @property
+    def results(self) -> tuple[CallResult, ...]:
+        """All results so far, in the order of the calls."""
+        found = ((call, self.progress.came_to(call.id)) for call in self.turn.calls)
+        return tuple(
+            CallResult(call.id, call.name, call.arguments, result)
+            for call, result in found
+            if result is not None
+        )
+
+    @property
+    def halt(self) -> RoundHalt | None:
+        """A request to end the loop after this round, from the first call that made one."""
+        halts = self.progress.halts
+        said = (call for call in self.turn.calls if call.id in halts)
+        return next((RoundHalt(call.id, call.name, halts[call.id]) for call in said), None)
+
+    @property
+    def continue_suggestion(self) -> str | None:
+        """Why the model should be asked again, or `None` if no call had an issue."""
+        if not self.issues:
+            return None
+        found = ", ".join(f"{issue.call.name}: {issue.reason}" for issue in self.issues)
+        return f"the model can mend its calls ({found}) once it has read the results"
+
+    def to_run(self) -> list[ToolCall]:
+        """The pending calls that `run_pending` must still run."""
+        return [call for call in self.pending if not self.is_manual(call) and self.has_nothing(call)]
+
+    def unfinished(self) -> list[ToolCall]:
+        """The pending calls without a result, with or without an open question."""
+        return [call for call in self.pending if call.id not in self.progress.results]
+
+    def is_guarded(self, call: ToolCall) -> bool:
+        """Whether a call must still pass middleware."""
+        return self.around.guards(call, self.view) and not self._is_through(call)
+
+    def _is_through(self, call: ToolCall) -> bool:
+        return call.id in self.progress.waiting or self._asks(call)
+
+    def _carries(self, call: ToolCall) -> bool:
+        """Whether a call must pass rules that its toolset carries, which run with it."""
+        binding: ToolBinding | None = self.view.get(call.name)
+        return binding is not None and binding.redirect is None and bool(binding.carried)
+
+    def _asks(self, call: ToolCall) -> bool:
+        """Whether its tool has run and asks the user."""
+        return call.id in self.progress.questions and call.id not in self.progress.keys
+
+    def is_manual(self, call: ToolCall) -> bool:
+        """Whether a pending call is left to the application; its middleware comes first."""
+        binding: ToolBinding | None = self.view.get(call.name)
+        if call.id in self.progress.waiting or binding is None or not binding.manual:
+            return call.id in self.progress.waiting
+        return not self.around.guards(call, self.view) and not self._carries(call)
+
+    def has_nothing(self, call: ToolCall) -> bool:
+        """Whether a call has neither a result nor a question yet."""
+        return call.id not in self.progress.results and call.id not in self.progress.questions
+
+    def ledger(self) -> Ledger:
+        """The calls and results that a commit is checked against."""
+        given = {id: self.progress.results[id] for id in self.progress.given}
+        return Ledger(
+            calls={call.id: call for call in self.turn.calls},
+            pending=[call.id for call in self.pending],
+            manual=frozenset(call.id for call in self.pending if self.is_manual(call)),
+            issues=frozenset(issue.call.id for issue in self.issues),
+            given=given,
+            guarded=frozenset(
+                call.id
+                for call in self.unfinished()
+                if self.is_guarded(call) or (self._carries(call) and not self._is_through(call))
+            ),
+        )
+
+    def own_results(self) -> dict[str, ToolResult]:
+        """Answers and refusals of hooks, and a standard rejection for every issue."""
+        own = {done.call.id: done.result for done in (*self.handled, *self.rejected)}
+        return own | {issue.call.id: rejection(Reject(issue.message, "policy")) for issue in self.issues}

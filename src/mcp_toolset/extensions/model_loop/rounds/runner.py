@@ -1,0 +1,286 @@
+"""`CallRunner`: run the tools of a round concurrently, each with its deadline.
+
+It knows calls and bindings; `round_plan` decides which calls there are and what their results are for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import InitVar, dataclass, field
+from typing import Final, cast
+
+import anyio
+
+from mcp_toolset._records import replace
+from mcp_toolset.calls.pipeline.decision import rejection_reason
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.hook_chain import copied
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.concurrency.cancel_reason import CancelledError
+from mcp_toolset.errors import RoundError, UnknownToolError, UpstreamProtocolError, sole
+from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult, OnToolError, ToolFailure, Verdict
+from mcp_toolset.extensions.model_loop.rounds.round_rules import AnsweringContext, Answers, Around, HooksLeft
+from mcp_toolset.tools.core.asking import AskUser, InputRequired
+from mcp_toolset.tools.core.call import ToolCall, ToolContext, require_context
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.view.view import ToolBinding, ToolView
+
+RUN_DEADLINE: Final = 30.0
+"""The default seconds that a tool may run."""
+
+RUN_CONCURRENCY: Final = 16
+"""The default number of tools of a round that run at the same time."""
+
+_NOT_YET: Final = ToolResult({"content": [], "resultType": "inputRequired"})
+"""The result inside the dispatch of a call that the application or the user must answer."""
+
+_log = logging.getLogger("mcp_toolset.calls")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How calls are run; see `ToolRoundPlan.run_pending`.
+
+    Raises:
+        RoundError: a number is not positive, or `on_tool_error` cannot decide.
+    """
+
+    context: ToolContext
+    timeout: float = RUN_DEADLINE
+    concurrency: int = RUN_CONCURRENCY
+    on_tool_error: OnToolError = "continue"
+
+    def __post_init__(self) -> None:
+        require_context(self.context)
+        if not (self.timeout > 0 and self.concurrency > 0):
+            found = f"{self.timeout:g} s and {self.concurrency}"
+            raise RoundError(f"a run needs a positive timeout and concurrency, not {found}")
+        if self.on_tool_error not in ("continue", "halt") and not callable(self.on_tool_error):
+            raise RoundError(f"on_tool_error is 'continue', 'halt' or a function, not {self.on_tool_error!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """The outcome of a call's run.
+
+    Attributes:
+        call: The call.
+        result: Its result; meaningless while it waits or asks.
+        ask: The tool's question to the user.
+        halt: Why the loop should end.
+        waits: Whether the tool turned out to be manual.
+        failure: The failure of the tool, if it failed.
+        key: The key of the answer to the question when the call runs again; empty for a question of the
+            tool, whose answer is the result.
+    """
+
+    call: ToolCall
+    result: ToolResult
+    ask: AskUser | None = None
+    halt: str | None = None
+    waits: bool = False
+    failure: ToolFailure | None = None
+    key: str = ""
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a tool said besides its result: a question or a halt."""
+
+    ask: AskUser | None = None
+    halt: str | None = None
+    waits: bool = False
+    has_run: bool = False
+    exception: BaseException | None = None
+
+
+@dataclass(slots=True)
+class CallRunner:
+    """Runs calls of a view whose hooks have run; any failure of a call becomes its result.
+
+    Attributes:
+        view: The tools.
+        hooks: Result hooks see every result. Execution hooks run for the call that a calling tool stands
+            for, as they could not run before.
+        options: How to run.
+        calls: The calls to run.
+        around: The middleware, and the execution hooks that run inside of it.
+        answers: The user's answers to questions of middleware, by call.
+        round: The id of the round.
+    """
+
+    view: ToolView
+    hooks: HookSet
+    options: RunOptions
+    calls: InitVar[Sequence[ToolCall]]
+    around: Around = field(default_factory=Around)
+    answers: dict[str, Answers] = field(default_factory=dict[str, Answers])
+    round: str = ""
+    _told: dict[str, _Told] = field(default_factory=dict[str, _Told], init=False)
+    _plain: ToolDispatch = field(init=False)
+    _guarded: dict[str, ToolDispatch] = field(init=False)
+    _redirected: ToolDispatch = field(init=False)
+
+    def __post_init__(self, calls: Sequence[ToolCall]) -> None:
+        called = {call.name: self.view[call.name] for call in calls}
+        # Its calls were prepared when the round was made.
+        listened = {name: replace(self._listened(one), prepare=None) for name, one in called.items()}
+        names, around = self.view.names, self.around
+        plain = Rules(hooks=HooksLeft(self.hooks), observers=around.rules.observers)
+        self._plain = ToolDispatch(listened.values(), rules=plain, names=names)
+        self._guarded = {
+            call.id: ToolDispatch([listened[call.name]], rules=around.rules_of(call, self.hooks), names=names)
+            for call in calls
+            if around.guards(call, self.view)
+        }
+        self._redirected = self._plain
+        if any(binding.redirect is not None for binding in called.values()):
+            everything = [self._listened(binding) for binding in self.view.values()]
+            self._redirected = ToolDispatch(everything, rules=around.rules_of_all(self.hooks), names=names)
+
+    async def run(self, call: ToolCall) -> CallOutcome:
+        told = self._told[call.id] = _Told()
+        try:
+            result = await self._result(call, told)
+        except InputRequired as required:
+            return _asking(call, required)
+        if told.waits or told.ask is not None:
+            return CallOutcome(call, result, told.ask, waits=told.waits)
+        if not result.is_complete:
+            result = ToolResult.of_error(
+                f"{call.name} asks for input, and this round cannot ask for it; the call did not finish"
+            )
+        if not result.is_error or rejection_reason(result) is not None:
+            return CallOutcome(call, result, halt=told.halt)
+        failure = ToolFailure(call, result, told.exception)
+        verdict = await self._verdict(failure)
+        halt = told.halt or ("error" if verdict == "halt" else None)
+        return CallOutcome(call, result, halt=halt, failure=failure)
+
+    async def _result(self, call: ToolCall, told: _Told) -> ToolResult:
+        plain = self._plain if self.view[call.name].redirect is None else self._redirected
+        answers = self.answers.setdefault(call.id, {})
+        context = AnsweringContext(self.options.context, answers, lambda: told.has_run, self.round)
+        try:
+            return await self._guarded.get(call.id, plain).call(copied(call), context)
+        except (UnknownToolError, UpstreamProtocolError) as fault:
+            told.exception = fault
+            return ToolResult.of_error(str(fault))
+
+    def _listened(self, binding: ToolBinding) -> ToolBinding:
+        """The binding with its deadline, which records what its tool says besides its result."""
+
+        async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
+            told = self._told[call.id]
+            if binding.manual:
+                told.waits = True
+                return _NOT_YET
+            told.has_run = True
+            try:
+                # A question of middleware is the round's; a tool keeps the context that it was given.
+                result = await self._in_time(binding, call, self.options.context)
+            # The exception is raised again and becomes the call's error result; `on_tool_error` needs it as
+            # well.
+            except (Exception, SystemExit, CancelledError) as fault:
+                told.exception = fault
+                raise
+            if result.halt is not None:
+                told.halt = result.halt.reason
+            told.ask = result.ask
+            return result if result.ask is None else _NOT_YET
+
+        return replace(binding, execute=execute, timeout=None)
+
+    async def _in_time(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+        seconds = self.options.timeout if binding.timeout is None else binding.timeout
+        if not binding.source and binding.redirect is None:
+            context = context.for_handler(call, binding.capabilities or frozenset())
+        with anyio.move_on_after(seconds):
+            return await binding.execute(call, context)
+        told = f"{call.name} gave no answer within {seconds:g} s and was stopped"
+        self._told[call.id].exception = TimeoutError(told)
+        return replace(ToolResult.of_error(told), stopped=True)
+
+    async def _verdict(self, failure: ToolFailure) -> Verdict:
+        decide = self.options.on_tool_error
+        if not callable(decide):
+            return decide
+        try:
+            with anyio.fail_after(RUN_DEADLINE):
+                answer = decide(failure)
+                verdict = cast("object", await answer if inspect.isawaitable(answer) else answer)
+        # The function is the application's code and may raise anything; its siblings are to finish.
+        except (Exception, SystemExit):
+            _log.exception("on_tool_error failed about %s; the loop halts", in_log(failure.call.name))
+            return "halt"
+        if verdict in ("continue", "halt"):
+            return verdict
+        _log.error("on_tool_error returned %r about %s; the loop halts", verdict, in_log(failure.call.name))
+        return "halt"
+
+
+def _asking(call: ToolCall, required: InputRequired) -> CallOutcome:
+    """The first question of a middleware; the others are asked when the call runs again."""
+    key, params = next(iter(required.requests.items()))
+    return CallOutcome(call, _NOT_YET, AskUser(params["message"], params["requestedSchema"]), key=key)
+
+
+@asynccontextmanager
+async def running(
+    runner: CallRunner,
+    calls: Sequence[ToolCall],
+    under_way: set[str],
+    took: Callable[[CallOutcome], CallResult | None],
+) -> AsyncGenerator[AsyncIterator[CallResult]]:
+    """Run calls concurrently during the block, and yield each result as it comes.
+
+    Leaving the block cancels the calls that still run. An error of the block is raised itself, not in a group
+    of one.
+
+    Args:
+        runner: Runs them.
+        calls: The calls.
+        under_way: Receives the id of each call while its tool runs.
+        took: Records an outcome, and returns its result if it has one.
+    """
+    raised: BaseException | None = None
+    send, receive = anyio.create_memory_object_stream[CallResult](len(calls))
+
+    async def run(call: ToolCall, limiter: anyio.CapacityLimiter) -> None:
+        async with limiter:
+            under_way.add(call.id)
+            try:
+                done = took(await runner.run(call))
+            finally:
+                under_way.discard(call.id)
+        if done is not None:
+            send.send_nowait(done)
+
+    async def run_all() -> None:
+        limiter = anyio.CapacityLimiter(runner.options.concurrency)
+        async with anyio.create_task_group() as tasks:
+            for call in calls:
+                tasks.start_soon(run, call, limiter)
+        send.close()
+
+    # The stream outlives the tasks, so that outcomes of cancelled tasks are recorded as well.
+    with send, receive:
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run_all)
+                try:
+                    yield receive
+                except BaseException as fault:
+                    raised = fault
+                    raise
+                finally:
+                    tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if raised is not None and sole(group) is raised:
+                raise raised from None
+            raise

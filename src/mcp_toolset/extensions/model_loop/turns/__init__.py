@@ -1,0 +1,1 @@
+"""The replies of model providers, and the answers to their calls."""

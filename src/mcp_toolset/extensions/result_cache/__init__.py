@@ -1,0 +1,1 @@
+"""Reusing the results of calls for a while."""

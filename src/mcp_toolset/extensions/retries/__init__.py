@@ -1,0 +1,1 @@
+"""Repeating calls of mounted servers, circuit breakers, and `RetryLimit`, which refuses tools that fail."""

@@ -1,0 +1,70 @@
+"""What the entry of a server says of repeats of its calls and of its circuit breaker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Self
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config.entries import validated
+from mcp_toolset.config.extensions import ServerSettings
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.tables import COUNT, SECONDS, TABLE, Table, key
+
+_FEW: Final = {"failures": 5, "seconds": 30}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerEntry(Table):
+    """When a server is not called any more, and for how long."""
+
+    unknown: ClassVar = "forbid"
+
+    failures: int = key(
+        COUNT,
+        "a positive whole number",
+        5,
+        meaning="Failures in a row after which the server is not called.",
+        example=5,
+    )
+    seconds: float = key(
+        SECONDS,
+        "a positive number of seconds",
+        30.0,
+        meaning="Seconds for which the server is not called.",
+        example=30,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetriesOfServer(ServerSettings):
+    """How often a call is repeated, and when the server is not called."""
+
+    protects: ClassVar = False
+    parts: ClassVar[Mapping[str, type[Table]]] = {"breaker": BreakerEntry}
+
+    retries: int = key(
+        {"type": "int", "ge": 0, "le": 10, "strict": True},
+        "a whole number from 0 to 10",
+        0,
+        meaning="How often a call [is repeated](limits.md#repeat-calls) after a failure, if its tool allows "
+        "it.",
+        example=2,
+    )
+    breaker: Any = key(
+        TABLE,
+        '{"failures": 5, "seconds": 30}',
+        meaning="After how many failures in a row the server is "
+        "[not called](limits.md#stop-calling-a-server-that-fails), and for how long.",
+        example=_FEW,
+    )
+
+    def checked(self, place: Place, server: str) -> Self:
+        """See `ServerSettings`; the breaker is a pair of numbers from here on, as in programs."""
+        if self.breaker is None:
+            return self
+        entry = validated(BreakerEntry, self.breaker, place.at("breaker"))
+        return replace(self, breaker=(entry.failures, entry.seconds))
+
+
+SERVER_SETTINGS: Final = RetriesOfServer

@@ -1,0 +1,1 @@
+"""Servers of the SDK in this process, as mounted servers."""

@@ -1,0 +1,1 @@
+"""Sentence models in the search of deferred tools, and the files that keep their vectors."""

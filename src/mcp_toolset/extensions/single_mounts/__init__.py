@@ -1,0 +1,1 @@
+"""Mounted servers that one replica alone may have at a time."""

@@ -1,0 +1,1 @@
+"""How mounted servers are told who asks: logins and tokens, and connections for single callers."""

@@ -1,0 +1,1 @@
+"""A mounted server as each caller reaches it."""

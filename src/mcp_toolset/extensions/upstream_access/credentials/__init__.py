@@ -1,0 +1,1 @@
+"""Logins to mounted servers, and their tokens."""

@@ -1,0 +1,310 @@
+"""`TokenSource`: gives the `Authorization` header of each request to one mounted server.
+
+`StoredTokens` keeps tokens in a `CredentialStore`, where `mcp-toolset login` puts them, and renews them. A
+refresh token is used once: the lock of the credential is held from before the request until its answer is
+stored, and the credential is read again first, as another process may have renewed it.
+
+After a login that was granted and whose token is refused in its turn there is no other: the source says
+`needs login` until other tokens are stored. Only scopes that were not asked for yet are asked for, once. All
+processes know it by the store (`Credential.unproven`), until the server takes the token (`accepted`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Final
+
+import anyio
+
+from mcp_toolset._records import replace
+from mcp_toolset.config.server_auth import OAuth, ServerAuth
+from mcp_toolset.errors import NEEDS_LOGIN, LoginRequiredError, SecretError, UpstreamUnavailableError
+from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
+from mcp_toolset.extensions.upstream_access.credentials.login import Challenge, obtained
+from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import authorization_http
+from mcp_toolset.security.secrets.credential_store import (
+    CredentialKey,
+    CredentialStore,
+    MemoryCredentialStore,
+)
+from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
+from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.client.credentials import TokenSource
+
+LOOK: Final = 2.0
+"""Seconds between two looks whether a login has stored other tokens, or a logout has removed them."""
+
+PAUSE: Final = 60.0
+"""Seconds until tokens that need no person are got again, if those got for a refusal are refused as well."""
+
+REMEMBERED: Final = 30
+"""Secrets of earlier tokens that are still not shown: a server may repeat what it has refused."""
+
+_log = logging.getLogger("mcp_toolset.upstream")
+
+
+class StoredTokens:
+    """The tokens that all callers of one server share."""
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        auth: ServerAuth,
+        store: CredentialStore,
+        *,
+        how: str,
+        user: str = "",
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            name: The name of the server, for messages.
+            url: Its address, which the tokens are stored for.
+            auth: How tokens are got.
+            store: Where they are kept.
+            how: What a person has to do to log in.
+            user: Whose tokens they are; empty for those that all callers share.
+            now: The clock, in seconds since the epoch.
+        """
+        self.key = CredentialKey(url, auth.issuer or "", user)
+        self._name = name
+        self._auth = auth
+        self._store = store
+        self._how = how
+        self._now = now
+        self._held: Credential | None = None
+        self._secrets = tuple[str, ...]()
+        self._renewed_at = self._granted_at = float("-inf")
+        self._lock = anyio.Lock()
+
+    async def header(self, caller: Identity | None) -> str | None:
+        held = self._held
+        if held is None or held.is_due(self._now()):
+            async with self._alone():
+                held = self._held
+                if held is None or held.is_due(self._now()):
+                    held = self._held = await self._usable()
+        return None if held is None else held.header
+
+    async def challenged(
+        self, status: int, challenge: str, used: str | None, caller: Identity | None
+    ) -> bool:
+        met = Challenge(status, challenge)
+        steps_up = status == 403 and met.member("error") == "insufficient_scope"
+        if status != 401 and not steps_up:
+            return False
+        wanted = {*met.wanted} if steps_up else set[str]()
+        async with self._alone():
+            if self._held is not None and self._held.header != used:
+                return True
+            kept = await self._kept()
+            is_granted = kept is not None and wanted <= {*kept.scopes}
+            if kept is not None and is_granted and self._is_another(kept, used):
+                self._held = kept
+                return True
+            if wanted and kept is not None and is_granted:
+                if kept.unproven:
+                    raise self._refused(met)
+                # The scopes are there already, so it is the user who may not.
+                return False
+            self._held = None
+            if not steps_up and kept is not None and self._is_renewed(kept):
+                self._renewed_at = self._now()
+                self._held = await self._renewed(kept)
+            if self._held is None:
+                self._held = await self._granted(met, kept)
+        return True
+
+    def _is_another(self, kept: Credential, used: str | None) -> bool:
+        """Whether what is kept has not been refused yet."""
+        return kept.header not in ("", used) and not kept.has_expired(self._now())
+
+    def _is_renewed(self, kept: Credential) -> bool:
+        return bool(kept.refresh_token) and self._now() >= self._renewed_at + PAUSE
+
+    async def _granted(self, met: Challenge, kept: Credential | None) -> Credential:
+        """New tokens as the answer to a refusal, which is given once."""
+        if kept is not None and self._rests(met, kept):
+            raise self._refused(met)
+        self._granted_at = self._now()
+        return await self._obtained(met, kept, 1 if kept is None else kept.unproven + 1)
+
+    def _rests(self, met: Challenge, kept: Credential) -> bool:
+        """Whether a login was granted for the same already, and its token is refused."""
+        auth, known = self._auth, kept.client.get("client_id")
+        if not kept.unproven or (isinstance(auth, OAuth) and auth.client_id not in (None, known)):
+            return False
+        is_last = kept.unproven > 1 or {*met.wanted, *auth.scopes} <= {*kept.asked}
+        if isinstance(auth, OAuth):
+            return is_last
+        return is_last and self._now() < self._granted_at + PAUSE and not kept.has_expired(self._now())
+
+    def _refused(self, met: Challenge) -> UpstreamUnavailableError:
+        said = " ".join(filter(None, (f"HTTP {met.status}", met.member("error"))))
+        if not isinstance(self._auth, OAuth):
+            why = f"it refuses the token that its authorization server has just given ({in_log(said)})"
+            return UpstreamUnavailableError(self._name, why, sent=False)
+        told = f"a login was granted, and the server refuses its token: {in_log(said)}"
+        why = f"{NEEDS_LOGIN}{self._how} ({told})"
+        return LoginRequiredError(self._name, why, for_more=met.status == 403)
+
+    async def accepted(self, used: str | None) -> None:
+        self._renewed_at = float("-inf")
+        async with self._lock:
+            if self._held is None or self._held.header != used or not self._held.unproven:
+                return
+            self._held = replace(self._held, unproven=0)
+            try:
+                async with self._store.locked(self.key):
+                    kept = await self._kept()
+                    if kept is not None and kept.header == used:
+                        await self._store.save(self.key, replace(kept, unproven=0).record())
+            # The request has succeeded; a store that fails is told to the one that needs it.
+            except SecretError as fault:
+                _log.debug("%s: %s", self._name, in_log(fault))
+
+    async def changed(self) -> None:
+        before = await self._seen()
+        # The store may be changed by another process, which sets no event here.
+        while (await self._seen()) in ("", before):  # noqa: ASYNC110
+            await anyio.sleep(LOOK)
+
+    async def withdrawn(self) -> None:
+        """See `TokenSource`; tokens of another login are taken up meanwhile."""
+        # A logout is the work of another process, which sets no event here.
+        while not await self.are_withdrawn():  # noqa: ASYNC110
+            await anyio.sleep(LOOK)
+
+    async def are_withdrawn(self) -> bool:
+        """Whether the tokens in use are not kept any more; those of another login are taken up."""
+        async with self._lock:
+            held = self._held
+            try:
+                kept = held if held is None else await self._kept()
+            except SecretError as fault:
+                _log.debug("%s: %s", self._name, in_log(fault))
+                return False
+            if held is not None and (kept is None or kept.header not in ("", held.header)):
+                self._held = kept
+                return kept is None
+            return False
+
+    async def _seen(self) -> str:
+        """The header in the store; empty if there is none, or the store cannot be read."""
+        try:
+            kept = await self._kept()
+        # A store that fails is told to the call that needs it.
+        except SecretError as fault:
+            _log.debug("%s: %s", self._name, in_log(fault))
+            return ""
+        return "" if kept is None else kept.header
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return self._secrets
+
+    async def login(self, challenge: Challenge) -> Credential:
+        """Get new tokens, whatever is stored."""
+        async with self._alone():
+            self._held = await self._obtained(challenge, await self._kept())
+            return self._held
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[None]:
+        """One task at a time gets credentials; a store that fails is why there are none."""
+        async with self._lock:
+            try:
+                yield
+            except SecretError as fault:
+                why = f"no credentials for it: {fault}"
+                raise UpstreamUnavailableError(self._name, why, sent=False) from None
+
+    async def _kept(self) -> Credential | None:
+        record = await self._store.load(self.key)
+        return None if record is None else self._noted(Credential.kept(record))
+
+    def _noted(self, credential: Credential) -> Credential:
+        """The credential, whose secrets are not shown from now on."""
+        found = credential.secrets
+        self._secrets = (*found, *(secret for secret in self._secrets if secret not in found))[:REMEMBERED]
+        return credential
+
+    async def _usable(self) -> Credential | None:
+        """The stored credential, renewed if it is time to; `None` if there is none to try with."""
+        kept = await self._kept()
+        if kept is None or not kept.header:
+            return None
+        if not kept.is_due(self._now()):
+            return kept
+        if kept.refresh_token:
+            try:
+                return await self._renewed(kept)
+            except UpstreamUnavailableError as fault:
+                if kept.has_expired(self._now()):
+                    raise
+                _log.warning("%s", in_log(fault))
+        return None if kept.has_expired(self._now()) else kept
+
+    async def _renewed(self, stale: Credential) -> Credential | None:
+        """The credential with new tokens; `None` if its refresh token is refused for good."""
+        async with self._store.locked(self.key):
+            kept = await self._kept()
+            if kept is None or not kept.refresh_token:
+                return None
+            if kept.header != stale.header and not kept.has_expired(self._now()):
+                return kept
+            # A token that was issued must not be lost: the one that it replaces is void.
+            with anyio.CancelScope(shield=True):
+                return await self._exchanged(kept)
+
+    async def _exchanged(self, kept: Credential) -> Credential | None:
+        async with authorization_http(self._name, self.key.upstream, self._auth) as http:
+            renewed = await http.renewed(kept, self._now())
+        if renewed is None:
+            _log.info("%s: the authorization server refuses the refresh token", self._name)
+        await self._store.save(self.key, self._noted(renewed or kept.without_tokens()).record())
+        return renewed
+
+    async def _obtained(self, challenge: Challenge, kept: Credential | None, unproven: int = 0) -> Credential:
+        auth = self._auth
+        if isinstance(auth, OAuth) and auth.page is None:
+            known = () if kept is None else kept.scopes
+            more = [] if challenge.status == 401 else challenge.member("scope").split()
+            options = "".join(f" --scope {in_log(scope)}" for scope in more if scope not in known)
+            why = f"{NEEDS_LOGIN}{self._how}{options}"
+            scopes = dict.fromkeys((*known, *more))
+            raise LoginRequiredError(self._name, why, for_more=challenge.status == 403, scopes=scopes)
+        challenge = replace(challenge, scopes=(*challenge.scopes, *auth.scopes))
+        async with authorization_http(self._name, self.key.upstream, self._auth) as http:
+            found = await obtained(http, self.key.upstream, auth, challenge, kept or Credential(), self._now)
+        before = () if kept is None or challenge.status == 401 else kept.asked
+        found = replace(found, asked=(*before, *challenge.wanted), unproven=unproven)
+        async with self._store.locked(self.key):
+            await self._store.save(self.key, self._noted(found).record())
+        return found
+
+
+def token_source(name: str, url: str, auth: ServerAuth, how: str) -> TokenSource:
+    """The source of the tokens for a server; see `StoredTokens` for the arguments."""
+    return StoredTokens(name, url, auth, store_of(auth), how=how)
+
+
+def store_of(auth: ServerAuth) -> CredentialStore:
+    """Where the tokens of a server are kept: those that need no login in memory alone."""
+    if not isinstance(auth, OAuth):
+        return MemoryCredentialStore()
+    return auth.store or _vault(os.environ.get(FOLDER_VARIABLE, "")).credentials
+
+
+@cache
+def _vault(folder: str) -> Vault:
+    """The store of the user: one for all servers, so that the keyring is asked once."""
+    return Vault({**os.environ, FOLDER_VARIABLE: folder})

@@ -1,0 +1,64 @@
+"""`UpstreamAccess`: where a mounted server wants a login, or each caller has a connection to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Unpack
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.pins.policy import Pins
+    from mcp_toolset.config.jsonc import Place
+    from mcp_toolset.config.sections import Entry
+    from mcp_toolset.config.server_auth import CallerAuth, ServerAuth
+    from mcp_toolset.config.tables import Meaning
+    from mcp_toolset.transports.client.credentials import TokenSource
+    from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
+    from mcp_toolset.upstream.target import Link
+
+
+class UpstreamAccess:
+    """Makes either; what is not asked for is not imported."""
+
+    @staticmethod
+    def of_entry(
+        auth: object, oauth: object, place: Place, expanded: Callable[..., str]
+    ) -> ServerAuth | CallerAuth | None:
+        """What the entry of a server says of logins; see `server_auth`."""
+        from mcp_toolset.extensions.upstream_access.entries import server_auth
+
+        return server_auth(auth, oauth, place, expanded)
+
+    @staticmethod
+    def logins() -> tuple[Mapping[str, type[Entry]], Mapping[str, Meaning]]:
+        """The kinds of login that an entry can have, and what their keys mean."""
+        from mcp_toolset.extensions.upstream_access.entries import LOGINS, MEANINGS
+
+        return LOGINS, MEANINGS
+
+    @staticmethod
+    def tokens(name: str, url: str, auth: ServerAuth, how: str) -> TokenSource:
+        """The tokens for a server that all callers share; see `token_source`."""
+        from mcp_toolset.extensions.upstream_access.credentials.token_source import token_source
+
+        return token_source(name, url, auth, how)
+
+    @staticmethod
+    def connections(
+        link: Link,
+        forward: Mapping[str, str] | None,
+        auth: object,
+        pins: Callable[[], Pins],
+        *,
+        lenient: bool,
+        **options: Unpack[ConnectionOptions],
+    ) -> UpstreamConnection:
+        """The connections of single callers to a server; see `reach_of` and `CallerConnections`."""
+        from mcp_toolset.extensions.upstream_access.callers.caller_connections import CallerConnections
+        from mcp_toolset.extensions.upstream_access.callers.reaches import logins_of, reach_of
+
+        logins = logins_of(auth)
+        reach = reach_of(link, forward, auth, logins)
+        return CallerConnections(link, reach=reach, logins=logins, pins=pins, lenient=lenient, **options)
+
+
+PART = UpstreamAccess

@@ -1,0 +1,52 @@
+"""`retries` and `breaker` of a server's entry are read where they hold; a mistake is one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.test_config import server, server_refusal
+
+from mcp_toolset import RemoteToolset
+from mcp_toolset.extensions.retries.settings import RetriesOfServer
+from mcp_toolset.hub.mounts import mounted
+
+GIT = {"command": "git-server"}
+
+
+def test_p9_retries_and_breaker_of_an_entry_are_those_of_its_mount():
+    read = server({**GIT, "retries": 2, "breaker": {"failures": 3}})
+    (resilience,) = mounted(read, None).connection.extensions
+    assert resilience.stated == RetriesOfServer(retries=2, breaker=(3, 30.0))
+    assert read.reached() == server(GIT).reached()
+    assert mounted(server(GIT), None).connection.extensions == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"retries": -1}, "write `retries` as a whole number from 0 to 10"),
+        ({"retries": 11}, "write `retries` as a whole number from 0 to 10"),
+        ({"retries": 1.5}, "write `retries` as a whole number from 0 to 10"),
+        ({"retries": True}, "write `retries` as a whole number from 0 to 10"),
+        ({"retires": 2}, "did you mean `retries`?"),
+        ({"breaker": 5}, 'write `breaker` as {"failures": 5, "seconds": 30}'),
+        ({"breaker": {"failures": 0}}, "breaker.failures"),
+        ({"breaker": {"seconds": -1}}, "write `seconds` as a positive number of seconds"),
+        ({"breaker": {"failuers": 1}}, "did you mean `failures`?"),
+    ],
+)
+def test_p9_retries_and_breakers_that_cannot_be_used_are_told(entry: dict[str, Any], told: str):
+    assert told in server_refusal({**GIT, **entry})
+
+
+def test_p9_null_is_no_key_and_a_breaker_without_numbers_has_its_defaults():
+    assert server({**GIT, "retries": None, "breaker": None}).extensions == {"retries": RetriesOfServer()}
+    assert mounted(server({**GIT, "retries": None}), None).connection.extensions == ()
+    (resilience,) = mounted(server({**GIT, "breaker": {}}), None).connection.extensions
+    assert resilience.stated == RetriesOfServer(breaker=(5, 30.0))
+
+
+def test_p9_a_keyword_that_no_extension_has_is_a_type_error():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'retires'"):
+        RemoteToolset(["true"], name="git", retires=2)  # type: ignore[call-arg]

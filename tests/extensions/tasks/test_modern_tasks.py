@@ -1,0 +1,137 @@
+"""Tasks of 2026-07-28: of the server's own tools, and of a mounted server's."""
+
+from __future__ import annotations
+
+import pytest
+from tests.extensions.tasks.jobs import TASKS, Jobs, about, call, served, until
+from tests.interaction.raw_client import RawClient
+
+from mcp_toolset.extensions.tasks import task
+
+pytestmark = pytest.mark.anyio
+
+MOUNTED = pytest.mark.parametrize("mounted", [False, True], ids=["own", "mounted"])
+
+
+@MOUNTED
+async def test_j3_a_call_becomes_a_task_and_its_result_is_kept(mounted: bool) -> None:
+    jobs = Jobs()
+    async with served(jobs, mounted=mounted) as client:
+        found = await call(client, "build", what="a house")
+        assert (found["resultType"], found["status"]) == ("task", "working")
+        assert found["taskId"] and found["ttlMs"] and found["createdAt"] <= found["lastUpdatedAt"]
+        jobs.go.set()
+        ended = await until(client, found["taskId"], "completed")
+        assert ended["resultType"] == "complete"
+        assert ended["result"]["content"][0]["text"] == "built a house"
+        assert await about(client, "tasks/get", found["taskId"]) == ended
+        assert jobs.started == 1
+
+
+async def test_j3_no_task_is_kept_for_longer_than_the_longest_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Jobs()
+    async with served(jobs, mounted=False) as client:
+        id = (await call(client, "build", what="a house"))["taskId"]
+        monkeypatch.setattr(task, "LONGEST_MS", 0)
+        assert "error" in await about(client, "tasks/get", id)
+        await jobs.cancelled.wait()
+
+
+@MOUNTED
+async def test_j3_progress_is_the_status_message(mounted: bool) -> None:
+    async with served(Jobs(), mounted=mounted) as client:
+        found = await call(client, "build", what="a house")
+        while "statusMessage" not in (state := await about(client, "tasks/get", found["taskId"])):
+            pass
+        assert state["statusMessage"] == "half of it (1 of 2)"
+
+
+@MOUNTED
+async def test_j3_a_question_of_a_task_is_answered_by_an_update(mounted: bool) -> None:
+    async with served(Jobs(), mounted=mounted) as client:
+        found = await call(client, "greet")
+        state = await until(client, found["taskId"], "input_required")
+        (key,) = state["inputRequests"]
+        said = state["inputRequests"][key]["params"]["message"]
+        assert said == ("jobs asks: Your name?" if mounted else "Your name?")
+        answer = {"action": "accept", "content": {"name": "Ada"}}
+        wrong = await about(client, "tasks/update", found["taskId"], inputResponses={"other": answer})
+        assert wrong["resultType"] == "complete"
+        assert (await about(client, "tasks/get", found["taskId"]))["status"] == "input_required"
+        await about(client, "tasks/update", found["taskId"], inputResponses={key: answer})
+        ended = await until(client, found["taskId"], "completed")
+        assert ended["result"]["content"][0]["text"] == "Hello, Ada!"
+
+
+@MOUNTED
+async def test_j3_a_cancelled_task_stops_its_call(mounted: bool) -> None:
+    jobs = Jobs()
+    async with served(jobs, mounted=mounted) as client:
+        found = await call(client, "build", what="a house")
+        await jobs.running.wait()
+        done = await about(client, "tasks/cancel", found["taskId"])
+        assert "error" not in done
+        await jobs.cancelled.wait()
+        await until(client, found["taskId"], "cancelled")
+        again = await about(client, "tasks/cancel", found["taskId"])
+        assert "error" not in again
+
+
+@MOUNTED
+async def test_j3_an_error_of_the_protocol_is_the_outcome_of_a_failed_task(mounted: bool) -> None:
+    async with served(Jobs(), mounted=mounted) as client:
+        found = await call(client, "broken")
+        ended = await until(client, found["taskId"], "failed")
+        assert ended["error"]["code"] == -32603 and "out of order" in ended["error"]["message"]
+        assert "result" not in ended
+
+
+async def test_u81_the_error_of_a_failed_task_of_a_mounted_server_names_no_page() -> None:
+    async with served(Jobs(), mounted=True) as client:
+        found = await call(client, "broken", code=-32042)
+        ended = await until(client, found["taskId"], "failed")
+    assert "out of order" in ended["error"]["message"] and "javascript:" not in str(ended)
+    assert ended["error"]["code"] == -32603
+
+
+@MOUNTED
+async def test_j3_a_client_without_the_extension_gets_no_task(mounted: bool) -> None:
+    jobs = Jobs()
+    jobs.go.set()
+    async with served(jobs, mounted=mounted) as client:
+        plain = await client.ask("tools/call", name="build", arguments={"what": "a house"})
+        assert plain["resultType"] == "complete" and plain["content"][0]["text"] == "built a house"
+        assert (await client.ask("tasks/get", taskId="1"))["error"]["code"] == -32021
+
+
+@pytest.mark.parametrize("task_wait", [None, 0])
+async def test_j3_a_tool_that_is_a_task_only_is_refused_where_clients_do_not_wait(
+    task_wait: float | None,
+) -> None:
+    async with served(Jobs(), mounted=task_wait is not None, task_wait=task_wait) as client:
+        refused = (await client.ask("tools/call", name="only", arguments={}))["error"]
+        assert refused["code"] == -32021
+        assert refused["data"] == {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+
+
+@MOUNTED
+async def test_j3_an_unknown_task_is_not_found(mounted: bool) -> None:
+    async with served(Jobs(), mounted=mounted) as client:
+        for method in ("tasks/get", "tasks/cancel"):
+            error = (await about(client, method, "none"))["error"]
+            assert error["code"] == -32602 and error["message"].startswith("Task not found")
+
+
+@MOUNTED
+async def test_j3_the_extension_is_declared_and_lists_have_no_task_support(mounted: bool) -> None:
+    async with served(Jobs(), mounted=mounted) as client:
+        assert (await client.ask("server/discover"))["capabilities"]["extensions"] == {TASKS: {}}
+        assert [tool for tool in (await client.ask("tools/list"))["tools"] if "execution" in tool] == []
+
+
+async def test_j3_a_tool_without_tasks_answers_at_once() -> None:
+    async def plain(client: RawClient) -> str:
+        return (await call(client, "plain"))["content"][0]["text"]
+
+    async with served(Jobs(), mounted=False) as own, served(Jobs(), mounted=True) as mounted:
+        assert [await plain(own), await plain(mounted)] == ["at once", "at once"]
