@@ -204,6 +204,33 @@ async def test_u113_a_choice_that_a_long_value_does_not_fit_does_not_tell_the_pr
     assert "what is wrong takes too long to be found out" in many.text
 
 
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"required": [f"p{number}" for number in range(300)]}, {"text": "x" * 500_000}),
+        ({"propertyNames": {"pattern": "^c$"}}, {"b" * 2_000 + str(number): 1 for number in range(300)}),
+        (
+            {"properties": {"a": {"anyOf": [{"maxLength": size} for size in range(300)]}}},
+            {"a": "x" * 500_000},
+        ),
+        (
+            {"properties": {"a": {"allOf": [{"maxLength": size} for size in range(300)]}}},
+            {"a": "x" * 500_000},
+        ),
+    ],
+    ids=["missing members", "names", "choices", "parts"],
+)
+async def test_u113_a_long_value_is_not_copied_into_hundreds_of_problems(
+    schema: dict[str, Any], value: Any
+) -> None:
+    async with answering({"type": "object", **schema}, value) as server:
+        result = await server.call_tool("costly", {})
+    assert result.is_error and "does not fit its output schema" in result.text
+    assert result.text.count("required property") <= 1 and result.text.count("does not match") <= 1
+    assert ("too long to be found out" in result.text) == ("anyOf" in json.dumps(schema))
+    assert result.text.count("longer than") <= 1
+
+
 @pytest.mark.parametrize("tool", ["resolve_tools", "call_tool"])
 async def test_u113_the_blanks_of_a_code_fence_that_has_no_end_are_read_once(tool: str) -> None:
     @local

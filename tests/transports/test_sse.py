@@ -260,7 +260,7 @@ async def test_u40_a_client_that_has_left_holds_no_room(stage: Stage) -> None:
         await stream.run()
     stream.write_line(b"more")
     assert len(sent) == 1 and ended == ["ended"] and stream.is_cut()
-    assert unsent.size == 0 and stream.waiting == 0
+    assert unsent.size == 0 and stream.waiting == 0 and not stream.has_room
 
 
 async def test_u113_a_call_that_reports_without_a_pause_ends_when_its_client_has_left() -> None:

@@ -207,6 +207,10 @@ class Way(Protocol):
         ...
 
 
+HOLD: Final = "mcp_toolset.hold"
+"""In the scope of a long HTTP request: a weak reference to what its body is counted by."""
+
+
 class RequestContext:
     """One request of one client; a notification has no id.
 
@@ -246,6 +250,12 @@ class RequestContext:
     def identity(self) -> Identity | None:
         """The caller, as its authentication tells; see `identity_of`."""
         return None if self.http is None else identity_of(self.http.scope)
+
+    @property
+    def hold(self) -> object:
+        """What its body is counted by, for who keeps it after the answer; `None` for a short one."""
+        found = None if self.http is None else self.http.scope.get(HOLD)
+        return None if found is None else found()
 
 
 class Answers(Protocol):

@@ -16,7 +16,7 @@ import anyio
 from mcp_toolset.context.connection import RequestContext, Way
 from mcp_toolset.context.request import ROUND_TRIP, WireContext
 from mcp_toolset.context.request_state import Replay, RoundTrips
-from mcp_toolset.errors import ClientCapabilityError
+from mcp_toolset.errors import CallError, ClientCapabilityError
 from mcp_toolset.tools.core.call import ToolCall
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
@@ -30,6 +30,24 @@ KEPT_MS: Final = 3_600_000
 
 POLL_MS: Final = 1000
 """Milliseconds between two requests for the state of a task, where no server says otherwise."""
+
+
+class _Gone:
+    """The way back to a client whose request was answered long ago."""
+
+    can_send_request: bool = False
+    reason: str | None = None
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: Any = None
+    ) -> dict[str, Any]:
+        raise CallError("the client cannot be asked: its task has ended")
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
+        """Say nothing."""
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Say nothing."""
 
 
 class TaskWay:
@@ -138,6 +156,12 @@ class TaskWay:
             self.known = True
             self.begun = self.begun or self.hands_over
             self.on_begin()
+
+    def release(self) -> None:
+        """Keep what is known of the task, and nothing of its request; for a client that has its handle."""
+        self.on_begin = _nothing
+        if self.begun:
+            self._way = _Gone()
 
     def learn(self, *, ttl_ms: int | None, poll_ms: int | None, message: str | None) -> None:
         """Take what a mounted server says of its task."""

@@ -51,7 +51,7 @@ class Program(Protocol):
 
 
 class MCPServer:
-    """Answers the requests to one toolset server; see `context.incoming.Answers`.
+    """Answers the requests to one toolset server; see `context.connection.Answers`.
 
     Attributes:
         handshake: What the server says of itself.

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import gc
+import json
 from typing import Any
 
 import anyio
 import pytest
 from tests.extensions.tasks.jobs import Jobs, about, call, until
 from tests.interaction.raw_client import raw_client
+from tests.transports.test_http_endpoint import HEADERS, META, posted
 
-from mcp_toolset import CallNext, RemoteToolset, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer
+from mcp_toolset import (
+    CallNext,
+    RemoteToolset,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Toolset,
+    ToolsetServer,
+    tool,
+)
 from mcp_toolset.context import task as of_tasks
 
 pytestmark = pytest.mark.anyio
@@ -20,6 +32,59 @@ MOUNTED = pytest.mark.parametrize("mounted", [False, True], ids=["own", "mounted
 def served(jobs: Jobs, *, mounted: bool, **options: Any) -> ToolsetServer:
     tools = Toolset(RemoteToolset(jobs.server(), name="jobs")) if mounted else jobs.toolset()
     return ToolsetServer(tools, capabilities=["ask"], **options)
+
+
+async def test_j3_a_task_that_has_ended_keeps_nothing_of_its_request() -> None:
+    @tool(task="optional")
+    async def build(context: ToolContext) -> str:
+        """Build."""
+        await context.progress(1)
+        return "built"
+
+    def sent(method: str, **params: Any) -> tuple[dict[str, str], bytes]:
+        takes = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {of_tasks.TASKS: {}}}}
+        params["_meta"] = {**META, **takes, "odd-one": [["kept"]]}
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        name = params.get("name") or params["taskId"]
+        return {**HEADERS, "mcp-method": method, "mcp-name": name}, json.dumps(message).encode()
+
+    server = ToolsetServer(Toolset(build))
+    app = server.http_app()
+    with anyio.fail_after(60):
+        async with server, app.router.lifespan_context(app):
+            begun = (await posted(app, *sent("tools/call", name="build", arguments={}))).json()["result"]
+            state = begun
+            while "result" not in state:
+                state = (await posted(app, *sent("tasks/get", taskId=begun["taskId"]))).json()["result"]
+            gc.collect()
+            assert not [one for one in gc.get_objects() if type(one) is dict and "odd-one" in one]
+    assert state["result"]["content"][0]["text"] == "built"
+
+
+async def test_j3_the_long_requests_of_tasks_that_run_count_as_being_answered() -> None:
+    go = anyio.Event()
+
+    @tool(task="optional")
+    async def build(plan: str, context: ToolContext) -> str:
+        """Build."""
+        await context.progress(1)
+        await go.wait()
+        return "built"
+
+    takes = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {of_tasks.TASKS: {}}}}
+    plan = "x" * 4_000_000
+    params = {"name": "build", "arguments": {"plan": plan}, "_meta": {**META, **takes}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    server = ToolsetServer(Toolset(build))
+    app, statuses = server.http_app(), list[int]()
+    with anyio.fail_after(60):
+        async with server, app.router.lifespan_context(app):
+            for _ in range(40):
+                statuses.append((await posted(app, {**HEADERS, "mcp-name": "build"}, body)).status_code)
+            assert statuses.count(200) > 20 and statuses[-1] == 503
+            go.set()
+            await anyio.wait_all_tasks_blocked()
+            assert (await posted(app, {**HEADERS, "mcp-name": "build"}, body)).status_code == 200
 
 
 @MOUNTED

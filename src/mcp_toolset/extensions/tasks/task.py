@@ -31,6 +31,7 @@ class Task:
         work: The id of its background work.
         scope: What ends it when its time is over.
         call: What was called; set before it runs, if it runs here.
+        hold: What its request is counted by while it runs.
         tools: The digest of the definition that it was made with, by the name of the tool.
         created: When it was created, in seconds since the epoch.
         settled: Set once the call has become a task, or has ended before.
@@ -46,6 +47,7 @@ class Task:
         self.work = ""
         self.scope = anyio.CancelScope()
         self.call: ToolCall
+        self.hold: object = None
         self.tools: Mapping[str, str] = {}
         self.created = self._updated = created
         self.settled = anyio.Event()
@@ -108,6 +110,12 @@ class Task:
         self.settled.set()
         self.ended.set()
         self.changed(now)
+
+    def release(self) -> None:
+        """Keep the outcome alone: the request may be megabytes, and an ended task is kept for long."""
+        self.call, self.hold = ToolCall(self.call.name, {}), None
+        del self.context
+        self.way.release()
 
     def take(self, wire: Wire) -> None:
         """Be a task that has ended in another process."""

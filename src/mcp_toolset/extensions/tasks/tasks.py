@@ -144,7 +144,7 @@ class Tasks:
         params: Wire = request.params or {}
         call = ToolCall(params["name"], params.get("arguments") or {})
         task = self._task_of(request)
-        task.call = call
+        task.call, task.hold = call, request.hold
         task.way.hands_over = hands_over
         task.context = TaskContext(request, task.way)
         task.tools = await self.calls.definition(call.name, task.context)
@@ -264,6 +264,8 @@ class Tasks:
             if task.id and (task.status != "cancelled" or task.way.withdrawn):
                 with anyio.move_on_after(KEEPING, shield=True):
                     await self._records.keep(task.id, task.wire(), seconds=task.expires - self._now())
+            if task.id:
+                task.release()
 
     async def _run_whole(self, task: Task, call: ToolCall) -> None:
         while True:

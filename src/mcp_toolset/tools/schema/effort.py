@@ -29,7 +29,10 @@ MAX_TOLD: Final = 5_000
 """Subschemas that may be tried for the problems of a value whose choices have choices."""
 
 MAX_CHOSEN: Final = 100_000
-"""Subschemas times values up to which a schema with choices tells problems: each choice has its own ones."""
+"""Subschemas times values up to which a schema with choices tells problems: each choice has all its own."""
+
+MAX_COPIED: Final = 50_000_000
+"""Characters in all problems of a value, up to which they are collected; the library copies it into each."""
 
 MAX_REPORTED: Final = 10_000
 """Subschemas times values up to which all problems are collected, and not the first alone."""
@@ -80,7 +83,7 @@ class Effort:
     """
 
     __slots__ = (
-        *("_branching", "_chooses", "_each", "_look", "_mappings", "_refers", "_sized"),
+        *("_branching", "_chooses", "_each", "_look", "_mappings", "_missing", "_refers", "_sized"),
         *("left", "names", "shares", "steps"),
     )
 
@@ -102,6 +105,8 @@ class Effort:
         self._mappings, self._sized = mappings, sized
         self._refers = any(keyword in one for one in mappings for keyword in REFERRING)
         self._chooses = any(keyword in one for one in mappings for keyword in ("anyOf", "oneOf"))
+        required: Iterator[object] = (one.get("required") for one in mappings)
+        self._missing = max((len(found) for found in required if isinstance(found, list)), default=0)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         self.names = any("patternProperties" in mapping for mapping in mappings)
         self._each: tuple[int, int] | None = None
         self.left = self.steps = 0
@@ -128,10 +133,16 @@ class Effort:
             raise TooMuchError
         return each * count
 
-    def is_told(self, value: object, work: int) -> bool:
+    def copied(self, value: object, work: int) -> int:
+        """The characters of all problems that a value can have, each of which holds a copy of it."""
+        # The work of few values is their number.
+        each = self._most()[0] if work <= FEW else 1
+        return work * each * (1 + self._missing) * _length(value)
+
+    def is_told(self, value: object, work: int, copied: int) -> bool:
         """Whether the problems of a value can be collected: each choice has those of the choices in it."""
         seen, told = self._seen(), 1
-        if self._chooses and work > MAX_CHOSEN:
+        if self._chooses and (work > MAX_CHOSEN or copied > MAX_COPIED):
             return False
         if seen.widest == 1 or self.shares:
             return not self.shares
@@ -259,6 +270,15 @@ def levels(value: object) -> Iterator[list[Any]]:
     while level:
         yield level
         level = [child for item in level for child in _children(item) if _is_container(child)]
+
+
+def _length(value: object) -> int:
+    """The characters of the texts and names in a value."""
+    total = len(value) if isinstance(value, str) else 0
+    for level in levels(value):
+        for item in level:
+            total += sum(len(text) for text in _children(item) if isinstance(text, str))
+    return total + sum(len(name) for name in _names_in(value) if type(name) is str)
 
 
 def _is_container(value: object) -> bool:

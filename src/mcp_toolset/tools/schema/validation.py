@@ -24,6 +24,7 @@ from mcp_toolset.tools.schema.effort import (
     COUNTED,
     FEW,
     LEAVES,
+    MAX_COPIED,
     MAX_REPORTED,
     REFERRING,
     Effort,
@@ -299,14 +300,15 @@ class SchemaCheck:
 
     def _problems(self, value: object) -> list[str]:
         work, validator = self._effort.begin(value), self._validator or self._compiled()
-        if not self._effort.is_told(value, work):
+        copied = self._effort.copied(value, work)
+        if not self._effort.is_told(value, work, copied):
             # The library collects the problems of each choice, and of each choice in it.
             return [] if self._fits(value) else [_UNTOLD]
-        if work <= MAX_REPORTED:
+        if work <= MAX_REPORTED and copied <= MAX_COPIED:
             return sorted(_line(error) for error in islice(validator.iter_errors(value), MAX_READ))[
                 :MAX_PROBLEMS
             ]
-        # The library makes all errors at once, a kilobyte each.
+        # The library makes all errors at once, a kilobyte and a copy of the value each.
         error = _first(validator, value)
         return [] if error is None else [_line(error)]
 

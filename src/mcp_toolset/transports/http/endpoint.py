@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mcp_toolset.context.connection import Answers
+from mcp_toolset.context.connection import HOLD, Answers
 from mcp_toolset.context.principal import principal_of
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import StoreError
@@ -109,7 +110,7 @@ class HttpEndpoint:
         if hold is None:
             return await refuse(send, 503, INTERNAL_ERROR, FULL)
         await self._load.turn()
-        await self._take_whole(scope, head, body, receive, send)
+        await self._take_whole({**scope, HOLD: ref(hold)}, head, body, receive, send)
         del hold
 
     async def _take_whole(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:

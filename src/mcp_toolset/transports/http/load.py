@@ -68,7 +68,7 @@ class Load:
 class Hold:
     """What one message holds, for as long as somebody has this object."""
 
-    __slots__ = ("_caller", "_load", "_size")
+    __slots__ = ("__weakref__", "_caller", "_load", "_size")
 
     def __init__(self, load: Load, size: int, caller: str) -> None:
         """Hold `size` bytes, which `load` has counted."""
