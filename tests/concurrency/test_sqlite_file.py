@@ -125,16 +125,17 @@ def test_j1_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
         assert file.execute("SELECT name FROM sqlite_master").fetchall() == [("songs",)]
 
 
-def test_j1_many_that_begin_with_one_file_at_once_make_its_tables_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("attempt", range(20))
+def test_j1_many_that_begin_with_one_file_at_once_make_its_tables_once(tmp_path: Path, attempt: int) -> None:
     kind = SqliteFile(b"MTs?", ("CREATE TABLE songs (title TEXT);\nINSERT INTO songs VALUES ('Lili')",))
-    go, faults = threading.Barrier(8), list[BaseException]()
+    go, faults = threading.Barrier(8), list[str]()
 
     def begin() -> None:
         go.wait(30)
         try:
             kind.open(tmp_path / "file").close()
         except (sqlite3.Error, OSError) as fault:
-            faults.append(fault)
+            faults.append(str(fault))
 
     threads = [threading.Thread(target=begin) for _ in range(8)]
     for one in threads:
@@ -143,6 +144,7 @@ def test_j1_many_that_begin_with_one_file_at_once_make_its_tables_once(tmp_path:
         one.join(60)
     with closing(kind.open(tmp_path / "file")) as file:
         assert (faults, file.execute("SELECT count(*) FROM songs").fetchone()) == ([], (1,))
+
 
 
 OTHER = """

@@ -57,7 +57,8 @@ class SqliteFile:
         file = sqlite3.connect(place, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
             _log_ahead(file)
-            if self._version(file) != len(self.steps):
+            # Whose file it is was looked at in one transaction, and is again in the one that writes.
+            if file.execute("PRAGMA user_version").fetchone()[0] != len(self.steps):
                 with transaction(file):
                     self._migrate(file)
         except BaseException:
