@@ -168,6 +168,11 @@ def carried_by(capabilities: object) -> Mapping[str, Any]:
     return {**declared, "extensions": kept} if kept else declared
 
 
+def with_extensions(capabilities: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Capabilities with further extensions, by name."""
+    return {**capabilities, "extensions": {**capabilities.get("extensions", {}), **own}}
+
+
 def _members(wire: object) -> Mapping[str, Any]:
     """What an object of JSON holds; nothing if it is none."""
     return cast("Mapping[str, Any]", wire) if isinstance(wire, (dict, Mapping)) else _NOTHING

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.deadlines import WorkingTime
-from mcp_toolset.context.request import ROUND_TRIP, WireContext
+from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.errors import CallError
 from mcp_toolset.tools.core.asking import REPLAY_META_KEY, InputRequired
@@ -53,8 +53,7 @@ class InnerCall(WireContext):
         if isinstance(key := self._meta.get(REPLAY_META_KEY), str):
             # The client's key is that of the whole request; each call in it has one of its own.
             self._meta = {**self._meta, REPLAY_META_KEY: f"{key}/{number}"}
-        plain = {key: value for key, value in outer.params.items() if key not in ROUND_TRIP}
-        self._params = {**plain, **replay.passed_on}
+        self._params = replay.with_passed_on(outer.params)
         self._replay = replay
         self._time = time
         self._wants_progress = False

@@ -17,7 +17,7 @@ from mcp_toolset.context.principal import identity_of
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.context.result_shapes import answer_fault
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
-from mcp_toolset.protocol.eras import forwarded_meta, meta_of, wants_log
+from mcp_toolset.protocol.eras import ROUND_TRIP, forwarded_meta, meta_of, wants_log
 from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, MCPError
 from mcp_toolset.protocol.methods import MAY_ASK
@@ -195,8 +195,6 @@ ASK_DEADLINE: Final = 300.0
 _MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)
 """Codes with which the SDK says that a connection has ended, or that no answer came."""
 
-ROUND_TRIP: Final = frozenset(("inputResponses", "requestState"))
-_NO_MEMBERS: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.ask")
 
 
@@ -235,7 +233,7 @@ class WireContext(Caller):
     @property
     def edits(self) -> Mapping[str, Any]:
         """The edits of the run of this call that ended with a question."""
-        return _NO_MEMBERS if self._replay is None else self._replay.edits
+        return _NOTHING if self._replay is None else self._replay.edits
 
     def keep(self, edits: Mapping[str, Any]) -> None:
         """Keep the edits of a call that ends with a question, for its next run."""
@@ -256,8 +254,7 @@ class WireContext(Caller):
             return False
         first = self.replay.call_id
         self._replay = trips.resume(self._params, call.name, call.arguments, self.principal, first)
-        plain = {key: value for key, value in self._params.items() if key not in ROUND_TRIP}
-        self._params = {**plain, **self._replay.passed_on}
+        self._params = self._replay.with_passed_on(self._params)
         return self._replay.before is not None
 
     async def elicit(

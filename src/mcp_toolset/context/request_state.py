@@ -22,7 +22,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.calls.suspended.sealed import Sealer, Suspended, digest_of
 from mcp_toolset.calls.suspended.store import Once, SuspendedStore
 from mcp_toolset.errors import CallError, RequestStateError, StoreError
-from mcp_toolset.protocol.eras import round_trip
+from mcp_toolset.protocol.eras import ROUND_TRIP, round_trip
 from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.tools.core.asking import AskUser
 from mcp_toolset.tools.core.result import ToolResult
@@ -118,6 +118,11 @@ class Replay:
         if (state := relayed.get("requestState")) is not None:
             after.passed_on["requestState"] = state
         return after
+
+    def with_passed_on(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of a request, with what of its round trip belongs to a mounted server."""
+        plain = {key: value for key, value in params.items() if key not in ROUND_TRIP}
+        return {**plain, **self.passed_on}
 
     def counts(self, what: str) -> bool:
         """See `ToolContext.counts`."""

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import anyio
 
+from mcp_toolset.context.client import with_extensions
 from mcp_toolset.context.connection import RequestContext, Way
-from mcp_toolset.context.request import ROUND_TRIP, WireContext
+from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import CallError, ClientCapabilityError
 from mcp_toolset.tools.core.call import ToolCall
@@ -218,8 +219,7 @@ class TaskContext(WireContext):
         self._is_later = replay is not None
         if replay is not None:
             self._replay = replay
-            plain = {key: value for key, value in self._params.items() if key not in ROUND_TRIP}
-            self._params = {**plain, **replay.passed_on}
+            self._params = replay.with_passed_on(self._params)
 
     def resume(self, trips: RoundTrips, call: ToolCall) -> bool:
         """Take up what the client has sent along with the call itself; see `WireContext.resume`."""
@@ -242,8 +242,7 @@ class TaskContext(WireContext):
     @property
     def carried(self) -> Mapping[str, Any]:
         """The client's capabilities that mounted servers are told of, the tasks among them."""
-        carried = super().carried
-        return {**carried, "extensions": {**carried.get("extensions", {}), TASKS: {}}}
+        return with_extensions(super().carried, {TASKS: {}})
 
 
 def _nothing() -> None:

@@ -35,7 +35,8 @@ _HOP_BY_HOP: Final = frozenset(
 )
 """Keys of `_meta` that belong to one connection and are never copied to the next."""
 
-_ROUND_TRIP: Final = frozenset(("inputResponses", "requestState"))
+ROUND_TRIP: Final = frozenset(("inputResponses", "requestState"))
+"""Parameters with which a modern client repeats a call that needed input."""
 
 
 def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,9 +80,9 @@ def modern_envelope(version: str, client: Mapping[str, Any], meta: Mapping[str, 
 
 def round_trip(params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters with which a modern client repeats a call that needed input; passed on verbatim."""
-    if _ROUND_TRIP.isdisjoint(params):
+    if ROUND_TRIP.isdisjoint(params):
         return {}
-    return {key: params[key] for key in params if key in _ROUND_TRIP}
+    return {key: params[key] for key in params if key in ROUND_TRIP}
 
 
 _OWN: Final = "mcp-toolset/"

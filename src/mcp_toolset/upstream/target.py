@@ -39,6 +39,7 @@ from mcp_toolset.config.server_auth import (
     TokenExchange,
 )
 from mcp_toolset.config.variables import PLAIN_VARIABLES
+from mcp_toolset.context.client import with_extensions
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.extending.mounts import DeclaredToMounts
 from mcp_toolset.protocol.dispatch import Dispatcher
@@ -145,8 +146,7 @@ class Link:
         """The capabilities that the server is told of: those given, and the program's own extensions."""
         if not self.declared:
             return capabilities
-        own = {name: one.settings for name, one in self.declared.items()}
-        return {**capabilities, "extensions": {**capabilities.get("extensions", {}), **own}}
+        return with_extensions(capabilities, {name: one.settings for name, one in self.declared.items()})
 
     async def hear(self, method: str, params: Mapping[str, Any] | None) -> None:
         """Tell the program's own extensions of a notification; each has a few seconds for it."""

@@ -16,6 +16,7 @@ from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StoreError
+from mcp_toolset.protocol.eras import ROUND_TRIP
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult, checked_result
@@ -117,7 +118,6 @@ def _name_of(key: tuple[str, ...]) -> str:
 MAX_ENTRIES: Final = 1000
 """The default number of results that are kept."""
 
-_ROUND_TRIP: Final = ("inputResponses", "requestState")
 _Key = tuple[str, str, str, str]
 
 
@@ -236,7 +236,7 @@ class ResultCache:
         definition, caller = next.definition, HOST if self._shared else caller_of(context)
         if caller is None or not self._covers(next.names, definition):
             return None
-        if any(name in context.params for name in _ROUND_TRIP):
+        if not ROUND_TRIP.isdisjoint(context.params):
             return None
         try:
             canonical = json.dumps(call.arguments, sort_keys=True, separators=(",", ":"))

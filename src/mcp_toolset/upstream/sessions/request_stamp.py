@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from mcp_toolset.context.client import with_extensions
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.protocol.dispatch import CallOptions
@@ -173,6 +174,4 @@ class LogThreshold:
 
 def _declare(meta: dict[str, Any], own: object) -> None:
     if isinstance(own, OwnExtensions):
-        declared = meta[CLIENT_CAPABILITIES_META_KEY]
-        extensions = {**declared.get("extensions", {}), **own}
-        meta[CLIENT_CAPABILITIES_META_KEY] = {**declared, "extensions": extensions}
+        meta[CLIENT_CAPABILITIES_META_KEY] = with_extensions(meta[CLIENT_CAPABILITIES_META_KEY], own)
