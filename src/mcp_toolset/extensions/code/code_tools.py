@@ -83,36 +83,29 @@ class CodeTools:
 
     def tools(self) -> list[Tool[..., Any]]:
         """The two tools; they are given the caller itself, as a call of `call_tool` is."""
+        return [
+            self._tool(RUN_CODE, "Run code", RUN_TEXT, FIXED_TOOLS[2], reads=False),
+            self._tool(RUN_READ_ONLY_CODE, "Run read-only code", READ_TEXT, FIXED_TOOLS[3], reads=True),
+        ]
+
+    def _tool(self, name: str, shown: str, text: str, by: str, *, reads: bool) -> Tool[..., Any]:
+        """A tool whose code calls tools by `by`."""
 
         @tool(
-            name=RUN_CODE,
-            title="Run code",
-            description=RUN_TEXT,
-            read_only=False,
-            destructive=True,
-            idempotent=False,
+            name=name,
+            title=shown,
+            description=text,
+            read_only=reads,
+            destructive=not reads,
+            idempotent=reads,
             open_world=True,
         )
-        async def run_code(
+        async def run(
             context: ToolContext, code: Code, grants: Grants = None, title: Title = ""
         ) -> ToolResult:
-            return await self._run(FIXED_TOOLS[2], code, grants, context)
+            return await self._run(by, code, grants, context)
 
-        @tool(
-            name=RUN_READ_ONLY_CODE,
-            title="Run read-only code",
-            description=READ_TEXT,
-            read_only=True,
-            destructive=False,
-            idempotent=True,
-            open_world=True,
-        )
-        async def run_read_only_code(
-            context: ToolContext, code: Code, grants: Grants = None, title: Title = ""
-        ) -> ToolResult:
-            return await self._run(FIXED_TOOLS[3], code, grants, context)
-
-        return [run_code, run_read_only_code]
+        return run
 
     @cached_property
     def waiting(self) -> WaitingRuns:
