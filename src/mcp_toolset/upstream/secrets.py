@@ -26,7 +26,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.security.egress import is_web_address
-from mcp_toolset.tools.schema.effort import levels
+from mcp_toolset.tools.schema.effort import levels, texts_in
 
 __all__ = [
     "Secrets",
@@ -144,7 +144,7 @@ class Secrets:
             for item in level:
                 size += _EACH * len(item)
                 if size <= MAX_SCRUBBED:
-                    size += sum(len(text) for text in _texts(item) if isinstance(text, str))
+                    size += sum(len(text) for text in texts_in(item) if isinstance(text, str))
                 if size > MAX_SCRUBBED:
                     return False
         return True
@@ -214,13 +214,6 @@ class Secrets:
     def _shortened(url: str) -> str:
         trail = ")" * url.endswith(")")
         return shown_url(url) + trail
-
-
-def _texts(item: Any) -> Iterator[Any]:
-    """What may be a text in an object or array, keys included."""
-    yield from item
-    if isinstance(item, Mapping):
-        yield from cast("Mapping[str, Any]", item).values()
 
 
 class _Blanking(logging.Filter):

@@ -277,8 +277,15 @@ def _length(value: object) -> int:
     total = len(value) if isinstance(value, str) else 0
     for level in levels(value):
         for item in level:
-            total += sum(len(text) for text in _children(item) if isinstance(text, str))
-    return total + sum(len(name) for name in _names_in(value) if type(name) is str)
+            total += sum(len(text) for text in texts_in(item) if isinstance(text, str))
+    return total
+
+
+def texts_in(item: Any) -> Iterator[Any]:
+    """What may be a text in an object or array, keys included."""
+    yield from item
+    if isinstance(item, Mapping):
+        yield from cast("Mapping[str, Any]", item).values()
 
 
 def _is_container(value: object) -> bool:
