@@ -189,21 +189,21 @@ class AuthConfig:
         What authorization servers tell of callers is not known, so with one of them any name may be right.
         """
         if not self.jwt:
-            roles = {plain_name(one) for token in self.tokens.values() for one in token.roles}
-            scopes = {plain_name(one) for token in self.tokens.values() for one in token.scopes}
-            stated, told = [*stated], list[str]()
-            check_known({"principals": {*self.tokens}, "roles": roles, "scopes": scopes}, stated, told.append)
-            for line in told:
-                warn(line)
             callers = [
                 _Caller(
                     name,
-                    json.dumps([name, None, None]),
+                    _key_of(name),
                     frozenset(map(plain_name, one.roles)),
                     frozenset(map(plain_name, one.scopes)),
                 )
                 for name, one in self.tokens.items()
             ]
+            roles = {role for one in callers for role in one.roles}
+            scopes = {scope for one in callers for scope in one.scopes}
+            stated, told = [*stated], list[str]()
+            check_known({"principals": {*self.tokens}, "roles": roles, "scopes": scopes}, stated, told.append)
+            for line in told:
+                warn(line)
             if not told:
                 _tell_unreached(stated, callers, warn)
 
@@ -269,12 +269,17 @@ def check_known(
         for key, names in known.items():
             for number, one in enumerate(getattr(section, key, None) or ()):
                 at, folded = place.at(key, number), {name.lower(): name for name in names}
-                if any(is_caller(one, name, json.dumps([name, None, None])) for name in names):
+                if any(is_caller(one, name, _key_of(name)) for name in names):
                     continue
                 if close := get_close_matches(one.lower(), folded, n=1, cutoff=0.8):
                     raise at.error("no token has it", f"did you mean `{folded[close[0]]}`?")
                 if _restricts(section):
                     warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
+
+
+def _key_of(name: str) -> str:
+    """The key of the caller who has the token of this name."""
+    return json.dumps([name, None, None])
 
 
 def _restricts(section: ForCallers) -> bool:
