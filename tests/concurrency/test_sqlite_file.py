@@ -146,7 +146,6 @@ def test_j1_many_that_begin_with_one_file_at_once_make_its_tables_once(tmp_path:
         assert (faults, file.execute("SELECT count(*) FROM songs").fetchone()) == ([], (1,))
 
 
-
 OTHER = """
 import sqlite3, sys
 from contextlib import closing

@@ -52,7 +52,7 @@ class SqliteFile:
         """
         if path is not None:
             private_file(path)
-            self.require_own(path)
+            self._require_own(path)
         place = ":memory:" if path is None else path
         file = sqlite3.connect(place, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
@@ -66,7 +66,7 @@ class SqliteFile:
             raise
         return file
 
-    def require_own(self, path: Path) -> None:
+    def _require_own(self, path: Path) -> None:
         """Look at a file before it is opened to be written, which would make a log beside it.
 
         Raises:

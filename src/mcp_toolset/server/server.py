@@ -299,8 +299,8 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         before = self._given
         given: dict[str, Any] = {
             **before,
-            "grants": grants or (self.grants if shared is None else GrantLedger(shared.grants())),
-            "state": state or before["state"] or (shared and shared.registry_state(name or self.name)),
+            "grants": grants or (self.grants if shared is None else None),
+            "state": state or before["state"],
             "extensions": tuple(
                 one for one in before["extensions"] if others.get(getattr(one, "key", "")) is not False
             ),

@@ -292,9 +292,8 @@ async def _listen(
 
 def server_of(target: Served, **given: Any) -> ToolsetServer:
     """The server that `serve` would run, with these arguments of `ToolsetServer`."""
-    said = given
     if isinstance(target, ToolsetServer):
-        if names := [key for key, value in said.items() if value and key not in index().SERVED]:
+        if names := [key for key, value in given.items() if value and key not in index().SERVED]:
             raise DefinitionError(
                 f"serve() got a ToolsetServer; give {names[0]}= to ToolsetServer(…) instead"
             )
@@ -309,5 +308,5 @@ def server_of(target: Served, **given: Any) -> ToolsetServer:
     else:
         toolset = cast("Toolset[Any]", target) if isinstance(target, Toolset) else Toolset(target)
         named = {"name": toolset.name or "mcp-toolset"}
-    said.update((key, value) for key, value in named.items() if value and said.get(key) is None)
-    return ToolsetServer(toolset, **said)
+    given.update((key, value) for key, value in named.items() if value and given.get(key) is None)
+    return ToolsetServer(toolset, **given)

@@ -246,8 +246,8 @@ class SqliteGrantStore:
 
 def _require_whole(path: Path) -> None:
     """Refuse a damaged file before it is opened to be written."""
-    if path.parent.stat() and path.exists() and path.stat().st_size:
-        FILE.require_own(path)
+    path.parent.stat()  # a folder that is not there is not made
+    if path.exists() and path.stat().st_size:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
             if (damage := file.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
                 raise sqlite3.DatabaseError(f"it is damaged ({damage})")
