@@ -112,9 +112,10 @@ def parse_config(
         _guarded(_server(name, entry, section.at(name), surroundings, warnings.append, report), egress)
         for name, entry in entries.items()
     )
-    check_servers(root.at("toolset"), entries, defaults.permissions, prefixes_of(entries))
+    prefixes = prefixes_of(entries)
+    check_servers(root.at("toolset"), prefixes, defaults.permissions)
     auth = _auth(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
-    extensions = _extensions(extending, root.at("toolset"), surroundings.variables, entries)
+    extensions = _extensions(extending, root.at("toolset"), surroundings.variables, prefixes)
     rules = _permissions(defaults.permissions, root.at("toolset", "permissions"))
     if own := {one.name: one.permissions for one in servers if one.permissions is not None}:
         # Imported here, because few configurations have permissions.
@@ -177,14 +178,13 @@ def _parted(said: object) -> tuple[object, dict[str, object]]:
 
 
 def _extensions(
-    said: Mapping[str, object], place: Place, variables: Variables, entries: Mapping[str, object]
+    said: Mapping[str, object], place: Place, variables: Variables, servers: Mapping[str, str]
 ) -> Mapping[str, Any]:
     if not said:
         return {}
     from mcp_toolset.config.extensions import read_settings
 
-    prefixes = {name: prefix for prefix, name in prefixes_of(entries).items()}
-    return read_settings(said, place, variables, {name: prefixes.get(name, "") for name in entries})
+    return read_settings(said, place, variables, servers)
 
 
 def _idle(

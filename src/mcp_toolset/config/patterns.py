@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from mcp_toolset._index import index
@@ -14,39 +13,31 @@ from mcp_toolset.security.policy.sections import KINDS
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def check_servers(
-    place: Place,
-    servers: Collection[str],
-    permissions: object,
-    prefixes: Mapping[str, str] = MappingProxyType({}),
-) -> None:
+def check_servers(place: Place, servers: Mapping[str, str], permissions: object) -> None:
     """Refuse a rule for the tools of a server that is not there; wrong types are refused elsewhere.
 
     Args:
         place: What has the rules.
-        servers: The names of the servers.
+        servers: The names of the servers, each with the prefix of its tools, if it is known.
         permissions: Rules of who may use what.
-        prefixes: The servers by the prefixes of their tools, as far as they are known.
 
     Raises:
         ConfigError: with the place of the first such pattern.
     """
-    check_patterns(_patterns(permissions, place.at("permissions")), servers, prefixes)
+    check_patterns(_patterns(permissions, place.at("permissions")), servers)
 
 
-def check_patterns(
-    patterns: Iterable[tuple[str, Place]], servers: Collection[str], prefixes: Mapping[str, str]
-) -> None:
+def check_patterns(patterns: Iterable[tuple[str, Place]], servers: Mapping[str, str]) -> None:
     """Refuse a pattern, each with its place, for the tools of a server that is not there.
 
     Args:
         patterns: The patterns with their places.
-        servers: The names of the servers.
-        prefixes: The servers by the prefixes of their tools, as far as they are known.
+        servers: As for `check_servers`.
 
     Raises:
         ConfigError: with the place of the first such pattern.
     """
+    prefixes = {prefix: name for name, prefix in servers.items() if prefix}
     for pattern, at in patterns:
         # Imported here, because few configurations have rules.
         from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, fault_of_server
@@ -90,14 +81,17 @@ def check_own(entries: Mapping[str, object], section: Place) -> None:
                 )
 
 
-def prefixes_of(entries: Mapping[str, object]) -> Mapping[str, str]:
-    """The servers by the prefixes of their tools; those whose name cannot be a prefix are left out."""
+def prefixes_of(entries: Mapping[str, object]) -> dict[str, str]:
+    """The prefix of the tools of each server; empty where it cannot be one."""
     said = (
         (name, cast("dict[str, object]", one).get("prefix") if isinstance(one, dict) else None)
         for name, one in entries.items()
     )
-    found = ((name if prefix is None else prefix, name) for name, prefix in said)
-    return {prefix: name for prefix, name in found if isinstance(prefix, str) and _PREFIX.fullmatch(prefix)}
+    found = ((name, name if prefix is None else prefix) for name, prefix in said)
+    return {
+        name: prefix if isinstance(prefix, str) and _PREFIX.fullmatch(prefix) else ""
+        for name, prefix in found
+    }
 
 
 def _patterns(said: object, place: Place) -> Iterator[tuple[str, Place]]:

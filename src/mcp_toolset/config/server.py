@@ -99,7 +99,7 @@ def server_config(
         extensions: What it says of extensions, by their key.
     """
     defaults = surroundings.defaults
-    check_servers(place, [name], entry.permissions)
+    check_servers(place, {name: ""}, entry.permissions)
     _check_own_names(name, entry, place)
     disabled = entry.disabled or not entry.enabled
     common = ServerConfig(

@@ -165,8 +165,7 @@ class JournalOfServer(ServerSettings):
 
 
 def _check(modes: Mapping[str, Any], place: Place, servers: Mapping[str, str]) -> None:
-    prefixes = {prefix: name for name, prefix in servers.items() if prefix}
-    check_patterns(((pattern, place.at(pattern)) for pattern in modes), servers, prefixes)
+    check_patterns(((pattern, place.at(pattern)) for pattern in modes), servers)
     for pattern, mode in modes.items():
         try:
             check_pattern(pattern, "journal")

@@ -72,8 +72,7 @@ class LimitsSettings(Settings):
 
     def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
         """See `Settings`."""
-        prefixes = {prefix: name for name, prefix in servers.items() if prefix}
-        check_patterns(((one, place.at(one)) for one in self.limits), servers, prefixes)
+        check_patterns(((one, place.at(one)) for one in self.limits), servers)
         return replace(self, limits=_read(self.limits, place))
 
     def for_callers(self, place: Place) -> Iterator[tuple[Limits, Place]]:
@@ -97,7 +96,7 @@ class LimitsOfServer(ServerSettings):
     def checked(self, place: Place, server: str) -> Self:
         """See `ServerSettings`."""
         at = place.at("limits")
-        check_patterns(((one, at.at(one)) for one in self.limits), [server], {})
+        check_patterns(((one, at.at(one)) for one in self.limits), {server: ""})
         return replace(self, limits=_read(self.limits, at))
 
     def for_callers(self, place: Place) -> Iterator[tuple[Limits, Place]]:
