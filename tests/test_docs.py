@@ -104,7 +104,7 @@ def test_e6_a_program_runs_only_as_the_main_program(path: Path) -> None:
 
 
 def test_u119_the_comparison_has_its_peers_a_date_per_row_and_the_least_favourable_run():
-    page = (ROOT / "docs" / "comparison.md").read_text()
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
     header, _, *rows = [line for line in page.splitlines() if line.startswith("|")][:12]
     assert header.endswith("| read in |")
     assert all(re.search(r"\| 20\d\d-\d\d \|$", row) for row in rows), rows

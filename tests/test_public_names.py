@@ -126,8 +126,8 @@ def test_every_public_name_and_its_members_have_a_docstring():
 
 
 def test_the_page_of_public_names_has_all_of_them_and_no_others():
-    text = (ROOT / "docs" / "public-names.md").read_text()
-    first, namespaces, further = re.split(r"^## .*$", text, flags=re.MULTILINE)[1:]
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    first, namespaces, further = re.split(r"^### .*$", text, flags=re.MULTILINE)[1:]
     rows = dict(re.findall(r"^\| `(\w+)`: [^|]*\| (.*) \|$", namespaces, re.MULTILINE))
     listed = {name: re.findall(r"`(\w+)`", row) for name, row in rows.items()}
     assert listed == {name: list(import_module(f"mcp_toolset.{name}").__all__) for name in NAMESPACES}

@@ -16,11 +16,10 @@ PAGES = [
     for name in (
         "observing",
         "grants",
-        "stores",
+        "replicas",
         "audit",
         "large-results",
-        "bundles",
-        "manifests",
+        "what-a-model-reads",
         "offers",
         "journal",
         "suspended",
@@ -30,7 +29,7 @@ PROGRAMS = dict(found for page in PAGES for found in SHOWN.findall(page.read_tex
 
 
 def test_the_programs_are_found() -> None:
-    assert len(PROGRAMS) == 12
+    assert len(PROGRAMS) == 14
 
 
 @pytest.mark.parametrize("file", PROGRAMS)

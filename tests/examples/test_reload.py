@@ -14,5 +14,5 @@ def test_p13_the_program_of_the_page_prints_what_the_page_says(warm: Warm) -> No
     file = ROOT / "examples" / "reload" / "changes.py"
     command = warm.command(str(file))
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    shown = (ROOT / "docs" / "reload.md").read_text().partition("```text\n")[2].partition("```")[0]
+    shown = (ROOT / "docs" / "configuration.md").read_text().partition("```text\n")[2].partition("```")[0]
     assert (done.returncode, done.stdout) == (0, shown), done.stderr

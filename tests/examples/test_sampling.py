@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "sampling.md").read_text()
+PAGE = (ROOT / "docs" / "offers.md").read_text()
 
 
 @pytest.mark.anyio

@@ -18,7 +18,25 @@ ERAS = ("legacy", "modern")
 
 HEAD = """# What crosses the bridge
 
-This table shows which MCP features work through the bridge, for every pair of client and server. Look here
+A client that calls a server through `mcp-toolset` sees almost the same as a client that calls the server
+directly. Calls go to the server. Results, progress and log messages come back. For example, if the server
+asks a question during a call (elicitation), the question goes to the client that made the call, and to no
+other client.
+
+![What passes the bridge, in which direction](images/concept-crossings.svg)
+
+| what | how |
+|---|---|
+| tools, resources, prompts, completions | with titles, icons, annotations and `_meta` |
+| results | text, images, audio, links, structured content |
+| progress, log messages, `list_changed`, subscriptions | in order, none after the result |
+| questions: elicitation, sampling, roots | to the client of the call |
+| cancellation | from the client to the server |
+| errors | to the client of the call, with code, data and the name of the server |
+
+## Between which transports and eras
+
+The table shows which MCP features work through the bridge, for every pair of client and server. Look here
 if a feature works without the bridge and not with it. `scripts/crossings` writes this page from
 `tests/interaction/crossings.toml`.
 

@@ -29,7 +29,7 @@ ArgumentRule: TypeAlias = Literal["strict", "lenient"]
 """What is done with arguments that do not fit the schema: refuse, or repair where that is unambiguous."""
 
 UnlistedRule: TypeAlias = Literal["refuse", "pass"]
-"""What is done with calls of tools and prompts that a server does not list; see docs/transparent.md."""
+"""What is done with calls of tools and prompts that a server does not list; see docs/adopting.md."""
 
 Asked: TypeAlias = Literal["elicitation", "roots", "sampling"]
 """What a server may ask its client for; see docs/sessions.md."""

@@ -58,7 +58,7 @@ class OAuth:
         issuer: The only accepted authorization server; by default the server names it.
         redirect_port: The port of `http://127.0.0.1:PORT/callback`; 0 takes a free one.
         store: The store of the tokens; by default the user's credential store.
-        per_user: Whether each caller logs in and has separate tokens; see docs/per-user-credentials.md.
+        per_user: Whether each caller logs in and has separate tokens; see docs/upstream-login.md.
         callback: The address to which browsers of callers are redirected: `https://host/oauth/callback`; by
             default made of the address that the caller has used.
         page: Logs a person in when the server requires it; without it, calls fail and name the login command.

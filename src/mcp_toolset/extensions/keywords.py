@@ -61,7 +61,7 @@ class MountKeywords(TypedDict, total=False):
         breaker: The circuit breaker: the consecutive failures after which the server is not called, and for
             how many seconds.
         sampler: A model of the program, for which this server may ask in calls of clients that lend none;
-            its tokens are those of the call. See docs/sampling.md.
+            its tokens are those of the call. See docs/offers.md.
     """
 
     sampler: ModelSampler | None

@@ -311,7 +311,7 @@ class UpstreamConnection:
         if self._forwards:
             _log.warning(
                 "%s: the Authorization of each caller is passed through to it, which the MCP specification "
-                "forbids servers; see docs/per-user-credentials.md",
+                "forbids servers; see docs/upstream-login.md",
                 self.link.name,
             )
         if self._state.now != "closed":

@@ -137,7 +137,7 @@ class RemoteToolset(Toolset):
                 by default it is never sent. For streamable HTTP only.
             forward: Headers to send with each caller's requests, by name, each with where its value is from:
                 `identity.name` or another fact of the caller, or `header.NAME`; see
-                docs/per-user-credentials.md.
+                docs/upstream-login.md.
             protocol: `auto` speaks to the server in the era of each client, if the server knows it,
                 `legacy` in none after 2025-11-25, `modern` in none before 2026-07-28; see docs/sessions.md.
             eras: The era, `legacy` or `modern`, that single tools need, by the server's own names for them,
@@ -146,21 +146,21 @@ class RemoteToolset(Toolset):
                 that can be asked for it: some of `elicitation`, `roots`, `sampling`. Calls declare what
                 their own clients can do, not this value; see docs/sessions.md.
             arguments: How a model's arguments that do not fit are handled: `lenient` repairs them if there is
-                only one way, `strict` refuses them; see docs/arguments.md.
+                only one way, `strict` refuses them; see docs/typed-calls.md.
             login: The command that logs a person in to this server, for messages; by default `mcp-toolset
                 login` with its address.
             single: Whether one replica alone may have the server at a time, if replicas share a state; the
                 others call it through that one. All callers then share its session. See docs/replicas.md.
             unlisted: `pass` sends calls of tools and prompts that the server does not list on to it, for a
                 server that is served alone: arguments, results, errors and instructions stay as they are;
-                see docs/transparent.md.
+                see docs/adopting.md.
             egress: Hosts and networks to which the server may send the bridge, such as `login.corp`, `*.corp`
                 and `10.0.0.0/8`, though they are at loopback, link-local or private addresses; see
                 docs/upstream-login.md.
             hidden: Values in the target that must not be shown in statuses, errors and logs, beside those
                 that count anyway; see docs/configuration.md.
             others: Extensions of the mount, such as `retries=2` and `breaker=(5, 30)`, by
-                docs/limits.md, and a `sampler`; see docs/sampling.md.
+                docs/limits.md, and a `sampler`; see docs/offers.md.
 
         Raises:
             ConfigError: the lock file is broken, or is not a lock file.

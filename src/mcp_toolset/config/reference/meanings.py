@@ -35,7 +35,7 @@ SERVER: Final[Mapping[str, Meaning]] = {
     "headers": Meaning("Headers of every request to the server.", {"Authorization": "Bearer ${TOKEN}"}),
     "auth": Meaning(
         "How to [log in to the server](upstream-login.md), once or "
-        "[for each caller](per-user-credentials.md).",
+        "[for each caller](upstream-login.md#say-who-calls).",
         "oauth",
     ),
     "oauth": Meaning(
@@ -89,9 +89,8 @@ SERVER: Final[Mapping[str, Meaning]] = {
     "new_tools": Meaning("What happens to new tools of a [pinned](pins.md) server.", "quarantine"),
     "hidden_text": Meaning("What happens to invisible characters in [definitions](pins.md).", "refuse"),
     "arguments": Meaning(
-        "What happens to [arguments that do not fit the schema](arguments.md): `lenient` repairs them "
-        "where their "
-        "meaning is clear.",
+        "What happens to [arguments that do not fit the schema](typed-calls.md#repair-arguments): `lenient` "
+        "repairs them where their meaning is clear.",
         "strict",
     ),
     "sessions": Meaning("Which callers [share a session](sessions.md) with the server.", "client"),
@@ -101,10 +100,13 @@ SERVER: Final[Mapping[str, Meaning]] = {
         ["sampling"],
     ),
     "protocol": Meaning(
-        "The [era](concepts/eras.md) of the protocol that the bridge speaks to the server.", "legacy"
+        "The [era](sessions.md#two-eras-of-the-protocol) of the protocol that the bridge speaks to the "
+        "server.",
+        "legacy",
     ),
     "eras": Meaning(
-        "The [era](concepts/eras.md) that single tools need, by the server's names for them.",
+        "The [era](sessions.md#two-eras-of-the-protocol) that single tools need, by the server's names for "
+        "them.",
         {"ask": "legacy"},
     ),
     "permissions": Meaning(
@@ -116,12 +118,13 @@ SERVER: Final[Mapping[str, Meaning]] = {
     ),
     "unlisted": Meaning(
         "Whether calls of tools and prompts that the server does not list are "
-        "[passed on](transparent.md); for the only server of a file.",
+        "[passed on](adopting.md#one-server-unnoticed); for the only server of a file.",
         "pass",
     ),
     "forward_authorization": Meaning("Sends each caller's own `Authorization` on to the server.", True),
     "forward": Meaning(
-        "Headers that tell the server [who calls](per-user-credentials.md).", {"X-User": "identity.name"}
+        "Headers that tell the server [who calls](upstream-login.md#say-who-calls).",
+        {"X-User": "identity.name"},
     ),
 }
 
@@ -151,7 +154,7 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
         {"allow": ["readOnly:*"], "ask": ["destructive:*"]},
     ),
     "ready": Meaning(
-        "What must work for [`/ready`](health.md#monitor-over-http) to say so; if left out, nothing.",
+        "What must work for [`/ready`](starting.md#monitor-over-http) to say so; if left out, nothing.",
         {"servers": ["github"]},
     ),
     "http": Meaning(
@@ -167,8 +170,8 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
         "[Who may call](authentication.md) over HTTP.", {"tokens": {"ci": {"token": "${CI_TOKEN}"}}}
     ),
     "log": Meaning(
-        "The [log](logs.md) of each process that serves the file: `false` for none; an object has its level "
-        "and folder.",
+        "The [log](observing.md#logs) of each process that serves the file: `false` for none; an object has "
+        "its level and folder.",
         {"level": "debug"},
     ),
 }

@@ -1,1 +1,1 @@
-"""Statistics: calls and tokens are counted, for `mcp-toolset stats`; see docs/statistics.md."""
+"""Statistics: calls and tokens are counted, for `mcp-toolset stats`; see docs/observing.md."""

@@ -14,7 +14,7 @@ class StatisticsSettings(Settings):
     """Statistics have no settings of their own."""
 
     says: ClassVar = Meaning(
-        "Whether calls and tokens are summed for [`mcp-toolset stats`](statistics.md).", False
+        "Whether calls and tokens are summed for [`mcp-toolset stats`](observing.md#statistics).", False
     )
 
 

@@ -20,7 +20,8 @@ class TelemetrySettings(Settings):
     """Where metrics and traces go; `Telemetry` says more of each key."""
 
     says: ClassVar = Meaning(
-        "Where [metrics and traces](observability.md) go: `prometheus`, `otlp` or both, or an object.",
+        "Where [metrics and traces](observing.md#metrics-and-traces) go: `prometheus`, `otlp` or both, or an "
+        "object.",
         "prometheus,otlp",
     )
     words: ClassVar = ("prometheus", "otlp", "public")

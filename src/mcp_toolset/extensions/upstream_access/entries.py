@@ -107,7 +107,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
         "The authorization server; a login at any other one is refused.", "https://idp.example.com"
     ),
     "redirect_port": Meaning("The port of `http://127.0.0.1:PORT/callback`; 0 takes a free one.", 8123),
-    "per_user": Meaning("Whether [each caller](per-user-credentials.md) logs in separately.", True),
+    "per_user": Meaning("Whether [each caller](upstream-login.md#say-who-calls) logs in separately.", True),
     "callback": Meaning(
         "The address to which a caller's browser returns after the login.",
         "https://tools.example.com/oauth/callback",

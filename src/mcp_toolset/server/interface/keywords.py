@@ -54,7 +54,7 @@ class OwnKeywords(TypedDict, total=False):
         shared: What the replicas of this server share, such as `SharedState("redis://…")`: grants, names
             and members, limits, sessions and questions, unless these are given. See docs/replicas.md.
         ready: What must work for `/ready` to say so; the configuration's unless given, otherwise a server
-            that listens is ready. See docs/health.md.
+            that listens is ready. See docs/starting.md.
     """
 
     events: EventLog | None
