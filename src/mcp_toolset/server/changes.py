@@ -12,7 +12,7 @@ from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.context.offer_kinds import SnapshotSource
 from mcp_toolset.errors import NameConflictError, UnknownNameError
 from mcp_toolset.server.mcp_server import MCPServer
-from mcp_toolset.server.offers.offering import Offering
+from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.tool_table import ListVariants, ServedTools
 from mcp_toolset.server.visibility import Sight
 from mcp_toolset.tools.core.identity import Identity

@@ -22,7 +22,7 @@ from mcp_toolset.context.principal import identity_of
 from mcp_toolset.errors import GrantError, ToolsetError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.protocol.eras import joint_meta
-from mcp_toolset.server.offers.offering import Passing
+from mcp_toolset.server.offering import Passing
 from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -39,8 +39,6 @@ from mcp_toolset.tools.view.view import Made, NameReport, ToolBinding, passed_by
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.security.policy.policy import Policy
-
-__all__ = ["OverrideReport", "overridden"]
 
 
 def held_tools(
@@ -93,8 +91,7 @@ def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -
 
 def _touched(change: ToolChange, served: ToolDefinition, shown: ToolDefinition) -> list[str]:
     # It takes long to load and is seldom asked.
-    from mcp_toolset.catalog.pins.canonical import canonical
-    from mcp_toolset.catalog.pins.differences import compared
+    from mcp_toolset.catalog.pins.canonical import canonical, compared
 
     moved = {_place(path) for path in change.differences}
     ours = {_place(difference.path) for difference in compared(canonical(served), canonical(shown))}

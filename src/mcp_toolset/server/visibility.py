@@ -11,7 +11,7 @@ from mcp_toolset.calls.pipeline.middleware import Bounding, Guard, NamesPatterns
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
-from mcp_toolset.server.reloadable import toolsets_in
+from mcp_toolset.server.mounts import toolsets_in
 from mcp_toolset.tools.binding.selector import MAX_NEAR
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.toolsets.toolset import Toolset

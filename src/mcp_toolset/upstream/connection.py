@@ -34,25 +34,19 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult, fault_of_result
 from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.upstream.dormancy import DEFAULT, Dormancy, StartOptions
+from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientLists, ClientOffers, ListTaker
 from mcp_toolset.upstream.forwarding import Exchange, fault_of_task
 from mcp_toolset.upstream.known_server import KnownServer, MountState, ServerInfo, catalog_of, keep_key
-from mcp_toolset.upstream.lists.change_stream import ChangeStream
-from mcp_toolset.upstream.lists.client_lists import ClientLists
-from mcp_toolset.upstream.lists.client_offers import ClientOffers
-from mcp_toolset.upstream.lists.client_watches import ClientWatches
-from mcp_toolset.upstream.lists.offers import CAPABILITY_CHANGED, UpstreamOffers
-from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
-from mcp_toolset.upstream.lists.taken_list import TOOLS, TOOLS_CHANGED, ListTaker
-from mcp_toolset.upstream.lists.tool_list import ToolRefresh, UpstreamTools
+from mcp_toolset.upstream.offers import CAPABILITY_CHANGED, UpstreamOffers
 from mcp_toolset.upstream.owner import Lists, Owner
-from mcp_toolset.upstream.resting import ListingSession, Rest
+from mcp_toolset.upstream.pool import PooledSession, SessionPool
+from mcp_toolset.upstream.resting import DEFAULT, Dormancy, ListingSession, Rest, StartOptions
+from mcp_toolset.upstream.routing import SessionOptions
 from mcp_toolset.upstream.secrets import Secrets
-from mcp_toolset.upstream.sessions.pool import SessionPool
-from mcp_toolset.upstream.sessions.pooled_session import PooledSession
-from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Link
 from mcp_toolset.upstream.tasks import UpstreamTasks
+from mcp_toolset.upstream.tool_list import ToolRefresh, UpstreamTools
+from mcp_toolset.upstream.watches import ChangeStream, ClientWatches, ResourceWatches
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings

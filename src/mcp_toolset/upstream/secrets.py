@@ -28,16 +28,6 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.security.egress import is_web_address
 from mcp_toolset.tools.schema.effort import levels, texts_in
 
-__all__ = [
-    "Secrets",
-    "blanked_url",
-    "may_hold_a_token",
-    "origin_of",
-    "secret_arguments",
-    "secrets_of_url",
-    "shown_url",
-]
-
 SHORTEST: Final = 4
 """Characters from which on a value is blanked: shorter ones are in every text by chance."""
 

@@ -9,10 +9,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.deferred.answers import Hit, Unavailable, of_away, said
-from mcp_toolset.catalog.deferred.findable import FindableTools
+from mcp_toolset.catalog.deferred.findable import FindableTools, Hit, Unavailable, of_away, said
 from mcp_toolset.catalog.deferred.next_call import next_call, query_of
-from mcp_toolset.catalog.deferred.slips import plain, spellings
+from mcp_toolset.catalog.deferred.preparing import plain, spellings
 from mcp_toolset.catalog.deferred.tools import SearchRequest
 from mcp_toolset.catalog.grants.ledger import ToolGrant
 from mcp_toolset.catalog.search.entry import CatalogEntry, shortened
@@ -21,7 +20,7 @@ from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.listener import SearchListener
+    from mcp_toolset.catalog.search.entry import SearchListener
 
 LOCAL: Final = "this server"
 """What the server of local tools is called."""

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import anyio.lowlevel
 
 from mcp_toolset._records import replace
-from mcp_toolset.catalog.deferred.answers import Found, Hit, Resolution
 from mcp_toolset.catalog.deferred.browsing import Browser, fitted
-from mcp_toolset.catalog.deferred.findable import FindableTools, Reporting, key_of
-from mcp_toolset.catalog.deferred.grant_gate import GrantGate
+from mcp_toolset.catalog.deferred.findable import FindableTools, Found, Hit, Reporting, Resolution, key_of
+from mcp_toolset.catalog.deferred.grant_gate import GrantGate, Resolver
 from mcp_toolset.catalog.deferred.preparing import Preparing
 from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
-from mcp_toolset.catalog.deferred.resolver import Resolver
 from mcp_toolset.catalog.deferred.tools import (
-    MAX_RESOLVED,
     SearchRequest,
     call_binding,
     previewing,
@@ -32,7 +30,7 @@ from mcp_toolset.catalog.deferred.tools import (
     resolve_binding,
     search_binding,
 )
-from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessDenied, AccessPolicy, Visible
+from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessPolicy, Visible
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.text import is_english
@@ -45,10 +43,34 @@ from mcp_toolset.tools.core.source import Scrubbing
 from mcp_toolset.tools.view.view import Made, ToolBinding
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.deferred.index_keeping import IndexKeeping
-    from mcp_toolset.catalog.search.listener import SearchListener
+    from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener
+    from mcp_toolset.catalog.search.index import SearchIndex
 
-__all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "AccessDenied"]
+
+class IndexKeeping(Protocol):
+    """Keeps the index of one server's search."""
+
+    def rest(self, index: SearchIndex, leave_out: Callable[[CatalogEntry], bool]) -> None:
+        """Have an index, which is empty so far, begin with its file, and write that.
+
+        Args:
+            index: The index.
+            leave_out: Whether a tool must not be in a file.
+        """
+        ...
+
+    def look(self) -> None:
+        """Write the index later, if that is worth it; it has read its tools by now."""
+        ...
+
+    async def fetch(self) -> None:
+        """Take what another replica has made, so that the first search begins with it."""
+        ...
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Write for the length of a block; what is worth it by then is written at its end."""
+        ...
+
 
 _ADDED: Final = 16
 """The number of tools that are indexed at once: about five milliseconds."""

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.deferred.answers import Found, Resolution, Resolved, said
-from mcp_toolset.catalog.deferred.hit_ids import LONGEST_ID
+from mcp_toolset.catalog.deferred.findable import LONGEST_ID, Found, Resolution, Resolved, said
 from mcp_toolset.catalog.deferred.preparing import Preparing, explained_fixed
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE
 from mcp_toolset.errors import GrantError

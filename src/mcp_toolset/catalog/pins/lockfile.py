@@ -26,8 +26,6 @@ from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import plain_to_see, visible
 
-__all__ = ["LockEntry", "LockFile", "Pinned", "Servers", "lock_beside"]
-
 VERSION: Final = 1
 MAX_SIZE: Final = 256 * 1024 * 1024
 """The largest size of a lock file in bytes."""

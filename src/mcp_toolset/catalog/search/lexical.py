@@ -15,16 +15,138 @@ from math import log
 from typing import TYPE_CHECKING
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.catalog.search.aliases import ALIASES
-from mcp_toolset.catalog.search.columns.impacts import ImpactColumns
-from mcp_toolset.catalog.search.columns.word_query import Clause, WordQuery
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.postings import IMPACT, Places, Posting, PostingTable
+from mcp_toolset.catalog.search.postings import (
+    IMPACT,
+    Clause,
+    ImpactColumns,
+    Places,
+    Posting,
+    PostingTable,
+    WordQuery,
+)
 from mcp_toolset.catalog.search.text import STOP_WORDS, Tokenizer, spoken_words, stem
 from mcp_toolset.catalog.search.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.stored.base import IndexBase
+    from mcp_toolset.catalog.search.index_file import IndexBase
+
+
+_LINES = """
+add append insert
+aggregate summarize total
+ai llm
+article post
+authenticate login signin
+begin start launch
+bug issue ticket
+buy purchase order
+calculate compute
+calendar schedule event
+cancel abort stop
+chart graph plot diagram visualize
+chat message conversation
+client customer
+combine merge join concatenate
+command shell terminal
+compare diff difference
+config configuration setting
+container docker
+contact person
+convert transform
+copy duplicate clone
+create make new
+currency exchange forex
+database db sql
+delete remove erase
+deploy release publish
+directory folder dir
+document doc
+docs documentation
+download fetch
+edit modify update change
+email mail
+employee staff
+environment env
+error exception failure
+execute run
+expense cost
+explain describe
+fetch retrieve get
+file document
+film movie
+find search lookup query
+function method
+generate create
+history log
+image picture photo img
+info information detail
+invite add
+invoice bill
+job vacancy position
+kubernetes k8s
+latest recent newest
+library package
+link url
+list enumerate show
+location place address
+maximum max
+meeting appointment event
+minimum min
+move rename
+music song track
+navigate directions route
+news headline
+notify notification alert
+open launch
+organization org company
+page webpage
+paper publication
+password credential secret
+payment charge
+picture screenshot
+presentation slide powerpoint ppt
+price cost quote
+question query
+reference citation
+refund reimburse
+repair fix
+repository repo
+restaurant dining
+resume cv
+save store write
+scrape crawl
+send post
+share stock equity
+shop store
+site website
+spreadsheet excel workbook xlsx
+statistics stats
+summary digest overview
+task todo
+translate translation
+trip travel
+undo revert rollback
+upload put
+user account member
+video clip
+view read show
+weather forecast
+word docx
+"""
+
+
+def _neighbours() -> Mapping[str, tuple[str, ...]]:
+    table: dict[str, dict[str, None]] = {}
+    for line in _LINES.split("\n"):
+        terms = [stem(word) for word in line.split()]
+        for term in terms:
+            table.setdefault(term, {}).update((other, None) for other in terms if other != term)
+    return {term: tuple(others) for term, others in table.items()}
+
+
+ALIASES = _neighbours()
+
 
 _FIELD_CHARACTERS = 8_000
 _QUERY_CHARACTERS = 2_000

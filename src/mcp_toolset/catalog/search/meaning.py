@@ -12,12 +12,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, final
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.packed_vectors import Cosines, PackedVectors
 from mcp_toolset.catalog.search.text import STOP_WORDS
-from mcp_toolset.catalog.search.vectors import WordVectors, built_in, is_latin, words_of
+from mcp_toolset.catalog.search.vectors import (
+    Cosines,
+    PackedVectors,
+    WordVectors,
+    built_in,
+    is_latin,
+    words_of,
+)
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.stored.base import VectorRows
+    from mcp_toolset.catalog.search.index_file import VectorRows
 
 
 class Blend:

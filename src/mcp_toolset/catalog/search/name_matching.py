@@ -13,7 +13,7 @@ from mcp_toolset.catalog.search.text import folded, is_one_word
 from mcp_toolset.catalog.search.vocabulary import SortedWords
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.stored.base import IndexBase
+    from mcp_toolset.catalog.search.index_file import IndexBase
 
 PUBLIC_NAME = 1.0
 OWN_NAME = 0.97

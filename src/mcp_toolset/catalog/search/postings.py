@@ -6,17 +6,40 @@ arrays of four bytes a tool. Tools of a file have the first places, and their pa
 
 from __future__ import annotations
 
+import re
+import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
+from functools import cached_property
+from itertools import compress
+from math import ceil
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.stored.base import IndexBase, TermsBase
-
 from mcp_toolset._records import dataclass
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.index_file import IndexBase, TermsBase
+
+
+_SET = re.compile(b"\1")
+_BELOW = [bytes(range(bar)) for bar in range(256)]
+
+
+def highest(numbers: bytes | bytearray, count: int) -> list[int]:
+    """The places of at least the `count` highest bytes, with all that equal the lowest of them, above 0."""
+    rest, bar = numbers, 0
+    for bit in (128, 64, 32, 16, 8, 4, 2, 1):
+        # Only those that reach the bar are left, so that later steps cost less.
+        reaching = rest.translate(None, _BELOW[bar | bit])
+        if len(reaching) >= count:
+            rest, bar = reaching, bar | bit
+    bar = max(1, bar)
+    marked = numbers.translate(bytes(bar) + b"\1" * (256 - bar))
+    return [match.start() for match in _SET.finditer(marked)]
+
 
 # Up to this number of tools are removed one by one; for more, writing the posting anew is faster.
 _FEW = 8
@@ -221,3 +244,179 @@ class PostingTable:
         """How many tools of the file have a term of which no posting is held."""
         base = self._base
         return base.count(term) - self._lost.get(term, 0) if base is not None and term in base else 0
+
+
+LANE_BYTES: Final = 4
+"""How much of a column belongs to each place."""
+
+# A term that one tool in so many has is common.
+_COMMON = 64
+# All columns together have at most so many numbers, but a few columns there always are.
+_NUMBERS = 1 << 19
+_LEAST, _MOST = 24, 256
+# With more changes than this a column is made anew.
+_FEW_CHANGES = 64
+
+
+class ImpactColumn:
+    """The impact of one term at each place: thirty-two bits a place, 0 where the term is not."""
+
+    def __init__(self, posting: Posting, size: int) -> None:
+        """Take the impacts of a posting at places below `size`."""
+        by_place = array("I", bytes(LANE_BYTES * size))
+        for places, impacts in posting.parts():
+            for place, impact in zip(places, impacts, strict=True):
+                by_place[place] = impact
+        self._lanes = int.from_bytes(in_order(by_place), "little")
+        self._changes: list[tuple[int, int]] = []
+
+    def change(self, place: int, impact: int) -> bool:
+        self._changes.append((place, impact))
+        return len(self._changes) <= _FEW_CHANGES
+
+    def lanes(self) -> int:
+        for place, impact in self._changes:
+            self._lanes += impact << (8 * LANE_BYTES * place)
+        self._changes.clear()
+        return self._lanes
+
+
+def in_order(numbers: array[int]) -> bytes:
+    """The bytes of the numbers, the lowest of each first."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+class ImpactColumns:
+    """The columns of the common terms that were asked for last."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._held: dict[Posting, None] = {}
+
+    def of(self, posting: Posting) -> Column | None:
+        """The column of a common term; `None` for a rare one."""
+        size = len(self._places.names)
+        if _COMMON * len(posting) < size:
+            return None
+        self._held.pop(posting, None)
+        self._held[posting] = None
+        if posting.column is None:
+            posting.column = ImpactColumn(posting, size)
+            self._forget_oldest(size)
+        return posting.column
+
+    def _forget_oldest(self, size: int) -> None:
+        if len(self._held) > max(_LEAST, min(_MOST, _NUMBERS // size)):
+            oldest = next(iter(self._held))
+            del self._held[oldest]
+            oldest.column = None
+
+
+_LANE_MOST = (1 << 8 * LANE_BYTES) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One term of a query: its weight and its posting."""
+
+    weight: float
+    posting: Posting
+
+
+class WordQuery:
+    """A query as its terms, heaviest first; valid until the index changes.
+
+    Attributes:
+        ceiling: The score of a tool that matches the query perfectly.
+        telling: How many telling words the query has: one that a single tool has counts as 1, one that all
+            tools have as nearly nothing.
+    """
+
+    def __init__(
+        self,
+        clauses: Sequence[Clause],
+        unknown: float,
+        most: float,
+        telling: float,
+        places: Places,
+        held: Mapping[str, Iterable[Posting]],
+        columns: ImpactColumns,
+    ) -> None:
+        """A query of the known terms in `clauses`; `unknown` is the weight of the others together."""
+        self._clauses = clauses
+        self._most = most
+        self._places = places
+        self._held = held
+        self._columns = columns
+        self.telling = telling
+        self.ceiling = most * (sum(clause.weight for clause in clauses) + unknown) or 1.0
+
+    def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
+        """The best public names, best first, with the share of the query that each matches (0 to 1).
+
+        Args:
+            count: The largest number of names; 1 or more.
+            among: The public names to choose from; all of them if `None`.
+        """
+        scores = self._highest(count) if among is None else self._of(among)
+        first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+        return {name: score / self.ceiling for name, score in first}
+
+    def shares(self, names: Iterable[str]) -> dict[str, float]:
+        """The share of the query that each of these names matches, if any."""
+        return (
+            {name: score / self.ceiling for name, score in self._of(names).items()} if self._clauses else {}
+        )
+
+    def coverage(self, name: str) -> float:
+        """How much of the query a tool has in any field: 0 to 1, weighted by the rarity of the terms."""
+        place = self._places.of.get(name, -1)
+        if 0 <= place < self._places.base:
+            had = sum(clause.weight for clause in self._clauses if clause.posting.has_stored(place))
+        else:
+            held = frozenset(self._held.get(name, ()))
+            had = sum(clause.weight for clause in self._clauses if clause.posting in held)
+        return had * self._most / self.ceiling if had else 0.0
+
+    @cached_property
+    def _scores(self) -> array[int]:
+        """The score at each place, in units; 0 where no term of the query is."""
+        lanes, rare = 0, list[tuple[int, Posting]]()
+        for clause in self._clauses:
+            weight, column = ceil(clause.weight / self._unit), self._columns.of(clause.posting)
+            if column is None:
+                rare.append((weight, clause.posting))
+            else:
+                lanes += weight * column.lanes()
+        scores = array("I", lanes.to_bytes(LANE_BYTES * len(self._places.names), "little"))
+        if sys.byteorder == "big":
+            scores.byteswap()
+        for weight, posting in rare:
+            for places, impacts in posting.parts():
+                for place, impact in zip(places, impacts, strict=True):
+                    scores[place] += weight * impact
+        for place in self._places.gone:
+            scores[place] = 0
+        return scores
+
+    @cached_property
+    def _unit(self) -> float:
+        """The unit of weights as whole numbers: a score of `most` for every term still fits a lane."""
+        weights = _LANE_MOST // ceil(self._most)
+        # Each is rounded up, by less than 1.
+        return sum(clause.weight for clause in self._clauses) / (weights - len(self._clauses)) or 1.0
+
+    def _of(self, names: Iterable[str]) -> dict[str, float]:
+        of, scores, unit = self._places.of, self._scores, self._unit
+        return {name: unit * score for name in names if name in of and (score := scores[of[name]])}
+
+    def _highest(self, count: int) -> dict[str, float]:
+        """The `count` highest scores, perhaps with some more."""
+        scores, names, unit = self._scores, self._places.names, self._unit
+        places: Iterable[int] = highest(in_order(scores)[LANE_BYTES - 1 :: LANE_BYTES], count)
+        if len(places) < count:
+            places = compress(range(len(scores)), scores)
+        return {names[place]: unit * scores[place] for place in places}

@@ -9,10 +9,9 @@ from itertools import islice
 from typing import Final, Protocol, TypeVar
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.index_file import PRINT, Parts, Told, coded, starts_of, strings_in
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.name_matching import spellings
-from mcp_toolset.catalog.search.stored.base import PRINT, Told
-from mcp_toolset.catalog.search.stored.index_file import Parts, coded, starts_of, strings_in
 
 _TOOLS: Final = 64
 _NUMBERS: Final = 10_000

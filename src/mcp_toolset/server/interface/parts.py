@@ -27,16 +27,23 @@ from mcp_toolset.context.principal import LoginSource, PendingLogin
 from mcp_toolset.context.shared import SharedSource
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
 from mcp_toolset.protocol.cache_hints import CacheHint
-from mcp_toolset.server.attachments import DRAIN, Attachments
 from mcp_toolset.server.changes import News
+from mcp_toolset.server.handler_context import ManualCalls, PendingCall
 from mcp_toolset.server.interface.keywords import OwnKeywords
-from mcp_toolset.server.kept_catalogs import KeptCatalogs
-from mcp_toolset.server.manual_calls import ManualCalls, PendingCall
 from mcp_toolset.server.mcp_server import MCPServer
-from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.reloadable import PATIENCE, Reloadable, Reloading, ReloadReport, toolsets_in
+from mcp_toolset.server.mounts import (
+    DRAIN,
+    PATIENCE,
+    Attachments,
+    KeptCatalogs,
+    Reloadable,
+    Reloading,
+    ReloadReport,
+    UnlistedMounts,
+    toolsets_in,
+)
+from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.tool_table import MAX_LISTS, ServedTools
-from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.binding.selector import ToolSelector
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -53,7 +60,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from mcp_toolset.calls.pipeline.observers import CallObserver
-    from mcp_toolset.catalog.deferred.index_keeping import IndexKeeping
+    from mcp_toolset.catalog.deferred.catalog import IndexKeeping
     from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.config import HubConfig
     from mcp_toolset.context.shared import Shared

@@ -28,7 +28,7 @@ from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
 from mcp_toolset.protocol.eras import list_for, lowered_tool, result_for
 from mcp_toolset.protocol.errors import refusal
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
-from mcp_toolset.server.offers.subscriptions import Announcements
+from mcp_toolset.server.resource_handlers import Announcements
 from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer, Halt, InputRequired, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity

@@ -15,8 +15,7 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.pins.canonical import canonical
-from mcp_toolset.catalog.pins.differences import in_one_line
+from mcp_toolset.catalog.pins.canonical import canonical, in_one_line
 from mcp_toolset.catalog.pins.policy import Pins, scrubbed
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
 from mcp_toolset.concurrency.workers import BIG, in_worker, in_worker_if_large, staying
@@ -33,8 +32,8 @@ from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import in_log, visible
 from mcp_toolset.upstream.known_server import MountState
 from mcp_toolset.upstream.pagination import Listing, NotAListError, usable_over_http
+from mcp_toolset.upstream.pool import SessionPool
 from mcp_toolset.upstream.resting import ListingSession
-from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.target import Link
 
 _SHOWN: Final = 10

@@ -9,33 +9,122 @@ the same as in the session that lists.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.client import ServedClient
-from mcp_toolset.context.offer_kinds import Wire
+from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, Offers, Wire
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import UpstreamError
+from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.protocol.eras import drop_own
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.upstream.lists.taken_list import (
-    CAPABILITIES,
-    LIST_DEADLINE,
-    METHODS_OF_CHANGE,
-    TOOLS,
-    ListTaker,
-    Request,
-    TakenList,
-)
+from mcp_toolset.upstream.in_flight import carried_to
+from mcp_toolset.upstream.offers import UpstreamOffers
+from mcp_toolset.upstream.pagination import Listing
+from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
 from mcp_toolset.upstream.resting import SETTLING
-from mcp_toolset.upstream.sessions.pool import SessionPool
-from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
-from mcp_toolset.upstream.sessions.routing import Routing
-from mcp_toolset.upstream.sessions.session_key import NOTHING_DECLARED, SessionKey, Shelf, canonical
-from mcp_toolset.upstream.sessions.stand_in import carried_to
+from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
+from mcp_toolset.upstream.tool_list import UpstreamTools
+from mcp_toolset.upstream.watches import ClientWatches, ResourceWatches
+
+if TYPE_CHECKING:
+    from mcp_toolset.context.client import ServedClient
+
+
+LIST_DEADLINE: Final = 5.0
+"""Seconds that one list of a session may take."""
+
+TOOLS: Final = "tools/list"
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+_KEYS: Final = {TOOLS: "tools", **{kind.method: kind.key for kind in KINDS}}
+_IDENTITIES: Final = {TOOLS: "name", **{kind.method: kind.identity for kind in KINDS}}
+
+CAPABILITIES: Final = {TOOLS: "tools", **{kind.method: kind.capability for kind in KINDS}}
+"""The capability that a server declares which answers a method that lists."""
+
+METHODS_OF_CHANGE: Final = {
+    f"notifications/{capability}/list_changed": tuple(
+        method for method, each in CAPABILITIES.items() if each == capability
+    )
+    for capability in ("tools", "resources", "prompts")
+}
+"""The methods that list what a notification says to have changed."""
+
+Request = Callable[..., Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenList:
+    """One list as it was taken.
+
+    Attributes:
+        entries: What it holds, in wire form, as untrusted as it comes.
+        names: The names or addresses of the entries.
+    """
+
+    entries: Sequence[Wire]
+    names: frozenset[str]
+
+
+class ListTaker:
+    """Takes lists of one server over any session with it."""
+
+    def __init__(self, tools: UpstreamTools, offers: UpstreamOffers) -> None:
+        self._tools = tools
+        self._offers = offers
+
+    def tells_of_changes(self, method: str) -> bool:
+        return self._offers.declares(CAPABILITIES[method], "listChanged")
+
+    def _common(self, method: str) -> Sequence[Wire] | None:
+        """What everybody is listed by a method; `None` if nothing has been listed, or never is."""
+        if method == TOOLS:
+            return self._tools.entries
+        return self._offers.common(method) if self._offers.declares(CAPABILITIES[method]) else None
+
+    def _usable(self, listing: Listing) -> Sequence[Wire]:
+        """The entries of a list that can be used."""
+        if listing.method == TOOLS:
+            return [cast("Wire", entry) for entry in listing.tools if isinstance(entry, dict)]
+        kind = next(kind for kind in KINDS if kind.method == listing.method)
+        return self._offers.checked(kind, listing).sequence
+
+    async def taken(self, request: Request, method: str) -> TakenList | None:
+        """A list as it is now; `None` if the server has none."""
+        listing = Listing(method, _KEYS[method])
+        try:
+            await listing.walk(request, LIST_DEADLINE)
+        except UpstreamError as fault:
+            if getattr(fault, "code", None) is None:
+                raise
+            return None
+        entries = self._usable(listing)
+        identity = _IDENTITIES[method]
+        return TakenList(entries, frozenset(str(entry.get(identity)) for entry in entries))
+
+    async def differing(self, request: Request) -> dict[str, TakenList]:
+        """The lists that are others than everybody is listed; see `taken` for what it raises."""
+        found: dict[str, TakenList] = {}
+        for method in _KEYS:
+            common = self._common(method)
+            taken = None if common is None else await self.taken(request, method)
+            if taken is not None and common is not None and list(taken.entries) != list(common):
+                found[method] = taken
+        return found
+
+    def is_seen(self, taken: TakenList, method: str, seen: TakenList | None) -> bool:
+        """Whether a list is what a client sees already: its own list, else the shared one."""
+        return list(taken.entries) == list(self.seen(method, seen))
+
+    def seen(self, method: str, own: TakenList | None) -> Sequence[Wire]:
+        """What a client sees: its own list, else the shared one."""
+        return (self._common(method) if own is None else own.entries) or ()
+
 
 PATIENCE: Final = 5.0
 """Seconds that a client's list waits for the first list of its capability set; some clients list once."""
@@ -382,3 +471,132 @@ class ClientLists:
 
 async def _nothing() -> None:
     return None
+
+
+Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]]]
+
+
+class ClientOffers(Offers):
+    """What all see, and beside it what the sessions of some clients list and tell.
+
+    Attributes:
+        summon: Has the server started if it is stopped, and waits for that.
+    """
+
+    def __init__(
+        self,
+        common: UpstreamOffers,
+        lists: ClientLists,
+        watches: ClientWatches,
+        resource_watches: ResourceWatches,
+        pool: SessionPool,
+        *,
+        exchange: Exchange,
+        said: Callable[[], frozenset[str]],
+        met: Callable[[ToolContext], None],
+    ) -> None:
+        """Join the parts of one server.
+
+        Args:
+            common: What it offers to all.
+            lists: What it lists to some.
+            watches: What clients watch on sessions of their own.
+            resource_watches: What is watched on the session that lists.
+            pool: The sessions of clients.
+            exchange: Sends a request on behalf of a caller.
+            said: Tells once which lists it has said to have changed.
+            met: Takes note of who uses the session that lists, beside calls.
+        """
+        self.summon: Callable[[], Awaitable[None]] = _nothing
+        self._said = said
+        self._met = met
+        self._common = common
+        self._lists = lists
+        self._watches = watches
+        self._resource_watches = resource_watches
+        self._exchange = exchange
+        self._pool = pool
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known what the server offers beside its tools."""
+        return self._common.known
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """Whether the server declared a capability, and in it a feature."""
+        return self._common.declares(capability, feature)
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        """The entries of a kind that everybody sees."""
+        return await self._common.listed(kind)
+
+    async def look(self, kind: Kind, context: ToolContext) -> None:
+        """List again what a client sees, where its session tells of no change."""
+        if self._common.is_asked_for(kind):
+            await self._lists.look(context, kind.method)
+
+    def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
+        """The entries that a client sees in their place; `None` if it sees the same."""
+        taken = self._lists.seen_by(context).get(kind.method)
+        return None if taken is None else taken.entries
+
+    def tells_itself(self, client: ServedClient) -> bool:
+        """Whether a client has an open session of its own, which tells it of changes."""
+        key = self._pool.routing.route_of(client)
+        return key is not None and bool(key.client) and self._pool.standing(key) is not None
+
+    def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
+        return self._lists.more(kind.method)
+
+    def hint(self, kind: Kind) -> CacheHint:
+        """How long the list of all may be kept."""
+        return self._common.hint(kind)
+
+    def meta(self, kind: Kind) -> Wire:
+        """What the list of all has in `_meta`."""
+        return self._common.meta(kind)
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        """Read a resource for a caller; see `Exchange.perform` for what it raises."""
+        return await self.ask("resources/read", {"uri": uri}, context)
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        """Get a prompt for a caller; see `Exchange.perform` for what it raises."""
+        params: dict[str, Any] = {"name": name}
+        if arguments:
+            params["arguments"] = dict(arguments)
+        return await self.ask("prompts/get", params, context)
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """Complete an argument for a caller; see `Exchange.perform` for what it raises."""
+        return await self.ask("completion/complete", params, context)
+
+    async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """Send a request of an extension on for a caller; see `Exchange.perform` for what it raises."""
+        answer = await self._exchange(method, dict(params), context)
+        drop_own(answer)
+        return answer
+
+    def extensions(self) -> dict[str, Any]:
+        """The capabilities that the server declares for extensions which the bridge takes no part in."""
+        return self._common.extensions()
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` whenever the session of a client says that a resource has changed."""
+        await self.summon()
+        key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
+        if key is not None and isinstance(context, WireContext):
+            try:
+                return await self._watches.watch(key, context, uri, updated)
+            except OtherEraError:
+                pass
+        self._met(context)
+        return await self._resource_watches.watch(uri, updated)
+
+    def said(self) -> frozenset[str]:
+        """The lists that the server has said to have changed since this was asked last."""
+        return self._said()
+
+    def list_news(self) -> list[ListNews]:
+        """The lists of single clients that have changed since this was asked last."""
+        return self._lists.news()

@@ -1,8 +1,8 @@
-"""`ResourceWatches`: subscriptions to resources on the session that lists, shared by its clients.
+"""Subscriptions at a mounted server: to resources, shared or by client, and to changes of its lists.
 
-An older server is sent `resources/subscribe`; a server of 2026-07-28 is held a stream open
-(`subscriptions/listen`), another one whenever what is watched changes. Clients with a session of their own
-subscribe there, see `ClientWatches`.
+An older server is sent `resources/subscribe` on the session that lists (`ResourceWatches`); a client with a
+session of its own subscribes there (`ClientWatches`), as what changes is often what that session's calls
+have done. A server of 2026-07-28 is held streams open (`subscriptions/listen`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,19 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.context.offer_kinds import Ending
-from mcp_toolset.errors import UpstreamError, UpstreamUnavailableError
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.errors import (
+    UpstreamError,
+    UpstreamProtocolError,
+    UpstreamTimeoutError,
+    UpstreamUnavailableError,
+)
 from mcp_toolset.protocol.eras import meta_of
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
+from mcp_toolset.upstream.routing import SessionKey
 
 WATCH_DEADLINE: Final = 5.0
 """Seconds that a subscription may take; a server that does not answer in time is asked again later."""
@@ -222,3 +231,200 @@ def level_of(fault: Exception) -> int:
 def subscription_in(params: Mapping[str, Any] | None) -> str:
     """The id of the request whose stream a notification is of (2026-07-28)."""
     return str(meta_of(params or {}).get(_SUBSCRIPTION))
+
+
+ACKNOWLEDGING: Final = 1.0
+"""Seconds for which the first list waits until the server has acknowledged the stream."""
+
+
+class ChangeStream:
+    """The stream of one mounted server, opened anew whenever it ends."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        request: Callable[..., Awaitable[dict[str, Any]]],
+        outdated: Callable[[], None],
+        refused: Callable[[], None],
+    ) -> None:
+        """Nothing is asked for before `hold`.
+
+        Args:
+            name: The name of the mount.
+            request: Sends a request of our own.
+            outdated: To be called when a change may have been missed.
+            refused: To be called when the server has no such stream.
+        """
+        self._request = request
+        self._outdated = outdated
+        self._refused = refused
+        self._numbers = count(1)
+        self._id = ""
+        self._settled = anyio.Event()
+        self._late = False
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
+
+    def begin(self) -> None:
+        """Belong to a new connection."""
+        self._settled, self._late = anyio.Event(), False
+
+    async def settled(self, seconds: float) -> None:
+        """Wait until the server has acknowledged or refused the stream; lists that come sooner may be old."""
+        with anyio.move_on_after(seconds):
+            await self._settled.wait()
+        self._late = not self._settled.is_set()
+
+    def heard(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Take in a notification; `False` if it does not acknowledge this stream."""
+        if method != ACKNOWLEDGED or subscription_in(params) != self._id:
+            return False
+        self._settled.set()
+        if self._late:
+            self._late = False
+            self._outdated()
+        return True
+
+    async def hold(self, wanted: Mapping[str, bool], lost: Callable[[], bool]) -> None:
+        """Hold the stream open until the connection is lost; after a gap the lists are asked for again."""
+        backoff = Backoff()
+        while True:
+            began = anyio.current_time()
+            self._id = f"changes-{next(self._numbers)}"
+            try:
+                params = {"notifications": dict(wanted)}
+                await self._request("subscriptions/listen", params, opts={"request_id": self._id})
+            except UpstreamProtocolError as fault:
+                self._log.debug("no change notifications: %s", in_log(fault))
+                return self._refused()
+            except UpstreamError:
+                if lost():
+                    return
+            finally:
+                self._settled.set()
+            await anyio.sleep(backoff.after(anyio.current_time() - began))
+            self._late = True
+            self._outdated()
+
+
+SUBSCRIBING: Final = 10.0
+"""Seconds that subscribing may take, a session that is opened for it included."""
+
+GOODBYE: Final = 2.0
+"""Seconds that ending a subscription may take."""
+
+
+@dataclass(eq=False, slots=True)
+class _Watch:
+    """One client that watches one resource on its session."""
+
+    key: SessionKey
+    caller: WireContext
+    uri: str
+    updated: Callable[[], None]
+    fault: Exception | None = None
+    began: anyio.Event = field(default_factory=anyio.Event)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+
+class ClientWatches:
+    """What clients watch on sessions of their own with one server."""
+
+    def __init__(self, name: str, pool: SessionPool) -> None:
+        self._name = name
+        self._pool = pool
+        self._watching: dict[tuple[int, str], dict[_Watch, None]] = {}
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
+
+    def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Take in a notification of a session; `False` if it is none of a resource."""
+        if method != UPDATED:
+            return False
+        for watch in list(self._watching.get((pooled.serial, str((params or {}).get("uri"))), {})):
+            watch.updated()
+        return True
+
+    async def watch(
+        self, key: SessionKey, caller: WireContext, uri: str, updated: Callable[[], None]
+    ) -> Ending:
+        """Call `updated` whenever the session of a key says that a resource has changed.
+
+        The session stays open meanwhile, and is opened again when it was lost.
+        """
+        watch = _Watch(key, caller, uri, updated)
+        self._pool.start(self._hold, watch)
+        try:
+            with anyio.move_on_after(SUBSCRIBING) as waiting:
+                await watch.began.wait()
+        finally:
+            # A client that left meanwhile has nothing to end it by.
+            if not watch.began.is_set():
+                watch.scope.cancel()
+        if waiting.cancelled_caught:
+            raise UpstreamTimeoutError(self._name, f"it did not subscribe within {SUBSCRIBING:g} s")
+        if watch.fault is not None:
+            raise watch.fault
+
+        async def end() -> None:
+            watch.scope.cancel()
+            with anyio.move_on_after(GOODBYE):
+                await watch.ended.wait()
+
+        return end
+
+    async def _hold(self, watch: _Watch) -> None:
+        backoff = Backoff()
+        try:
+            with watch.scope:
+                while True:
+                    began = anyio.current_time()
+                    await self._once(watch)
+                    await anyio.sleep(backoff.after(anyio.current_time() - began))
+        except (UpstreamError, OtherEraError) as fault:
+            watch.fault = fault
+            self._log.debug("%s is not watched: %s", watch.uri, fault)
+        finally:
+            watch.began.set()
+            watch.ended.set()
+
+    async def _once(self, watch: _Watch) -> None:
+        """Watch for as long as one session lasts; a server that refuses ends the watch."""
+        pooled = await self._pool.take(watch.key, watch.caller, within=SUBSCRIBING)
+        pooled.holds += 1
+        try:
+            session = await pooled.opened()
+        finally:
+            self._pool.give_back(pooled)
+            pooled.holds -= 1
+        place = (pooled.serial, watch.uri)
+        watching = self._watching.setdefault(place, {})
+        first, watching[watch] = not watching, None
+        pooled.holds += 1
+        try:
+            session.calls.outside.meet(watch.caller)
+            if first:
+                await session.request("resources/subscribe", {"uri": watch.uri})
+            if watch.began.is_set():
+                # It was lost and is here again; what the resource is by now may be something else.
+                watch.updated()
+            watch.began.set()
+            await pooled.ended.wait()
+        finally:
+            pooled.holds -= 1
+            pooled.wake.set()
+            await self._leave(pooled, place, watch)
+
+    async def _leave(self, pooled: PooledSession, place: tuple[int, str], watch: _Watch) -> None:
+        watching = self._watching.get(place, {})
+        watching.pop(watch, None)
+        if watching:
+            return
+        self._watching.pop(place, None)
+        if pooled.ended.is_set() or not watch.began.is_set():
+            return
+        with anyio.move_on_after(GOODBYE, shield=True):
+            try:
+                await pooled.session.request("resources/unsubscribe", {"uri": watch.uri})
+            except UpstreamError as fault:
+                self._log.debug("unsubscribing failed: %s", fault)

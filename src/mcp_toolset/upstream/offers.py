@@ -21,8 +21,8 @@ from mcp_toolset.context.task import TASKS
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
-from mcp_toolset.upstream.lists.resource_watches import level_of
 from mcp_toolset.upstream.pagination import Listing, NotAListError
+from mcp_toolset.upstream.watches import level_of
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
-from mcp_toolset._records import replace
+from pydantic_core import to_json, to_jsonable_python
+
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.access import EVERYTHING, Visible
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.context.offer_kinds import (
@@ -21,22 +28,408 @@ from mcp_toolset.context.offer_kinds import (
     Offers,
     Wire,
 )
-from mcp_toolset.errors import InvalidArgumentsError
-from mcp_toolset.protocol.cache_hints import CacheHint, strictest
+from mcp_toolset.errors import InvalidArgumentsError, InvalidOutputError
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
 from mcp_toolset.protocol.eras import joint_meta
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
-from mcp_toolset.server.offers.local_offers import LocalOffers
-from mcp_toolset.server.offers.public_uris import LOCAL, Addresses, Names, Origin, app_uri, apps_of
-from mcp_toolset.server.unlisted_mounts import UnlistedMounts
+from mcp_toolset.server.mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import ToolSource, fits
+from mcp_toolset.tools.declare.prompts import (
+    CompletionProvider,
+    PromptProvider,
+    ResourceProvider,
+    UpdatingResources,
+)
 from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from mcp_toolset.context.client import ServedClient
+    from mcp_toolset.tools.declare.prompts import Reference
+
+
+LOCAL: Final = ""
+"""The source name of what the server has itself."""
+
+Origin = tuple[str, str]
+"""A source and the name that it uses itself."""
+
+APP: Final = "ui://"
+"""How the addresses of apps begin (the extension `io.modelcontextprotocol/ui`)."""
+
+_OUTSIDE: Final = re.compile(r"[^a-z0-9.-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What one source names itself.
+
+    Attributes:
+        source: Its name, empty for what is local.
+        resources: The URIs that it lists.
+        templates: Its URI templates.
+        prompts: The names of its prompts.
+        reads: Whether it answers reads at all.
+    """
+
+    source: str
+    resources: Sequence[str] = ()
+    templates: Sequence[str] = ()
+    prompts: Sequence[str] = ()
+    reads: bool = False
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The table for the sources as they are now; build it with `of`."""
+
+    resources: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    templates: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    prompts: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    schemes: Mapping[str, str] = field(default_factory=dict[str, str])
+    readers: Sequence[str] = ()
+    apps: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def of(cls, sources: Iterable[Names]) -> Addresses:
+        """The table of these sources; what is local is to come first."""
+        parts = list(sources)
+        listed = {uri.partition("+")[0] for part in parts for uri in (*part.resources, *part.templates)}
+        schemes = _schemes([part.source for part in parts if part.source and part.reads], listed)
+        scheme_of = {source: scheme for scheme, source in schemes.items()}
+
+        apps = apps_of([part.source for part in parts])
+
+        def by_scheme(source: str, uri: str) -> str:
+            return app_uri(apps, source, uri) or f"{scheme_of[source]}+{uri}"
+
+        def always(source: str, uri: str) -> bool:
+            return app_uri(apps, source, uri) is not None
+
+        return cls(
+            resources=_table([(part.source, part.resources) for part in parts], by_scheme, always),
+            templates=_table([(part.source, part.templates) for part in parts], by_scheme, always),
+            prompts=_table([(part.source, part.prompts) for part in parts], _by_source),
+            schemes=schemes,
+            readers=[part.source for part in parts if part.reads],
+            apps=apps,
+        )
+
+    def origins(self, uri: str, seen: Collection[str] | None = None) -> list[Origin]:
+        """The sources to ask for a public URI, the likeliest first; empty if no source has it.
+
+        Args:
+            uri: The URI.
+            seen: The sources that exist for the caller; all of them unless given.
+        """
+        seen = self._every if seen is None else seen
+        listed = self.resources.get(uri)
+        if listed is not None and listed[0] in seen:
+            return [listed]
+        if uri.startswith(APP):
+            place, slash, rest = uri.removeprefix(APP).partition("/")
+            owners = [source for source, known in self.apps.items() if slash and known == place]
+            if owners and owners[0] in seen:
+                return [(owners[0], APP + rest)]
+        scheme, plus, native = uri.partition("+")
+        if plus and self.schemes.get(scheme) in seen:
+            return [(self.schemes[scheme], native)]
+        matching = self._matching(uri, seen)
+        if matching is not None:
+            return [(matching, uri)]
+        mounted = [source for source in self.readers if source and source in seen]
+        sole = mounted if len(mounted) == 1 else []
+        return [(source, uri) for source in ([LOCAL] if LOCAL in self.readers else []) + sole]
+
+    def guesses(self, uri: str) -> bool:
+        """Whether a URI is in no list, so that it may be of any source that reads."""
+        scheme, plus, _ = uri.partition("+")
+        named = uri in self.resources or uri.startswith(APP) or (plus and scheme in self.schemes)
+        return not named and self._matching(uri, self._every) is None
+
+    def uri(self, source: str, native: str) -> str:
+        """The public URI for what a source calls `native`, listed or not."""
+        listed = self._public.get((source, native))
+        if listed is not None:
+            return listed
+        app = app_uri(self.apps, source, native)
+        if app is not None:
+            return app
+        if (source, native) in self.origins(native)[:1] or source not in self.readers:
+            return native
+        return f"{self._scheme_of[source]}+{native}" if source in self._scheme_of else native
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether URIs of sources may have to be told apart."""
+        return len(self.readers) > 1
+
+    @cached_property
+    def _every(self) -> Collection[str]:
+        named = {source for table in (self.resources, self.templates) for source, _ in table.values()}
+        return {LOCAL, *self.readers, *self.apps, *named}
+
+    @cached_property
+    def _scheme_of(self) -> Mapping[str, str]:
+        return {source: scheme for scheme, source in self.schemes.items()}
+
+    @cached_property
+    def _public(self) -> Mapping[Origin, str]:
+        return {origin: public for public, origin in self.resources.items()}
+
+    def _matching(self, uri: str, seen: Collection[str]) -> str | None:
+        """The source with the template that says most about a URI, among those that are seen."""
+        best, found = -1, None
+        for template, (source, _) in self.templates.items():
+            if source not in seen:
+                continue
+            start, end = fixed_ends(template)
+            long_enough = len(uri) >= len(start) + len(end)
+            if long_enough and uri.startswith(start) and uri.endswith(end) and len(start) > best:
+                best, found = len(start), source
+        return found
+
+
+def apps_of(sources: Iterable[str]) -> dict[str, str]:
+    """What stands before the pages of each mounted source's apps, where there are several sources."""
+    mounted = [source for source in sources if source]
+    places = _schemes(mounted, ()) if len(mounted) > 1 else {}
+    return {source: place for place, source in places.items()}
+
+
+def app_uri(apps: Mapping[str, str], source: str, uri: str) -> str | None:
+    """The public address of a source's page of an app; `None` if it is none, or keeps its address."""
+    if source not in apps or not uri.startswith(APP):
+        return None
+    return f"{APP}{apps[source]}/{uri.removeprefix(APP)}"
+
+
+def fixed_ends(template: str) -> tuple[str, str]:
+    """What every URI of a template starts and ends with (RFC 6570); optional parts end nothing."""
+    start, brace, _ = template.partition("{")
+    if not brace:
+        return template, ""
+    end = template.rpartition("}")[2]
+    return start, end
+
+
+def _never(source: str, name: str) -> bool:
+    return False
+
+
+def _table(
+    named: Sequence[tuple[str, Sequence[str]]],
+    qualify: Callable[[str, str], str],
+    always: Callable[[str, str], bool] = _never,
+) -> dict[str, Origin]:
+    wanted = Counter(name for _, names in named for name in names)
+    origins = [(source, name) for source, names in named for name in names]
+    public = {
+        (source, name): qualify(source, name)
+        if source and (wanted[name] > 1 or always(source, name))
+        else name
+        for source, name in origins
+    }
+    met = Counter(public.values())
+    table: dict[str, Origin] = {}
+    for source, name in origins:
+        shown = public[source, name]
+        while shown in table or (shown != name and (shown in wanted or met[shown] > 1)):
+            shown = f"{shown}_{digest_of(source, shown)}"
+        table[shown] = (source, name)
+    return table
+
+
+def digest_of(source: str, name: str) -> str:
+    return hashlib.sha256(f"{source}\n{name}".encode("utf-8", "surrogatepass")).hexdigest()[:7]
+
+
+def _by_source(source: str, name: str) -> str:
+    return f"{source}_{name}"
+
+
+def _schemes(sources: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """A scheme for each source that no other has and that no listed URI starts with."""
+    schemes: dict[str, str] = {}
+    for source in sources:
+        legal = _OUTSIDE.sub("-", source.lower())
+        scheme = legal if legal[:1].isalpha() else f"m{legal}"
+        while scheme in schemes or scheme in taken:
+            scheme = f"{scheme}-{digest_of(source, scheme)}"
+        schemes[scheme] = source
+    return schemes
+
+
+MAX_COMPLETIONS: Final = 100
+"""Values in one answer (server/utilities/completion)."""
+
+Reader = Callable[[str, ToolContext], list[dict[str, Any]] | Awaitable[list[dict[str, Any]]] | None]
+"""What reads resources that are not listed; it returns `None` for an address that is not one of its own."""
+
+
+class LocalOffers(Offers):
+    """Adapts the providers that an application gives to its server."""
+
+    def __init__(
+        self,
+        resources: Sequence[ResourceProvider],
+        prompts: Sequence[PromptProvider],
+        completions: CompletionProvider | None,
+        logs: Callable[[], bool],
+        hint: CacheHint = STRICTEST,
+        readers: Sequence[Reader] = (),
+    ) -> None:
+        """Adapt the given providers.
+
+        Args:
+            resources: What can be read; of two resources with one URI, that of the first provider.
+            prompts: What users can pick; of two prompts with one name, that of the first provider.
+            completions: Proposes values for arguments.
+            logs: Tells whether there are tools that may send log messages.
+            hint: How long clients may keep the lists.
+            readers: Read resources that are not listed.
+        """
+        self._hint = hint
+        self._logs = logs
+        self._resources = resources
+        self._prompts = prompts
+        self._completions = completions
+        self._readers = readers
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """Whether there is a provider for a capability; see `Offers`."""
+        match capability:
+            case "resources":
+                if feature == "subscribe":
+                    return any(isinstance(one, UpdatingResources) for one in self._resources)
+                return bool(self._resources) or (bool(self._readers) and not feature)
+            case "prompts":
+                return bool(self._prompts)
+            case "completions":
+                return self._completions is not None
+            case "logging":
+                return self._logs()
+            case _:
+                return False
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when a provider's list has changed."""
+        ends = [part.on_change(callback) for part in (*self._resources, *self._prompts)]
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        """The entries of a kind, as the provider gives them now."""
+        key = "name"
+        if kind is PROMPTS:
+            entries = [entry for one in self._prompts for entry in await one.list_prompts()]
+        elif kind is RESOURCES:
+            key, entries = "uri", [entry for one in self._resources for entry in await one.list_resources()]
+        else:
+            key, entries = (
+                "uriTemplate",
+                [entry for one in self._resources for entry in await one.list_resource_templates()],
+            )
+        if len(self._prompts if kind is PROMPTS else self._resources) < 2:
+            return [_wire(entry) for entry in entries]
+        found: dict[Any, Wire] = {}
+        for wire in map(_wire, entries):
+            found.setdefault(wire.get(key), wire)
+        return list(found.values())
+
+    def hint(self, kind: Kind) -> CacheHint:
+        """What the application says of all its lists: a provider says nothing of it."""
+        return self._hint
+
+    def meta(self, kind: Kind) -> Wire:
+        """Providers give entries, and nothing about their list."""
+        return {}
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        """Read a resource; raises `LookupError` where there is none such."""
+        for read in self._readers:
+            if (contents := read(uri, context)) is not None:
+                return {"contents": await contents if isinstance(contents, Awaitable) else contents}
+        fault = LookupError("Resource not found")
+        for one in self._resources:
+            try:
+                return {"contents": [_wire(part) for part in await one.read_resource(uri)]}
+            except LookupError as missing:
+                fault = missing
+        raise fault
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        """Get a prompt; raises `LookupError` where there is none such."""
+        fault = LookupError(f"Unknown prompt: {name}")
+        for one in self._prompts:
+            try:
+                return _wire(await one.get_prompt(name, arguments, context))
+            except LookupError as missing:
+                fault = missing
+        raise fault
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """Complete an argument; no values where there is no provider."""
+        if self._completions is None:
+            return {"completion": {"values": [], "total": 0, "hasMore": False}}
+        argument = params["argument"]
+        settled: Any = params.get("context")
+        others: Any = settled.get("arguments") if settled else None
+        reference = _reference(params["ref"])
+        found = await self._completions(reference, argument["name"], argument["value"], others or {})
+        if isinstance(found, Mapping) or hasattr(found, "model_dump"):
+            return {"completion": _wire(cast("BaseModel | Mapping[str, Any]", found))}
+        values = list(cast("Sequence[str]", found))
+        completion = {
+            "values": values[:MAX_COMPLETIONS],
+            "total": len(values),
+            "hasMore": len(values) > MAX_COMPLETIONS,
+        }
+        return {"completion": _wire(completion)}
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` whenever the provider says that the resource has changed."""
+        stops = [
+            one.on_update(lambda changed: updated() if changed == uri else None)
+            for one in self._resources
+            if isinstance(one, UpdatingResources)
+        ]
+
+        async def end() -> None:
+            for stop in stops:
+                stop()
+
+        return end
+
+
+def _reference(wire: Mapping[str, Any]) -> Reference:
+    """What an argument belongs to, as the model of the SDK that completion functions take."""
+    from mcp_types import PromptReference, ResourceTemplateReference
+
+    model = PromptReference if wire["type"] == "ref/prompt" else ResourceTemplateReference
+    return model.model_validate(wire, by_name=False)
+
+
+def _wire(given: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
+    """What a provider gives, in wire form."""
+    try:
+        if isinstance(given, Mapping):
+            wire = cast("dict[str, Any]", to_jsonable_python(given, by_alias=True))
+        else:
+            wire = given.model_dump(by_alias=True, mode="json", exclude_none=True)
+        to_json(wire)
+    except ValueError as fault:
+        raise InvalidOutputError(f"a provider gave what has no JSON form: {fault}") from None
+    return wire
 
 
 _PAGE_KEYS: Final = ("ui/resourceUri", "openai/outputTemplate")
