@@ -60,15 +60,10 @@ Request = Callable[..., Awaitable[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class TakenList:
-    """One list as it was taken.
+    """One list as it was taken."""
 
-    Attributes:
-        entries: What it holds, in wire form, as untrusted as it comes.
-        names: The names or addresses of the entries.
-    """
-
-    entries: Sequence[Wire]
-    names: frozenset[str]
+    entries: Sequence[Wire]  # what it holds, in wire form, as untrusted as it comes
+    names: frozenset[str]  # the names or addresses of the entries
 
 
 class ListTaker:
@@ -88,7 +83,6 @@ class ListTaker:
         return self._offers.common(method) if self._offers.declares(CAPABILITIES[method]) else None
 
     def _usable(self, listing: Listing) -> Sequence[Wire]:
-        """The entries of a list that can be used."""
         if listing.method == TOOLS:
             return [cast("Wire", entry) for entry in listing.tools if isinstance(entry, dict)]
         kind = next(kind for kind in KINDS if kind.method == listing.method)
@@ -118,11 +112,9 @@ class ListTaker:
         return found
 
     def is_seen(self, taken: TakenList, method: str, seen: TakenList | None) -> bool:
-        """Whether a list is what a client sees already: its own list, else the shared one."""
         return list(taken.entries) == list(self.seen(method, seen))
 
     def seen(self, method: str, own: TakenList | None) -> Sequence[Wire]:
-        """What a client sees: its own list, else the shared one."""
         return (self._common(method) if own is None else own.entries) or ()
 
 
@@ -135,19 +127,12 @@ REFRESH_GAP: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ListNews:
-    """A list is another one: of one session, or of all clients that declare what it does.
+    """A list is another one: of one session, or of all clients that declare what it does."""
 
-    Attributes:
-        routing: The routes of requests to its server.
-        key: The session.
-        capability: What the list is of: `tools`, `resources` or `prompts`.
-        shared: Whether it is for all that declare the same.
-    """
-
-    routing: Routing
-    key: SessionKey
-    capability: str
-    shared: bool = False
+    routing: Routing  # the routes of requests to its server
+    key: SessionKey  # the session
+    capability: str  # what the list is of: `tools`, `resources` or `prompts`
+    shared: bool = False  # whether it is for all that declare the same
 
     @property
     def client_key(self) -> str:
@@ -166,13 +151,7 @@ _AS_ALL: Final[Lists] = {}
 
 
 class ClientLists:
-    """The lists of one server that are for some of its clients.
-
-    Attributes:
-        merge: Takes in what is listed beside what everybody sees.
-        on_change: To be called when that has been done.
-        on_heard: Is told that a session has said that one of its lists has changed.
-    """
+    """The lists of one server that are for some of its clients."""
 
     def __init__(
         self,
@@ -182,14 +161,6 @@ class ClientLists:
         request: Request,
         taker: ListTaker,
     ) -> None:
-        """Start with what everybody sees.
-
-        Args:
-            name: The name of the mount.
-            pool: The sessions that clients have.
-            request: Sends a request over the session that lists.
-            taker: Takes a list, and compares it with what that session has listed.
-        """
         self._pool = pool
         self._request = request
         self._taker = taker
@@ -203,8 +174,8 @@ class ClientLists:
         self._looked: dict[tuple[int, str], float] = {}
         self._news: list[ListNews] = []
         self._varies = False
-        self.merge: Callable[[], Awaitable[None]] = _nothing
-        self.on_change: Callable[[], None] = lambda: None
+        self.merge: Callable[[], Awaitable[None]] = _nothing  # takes in what only some clients are listed
+        self.on_change: Callable[[], None] = lambda: None  # to be called when that has been done
         self.on_heard: Callable[[str], None] = lambda method: None
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
@@ -228,7 +199,6 @@ class ClientLists:
         return {name: tool for tools in self._changed_tools.values() for name, tool in tools.items()}
 
     def news(self) -> list[ListNews]:
-        """What has changed since this was asked last."""
         told, self._news = self._news, []
         return told
 
@@ -243,7 +213,7 @@ class ClientLists:
         return ("modern", declares, "") if key is None else key.shelf
 
     def unknown(self, context: ToolContext) -> bool:
-        """Whether it has still to be found out what the server lists to clients like this one."""
+        """True while it is unknown what the server lists to clients like this one."""
         if not isinstance(context, WireContext):
             return False
         if not self._pool.listens:
@@ -313,10 +283,7 @@ class ClientLists:
                 self._pool.routing.note_same(shelf)
 
     async def _first_lists(self, shelf: Shelf, key: SessionKey | None, context: WireContext) -> Lists | None:
-        """What the server lists to such clients, as far as others do not see the same.
-
-        `None` if the session that was asked has lists of its own already, by what its calls have done.
-        """
+        """The lists of such clients that differ; `None` if calls have changed those of the session."""
         if self._pool.routing.is_modern:
             # Each request says what its client can do: the session that lists can ask for all of them.
             return await self._taker.differing(partial(self._request, context=context))
@@ -357,7 +324,6 @@ class ClientLists:
         self._pool.start(self._refresh, pooled)
 
     async def _refresh(self, pooled: PooledSession) -> None:
-        """List again for one session; any number of changes during one listing cause one more."""
         try:
             await pooled.open.wait()
             while stale := self._stale[pooled.serial]:
@@ -406,7 +372,6 @@ class ClientLists:
             self._changed_tools[whose] = changed
 
     def has_session(self, context: ToolContext) -> bool:
-        """Whether a client has an open session, beside the one that lists."""
         return self._session_of(context) is not None
 
     def _session_of(self, context: ToolContext) -> PooledSession | None:
@@ -477,11 +442,7 @@ Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]
 
 
 class ClientOffers(Offers):
-    """What all see, and beside it what the sessions of some clients list and tell.
-
-    Attributes:
-        summon: Has the server started if it is stopped, and waits for that.
-    """
+    """What all see, and beside it what the sessions of some clients list and tell."""
 
     def __init__(
         self,
@@ -495,19 +456,7 @@ class ClientOffers(Offers):
         said: Callable[[], frozenset[str]],
         met: Callable[[ToolContext], None],
     ) -> None:
-        """Join the parts of one server.
-
-        Args:
-            common: What it offers to all.
-            lists: What it lists to some.
-            watches: What clients watch on sessions of their own.
-            resource_watches: What is watched on the session that lists.
-            pool: The sessions of clients.
-            exchange: Sends a request on behalf of a caller.
-            said: Tells once which lists it has said to have changed.
-            met: Takes note of who uses the session that lists, beside calls.
-        """
-        self.summon: Callable[[], Awaitable[None]] = _nothing
+        self.summon: Callable[[], Awaitable[None]] = _nothing  # starts a stopped server
         self._said = said
         self._met = met
         self._common = common
@@ -519,19 +468,15 @@ class ClientOffers(Offers):
 
     @property
     def known(self) -> bool:
-        """Whether it is known what the server offers beside its tools."""
         return self._common.known
 
     def declares(self, capability: str, feature: str = "") -> bool:
-        """Whether the server declared a capability, and in it a feature."""
         return self._common.declares(capability, feature)
 
     async def listed(self, kind: Kind) -> Sequence[Wire]:
-        """The entries of a kind that everybody sees."""
         return await self._common.listed(kind)
 
     async def look(self, kind: Kind, context: ToolContext) -> None:
-        """List again what a client sees, where its session tells of no change."""
         if self._common.is_asked_for(kind):
             await self._lists.look(context, kind.method)
 
@@ -549,30 +494,24 @@ class ClientOffers(Offers):
         return self._lists.more(kind.method)
 
     def hint(self, kind: Kind) -> CacheHint:
-        """How long the list of all may be kept."""
         return self._common.hint(kind)
 
     def meta(self, kind: Kind) -> Wire:
-        """What the list of all has in `_meta`."""
         return self._common.meta(kind)
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
-        """Read a resource for a caller; see `Exchange.perform` for what it raises."""
         return await self.ask("resources/read", {"uri": uri}, context)
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
-        """Get a prompt for a caller; see `Exchange.perform` for what it raises."""
         params: dict[str, Any] = {"name": name}
         if arguments:
             params["arguments"] = dict(arguments)
         return await self.ask("prompts/get", params, context)
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
-        """Complete an argument for a caller; see `Exchange.perform` for what it raises."""
         return await self.ask("completion/complete", params, context)
 
     async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
-        """Send a request of an extension on for a caller; see `Exchange.perform` for what it raises."""
         answer = await self._exchange(method, dict(params), context)
         drop_own(answer)
         return answer
@@ -594,9 +533,7 @@ class ClientOffers(Offers):
         return await self._resource_watches.watch(uri, updated)
 
     def said(self) -> frozenset[str]:
-        """The lists that the server has said to have changed since this was asked last."""
         return self._said()
 
     def list_news(self) -> list[ListNews]:
-        """The lists of single clients that have changed since this was asked last."""
         return self._lists.news()

@@ -93,7 +93,6 @@ class SuspendedCall(CallInFlight):
     )
 
     def __init__(self, caller: WireContext, suspended: SuspendedCalls) -> None:
-        """Begin for a caller; `run` does the work."""
         super().__init__(caller, client=caller.client_key)
         self.handle = secrets.token_urlsafe(12)
         self.share = caller.share
@@ -109,7 +108,6 @@ class SuspendedCall(CallInFlight):
         self._scope = anyio.CancelScope()
 
     async def run(self, work: Work) -> None:
-        """Do the work, to its end or the client's."""
         calling.set(self._paced_by)
         try:
             with self._scope:
@@ -181,13 +179,11 @@ class SuspendedCall(CallInFlight):
         return self.collected.is_set()
 
     async def _catch_up(self) -> None:
-        """Tell the client what was said since its last request."""
         if self.home is not None and self.delivery.held:
             self.home.go_on(self)
             await self.delivery.all_left()
 
     def keep(self) -> None:
-        """Be held until the client comes back, among the calls that it began with."""
         self._suspended.keep(self)
 
     def forget(self) -> None:
@@ -245,14 +241,7 @@ class SuspendedCalls:
     async def carry(
         self, caller: WireContext, name: str, start: Callable[..., None], work: Work
     ) -> dict[str, Any]:
-        """Begin a call, or go on with the one that the caller was asked for.
-
-        Args:
-            caller: The request that waits for it.
-            name: What tells the call from others of the same request, the same at each repetition.
-            start: Starts a task that outlives the request.
-            work: The call.
-        """
+        """Begin a call, or go on with the one of the same `name` that the caller was asked for."""
         key = caller.replay.key("parked", {}, name)
         handle = caller.replay.parked.pop(key, None)
         call = self._begun(caller, start, work) if handle is None else self._found(handle)
@@ -278,11 +267,9 @@ class SuspendedCalls:
             self._before = None
 
     def keep(self, call: SuspendedCall) -> None:
-        """Hold a call until its client comes back."""
         self._calls[call.handle] = call
 
     def forget(self, call: SuspendedCall) -> None:
-        """Let go of a call, if it is held."""
         if self._calls.pop(call.handle, None) is not None:
             self.on_freed()
 
@@ -346,24 +333,14 @@ Then = Callable[[Send, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 @dataclass(eq=False)
 class Exchange:
-    """The way of requests to one upstream.
+    """The way of requests to one upstream."""
 
-    Attributes:
-        link: How the upstream is reached.
-        listing: The session that lists.
-        pool: The sessions of clients.
-        state: How the server is doing.
-        timeout: Seconds that the upstream may work on one request.
-        suspended: The calls that go on while their clients are asked.
-        current: The definition of a tool as it is listed now; raises `CallError` if it is another tool.
-    """
-
-    link: Link
-    listing: ListingSession
-    pool: SessionPool
-    state: MountState
+    link: Link  # how the upstream is reached
+    listing: ListingSession  # the session that lists
+    pool: SessionPool  # the sessions of clients
+    state: MountState  # how the server is doing
     _: KW_ONLY
-    timeout: float
+    timeout: float  # seconds that the upstream may work on one request
     suspended: SuspendedCalls = field(default_factory=SuspendedCalls, init=False)
     ending: Drain = field(default_factory=Drain, init=False)
     current: Callable[[ToolDefinition], ToolDefinition] = field(default=lambda tool: tool, init=False)
@@ -384,15 +361,7 @@ class Exchange:
         tool: ToolDefinition | None = None,
         then: Then | None = None,
     ) -> dict[str, Any]:
-        """Send a request of a client on, once, and return the answer in wire form.
-
-        Args:
-            method: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
-            params: Its parameters, without what belongs to one connection.
-            context: Whose request it is.
-            tool: The definition of the tool that is called.
-            then: Makes the result of the answer, with further requests over the same session (legacy).
-        """
+        """Send a request on, once; `then` makes the result of the answer on the same session."""
         if self.state.now != "ready":
             await self.state.summoned(self.timeout)
             tool = tool and self.current(tool)
@@ -576,7 +545,6 @@ class Exchange:
     async def _again(
         self, session: UpstreamSession, call: CallInFlight, method: str, params: dict[str, Any]
     ) -> dict[str, Any]:
-        """A further request in the course of a call."""
         return await session.perform(call, method, params, seconds=self.timeout, slots=self._slots)
 
     async def _opened(
@@ -658,11 +626,7 @@ class Exchange:
 
 
 def _refuse_foreign(caller: WireContext) -> None:
-    """Refuse a request state that no call of this server has given out.
-
-    Raises:
-        CallError: the request has such a state.
-    """
+    """Raise `CallError` for a request state that no call of this server has given out."""
     if caller.replay.foreign:
         raise CallError(f"{FOREIGN}; call again")
 

@@ -42,21 +42,14 @@ State = Literal["closed", "checking", "open", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """What holds at a moment; each event gives another one. It knows no event loop: it is told the time.
+    """What holds at a moment; each event gives another one. It knows no event loop: it is told the time."""
 
-    Attributes:
-        state: One of the four in the table.
-        waited: Seconds that the overdue call had waited.
-        asked_at: When the health check was sent.
-    """
-
-    state: State = "closed"
-    waited: float = 0.0
-    asked_at: float = 0.0
+    state: State = "closed"  # one of the four in the table
+    waited: float = 0.0  # seconds that the overdue call had waited
+    asked_at: float = 0.0  # when the health check was sent
 
     @property
     def refuses(self) -> bool:
-        """Whether calls fail at once."""
         return self.state in ("open", "lost")
 
     @property
@@ -77,7 +70,6 @@ class Circuit:
         return self if self.state == "lost" else CLOSED
 
     def at(self, now: float) -> Circuit:
-        """What holds by `now`."""
         if now < self.due:
             return self
         later: State = "open" if self.state == "checking" else "lost"
@@ -109,36 +101,23 @@ READ_ON: Final = 0.05
 
 
 class Health:
-    """The circuit of one session, and the health checks that move it.
-
-    Attributes:
-        fault: Why calls fail at once; empty while they go through.
-        on_change: Called when `fault` has changed.
-    """
+    """The circuit of one session, and the health checks that move it."""
 
     def __init__(
         self, check: Callable[[], Awaitable[object]], reads: Callable[[], bool] = lambda: True
     ) -> None:
-        """Trust a server until it misses a call.
-
-        Args:
-            check: Asks it for something small.
-            reads: Whether its messages are read at the moment; while they are not, nothing can be told.
-        """
         self._reads = reads
-        self.fault = ""
-        self.on_change: Callable[[], None] = _nothing
+        self.fault = ""  # why calls fail at once; empty while they go through
+        self.on_change: Callable[[], None] = _nothing  # called when `fault` has changed
         self._check = check
         self._circuit = CLOSED
         self._moved: anyio.Event | None = None
 
     @property
     def waited(self) -> float:
-        """Seconds that the overdue call had waited; 0 once something was heard."""
         return self._circuit.waited
 
     def missed(self, waited: float) -> None:
-        """Take note that a call got no answer in `waited` seconds."""
         self._move(self._circuit.missed(anyio.current_time(), waited))
 
     def given_up(self, waited: float) -> None:
@@ -147,7 +126,6 @@ class Health:
             self.missed(waited)
 
     def heard(self) -> None:
-        """Take note that the server sent something."""
         if self._circuit is not CLOSED:
             self._move(self._circuit.heard())
 
@@ -160,7 +138,6 @@ class Health:
         return self.fault
 
     async def _settle(self, begun: Circuit) -> None:
-        """Follow one health check to its end."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._ask)
             while (now := self._circuit).due < float("inf") and now.asked_at == begun.asked_at:
@@ -181,7 +158,6 @@ class Health:
         self.heard()
 
     async def _changed(self, until: float = float("inf")) -> None:
-        """Wait for the circuit to change, until a time of the event loop at most."""
         before = self._circuit
         with anyio.move_on_after(until - anyio.current_time()):
             while self._circuit is before:

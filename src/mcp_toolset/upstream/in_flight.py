@@ -48,9 +48,7 @@ class Home(Protocol):
     asking: set[Asking]
 
     @property
-    def busy(self) -> bool:
-        """Whether any call has not ended yet."""
-        ...
+    def busy(self) -> bool: ...
 
     def go_on(self, call: CallInFlight) -> None:
         """Have sent what was kept while no request of the client waited for the call."""
@@ -61,17 +59,7 @@ class CallInFlight:
     """One call that an upstream is working on, and the client that it is for now.
 
     Attributes:
-        context: The request of the client that waits for the call; the newest, if it was repeated.
-        client: What tells its client from all others; `None` if nothing does.
-        time: The time that it may take; it does not run while the client is asked.
-        asked: How many requests the upstream has put to the client in this call.
-        answered: Whether the upstream has answered the request at hand, so that it says nothing more in it.
-        ended: Whether the upstream has answered it, or its client has given it up.
-        home: Where it is counted as in flight.
-        outer: The call within which it was made, where a server of this process is mounted.
-        around: The variables of the task that made it.
-        about: The parameters of the request.
-        tokens: What the program's own model took for the upstream, by kind, and no call was billed for yet.
+        outer: the call within which it was made, if the server is of this process
     """
 
     __slots__ = (
@@ -94,17 +82,17 @@ class CallInFlight:
     def __init__(
         self, context: ToolContext, *, client: str | None = None, about: Mapping[str, Any] = _NOTHING
     ) -> None:
-        self.context = context
-        self.client = client
-        self.time: WorkingTime | None = None
-        self.asked = 0
-        self.answered = False
-        self.ended = False
-        self.home: Home | None = None
+        self.context = context  # the client's request that waits for it; the newest, if repeated
+        self.client = client  # what tells its client from all others; `None` if nothing does
+        self.time: WorkingTime | None = None  # stands still while the client is asked
+        self.asked = 0  # how many requests the upstream has put to the client in this call
+        self.answered = False  # it has answered the request at hand, and says no more in it
+        self.ended = False  # whether the upstream has answered it, or its client has given it up
+        self.home: Home | None = None  # where it is counted as in flight
         self.outer: CallInFlight | None = None
-        self.around: Context | None = None
-        self.about = about
-        self.tokens: tuple[Mapping[str, int], ...] = ()
+        self.around: Context | None = None  # the variables of the task that made it
+        self.about = about  # the parameters of the request
+        self.tokens: tuple[Mapping[str, int], ...] = ()  # of the program's own model, by kind, not billed yet
         self._asking: set[Asking] = set()
         self._delivery: Delivery | None = None
         self._before: dict[Delivery, int] | None = None
@@ -123,7 +111,6 @@ class CallInFlight:
 
     @property
     def has_notifications(self) -> bool:
-        """Whether there is anything that comes before the result."""
         return self._delivery is not None or self._before is not None
 
     @property
@@ -146,12 +133,7 @@ class CallInFlight:
 
     @contextmanager
     def asking(self, *, exact: bool) -> Generator[None]:
-        """Ask the client for the length of a block; it is cut short if the call ends before.
-
-        Args:
-            exact: Whether it is sure that this very call has asked, and not another of its client's;
-                if it is not, the question lasts as long as any call from which it may come.
-        """
+        """Ask the client until this call ends, or, unless `exact`, every call that may have asked."""
         self.asked += 1
         if self.time is not None:
             self.time.pause()
@@ -172,7 +154,6 @@ class CallInFlight:
         return self.context.cancelled_because if isinstance(self.context, WireContext) else None
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Put a request of the upstream to the client of this call."""
         if not isinstance(self.context, WireContext):
             raise MCPError(INVALID_REQUEST, f"{method} is refused: this call has no client to ask")
         return await self.context.relay(method, params)
@@ -225,22 +206,18 @@ class Outside:
     Up to 2025-11-25 a server may send log messages, and notifications of its own, at any time. They are for
     the client of the session; where several clients have used it, nothing says for which of them, and they
     are dropped.
-
-    Attributes:
-        key: What tells the client of the latest request from others.
     """
 
     __slots__ = ("_client", "_delivery", "_ends", "_shared", "key")
 
     def __init__(self) -> None:
-        self.key: str | None = ""
+        self.key: str | None = ""  # what tells the client of the latest request from others
         self._client: ServedClient | None = None
         self._shared = False
         self._ends: Callable[[], None] | None = None
         self._delivery = Delivery()
 
     def used_by(self, key: str | None, context: ToolContext) -> None:
-        """Take note of a request of another client than that of the request before."""
         first, self.key = self.key == "", key
         self._forget()
         self._shared = self._shared or not first
@@ -248,13 +225,11 @@ class Outside:
             self.client_is(context.client)
 
     def meet(self, context: ToolContext) -> None:
-        """Take note of a request that is no call."""
         key = context.client_key if isinstance(context, WireContext) else None
         if key != self.key:
             self.used_by(key, context)
 
     def client_is(self, client: ServedClient) -> None:
-        """Belong to a client alone."""
         self.key, self._client = client.key, client
         self._ends = client.when_gone(self._forget)
 
@@ -325,16 +300,11 @@ class _UnderWay:
 
 
 class CallsInFlight:
-    """The calls that one upstream session is working on.
-
-    Attributes:
-        asking: Questions of which it cannot be told which of its client's calls has caused them.
-        outside: Where messages go that come while no call is in flight.
-    """
+    """The calls that one upstream session is working on."""
 
     def __init__(self) -> None:
-        self.outside = Outside()
-        self.asking: set[Asking] = set()
+        self.outside = Outside()  # where messages go that come while no call is in flight
+        self.asking: set[Asking] = set()  # questions that any call of the client may have caused
         self._calls: dict[int, CallInFlight] = {}
         self._start: Callable[..., object] | None = None
         self._tokens: dict[str, CallInFlight] = {}
@@ -352,7 +322,6 @@ class CallsInFlight:
                 call.tell_nothing()
 
     def token(self, call: CallInFlight) -> str:
-        """A token for the progress of a call, good until it is given back."""
         token = f"call-{next(self._numbers)}"
         self._tokens[token] = call
         return token
@@ -369,7 +338,6 @@ class CallsInFlight:
 
     @property
     def busy(self) -> bool:
-        """Whether any call has not ended yet."""
         return any(not call.ended for call in self._calls.values())
 
     def current(self) -> CallInFlight | None:
@@ -384,7 +352,6 @@ class CallsInFlight:
         return _newest(self._open())
 
     def _open(self) -> list[CallInFlight]:
-        """The calls that the upstream has not answered yet."""
         return [call for call in self._calls.values() if not (call.ended or call.answered)]
 
     def take(self, method: str, params: Mapping[str, Any] | None) -> bool:
@@ -434,7 +401,6 @@ class CallsInFlight:
             call.around.run(self._start, delivery.run)
 
     def go_on(self, call: CallInFlight) -> None:
-        """Have sent what was kept while no request of the client waited for the call."""
         call.delivery.held = False
         if self._start is None:
             call.tell_nothing()
@@ -481,38 +447,21 @@ Requests = Mapping[str, Mapping[str, Any]]
 
 
 class StandIn(Protocol):
-    """Answers one kind of request.
+    """Answers one kind of request."""
 
-    Attributes:
-        method: The method of the requests.
-        capability: What clients that answer them declare.
-    """
+    method: str  # the method of the requests
+    capability: str  # what clients that answer them declare
 
-    method: str
-    capability: str
+    def serves(self, context: ToolContext) -> bool: ...
 
-    def serves(self, context: ToolContext) -> bool:
-        """Whether requests in the course of this call are answered here."""
-        ...
-
-    def takes(self, request: Mapping[str, Any]) -> bool:
-        """Whether a request of a round trip is one that can be answered here."""
-        ...
+    def takes(self, request: Mapping[str, Any]) -> bool: ...
 
     async def relay(self, call: CallInFlight, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request of a legacy server, in wire form.
-
-        Raises:
-            MCPError: there is none; the server decides what to do then.
-        """
+        """The answer to a request of a legacy server; `MCPError` if there is none."""
         ...
 
     async def answers(self, call: CallInFlight, requests: Requests) -> dict[str, dict[str, Any]]:
-        """The answers to the requests of one round trip (2026-07-28).
-
-        Raises:
-            CallError: there is none for one of them.
-        """
+        """The answers to one round trip's requests (2026-07-28); `CallError` if one of them has none."""
         ...
 
 

@@ -27,20 +27,13 @@ from mcp_toolset.upstream.watches import level_of
 
 @dataclass(frozen=True)
 class OfferList:
-    """One list as it was taken.
-
-    Attributes:
-        entries: The usable entries by their names, in the server's order.
-        set_aside: `(name, reason)` of those that are not usable.
-        hint: How long it may be kept, counted from `taken`, a time of the event loop.
-        meta: What the list itself has in `_meta`.
-    """
+    """One list as it was taken."""
 
     entries: Mapping[str, Wire] = field(default_factory=dict[str, Wire])
-    set_aside: tuple[tuple[str, str], ...] = ()
-    hint: CacheHint = STRICTEST
+    set_aside: tuple[tuple[str, str], ...] = ()  # `(name, reason)` of those that are not usable
+    hint: CacheHint = STRICTEST  # how long it may be kept, counted from `taken`, a time of the event loop
     taken: float = float("-inf")
-    meta: Wire = field(default_factory=dict[str, Any])
+    meta: Wire = field(default_factory=dict[str, Any])  # what the list itself has in `_meta`
 
     @cached_property
     def sequence(self) -> Sequence[Wire]:
@@ -100,12 +93,7 @@ Request = Callable[..., Awaitable[dict[str, Any]]]
 
 
 class UpstreamOffers:
-    """The resources, templates and prompts that one mounted server lists.
-
-    Attributes:
-        known: Whether it is known what the server offers, from this run or the last.
-        resting: Whether the session that lists is closed for now, so that what it listed stays.
-    """
+    """The resources, templates and prompts that one mounted server lists."""
 
     def __init__(
         self,
@@ -115,20 +103,12 @@ class UpstreamOffers:
         changed: Callable[[], None],
         hidden_text: HiddenTextPolicy = "strip",
     ) -> None:
-        """Nothing is offered before `take`.
-
-        Args:
-            name: The name of the mount.
-            request: Sends a request of our own.
-            changed: To be called when a list is another one.
-            hidden_text: What to do about invisible and control characters in what it lists.
-        """
         self._name = name
         self._hidden_text: HiddenTextPolicy = hidden_text
         self._request = request
         self._changed = changed
-        self.known = False
-        self.resting: Callable[[], bool] = lambda: False
+        self.known = False  # whether it is known what the server offers, from this run or the last
+        self.resting: Callable[[], bool] = lambda: False  # the session that lists is closed for now
         self._declared: Mapping[str, Any] = {}
         self._modern = False
         self._lists: dict[str, OfferList] = {}
@@ -141,7 +121,6 @@ class UpstreamOffers:
 
     @property
     def set_aside(self) -> tuple[tuple[str, str], ...]:
-        """What could not be used of the lists, with the reason for each."""
         return tuple(entry for kind in KINDS for entry in self._list(kind).set_aside)
 
     def declares(self, capability: str, feature: str = "") -> bool:
@@ -159,7 +138,6 @@ class UpstreamOffers:
         return found is True or isinstance(found, Mapping)
 
     async def take(self, declared: Mapping[str, Any], *, modern: bool) -> None:
-        """Take the lists of a new connection."""
         self._declared, self._modern = declared, modern
         self._stale.clear()
         # An earlier connection may have waited on another event loop.
@@ -173,7 +151,6 @@ class UpstreamOffers:
 
     @property
     def declared(self) -> Mapping[str, Any]:
-        """What the server declared last."""
         return self._declared
 
     def extensions(self) -> dict[str, Any]:
@@ -183,11 +160,9 @@ class UpstreamOffers:
         return {name: declared for name, declared in found.items() if declared}
 
     def entries(self) -> dict[str, Sequence[Wire]]:
-        """The usable entries of each list, by the method that lists them."""
         return {method: held.sequence for method, held in self._lists.items() if held.entries}
 
     def remember(self, declared: Mapping[str, Any], lists: Mapping[str, Sequence[Wire]]) -> None:
-        """Offer what the last run knew, until the server has listed."""
         self._declared, self.known = declared, True
         for kind in KINDS:
             listing = Listing(kind.method, kind.key, tools=list(lists.get(kind.method, ())))
@@ -248,14 +223,12 @@ class UpstreamOffers:
                 await self._take_list(kind)
 
     def hint(self, kind: Kind) -> CacheHint:
-        """How long the list may be kept from now on; see `UpstreamConnection.list_hint`."""
         held = self._list(kind)
         if self.declares(kind.capability, "listChanged"):
             return held.hint
         return held.hint.aged(anyio.current_time() - held.taken)
 
     def meta(self, kind: Kind) -> Wire:
-        """What the list has in `_meta`."""
         return self._list(kind).meta
 
     def _list(self, kind: Kind) -> OfferList:
@@ -266,7 +239,6 @@ class UpstreamOffers:
             self._changed()
 
     async def _replaced(self, kind: Kind) -> bool:
-        """List a kind; whether its entries are others now."""
         taken = await self._walked(kind) if self.declares(kind.capability) else OfferList()
         if taken is None:
             return False
@@ -290,10 +262,8 @@ class UpstreamOffers:
         return self.checked(kind, listing)
 
     def checked(self, kind: Kind, listing: Listing) -> OfferList:
-        """The usable entries of a list."""
         return checked_list(kind, listing, self._hidden_text)
 
     def common(self, method: str) -> Sequence[Wire] | None:
-        """What was listed last by a method; `None` if nothing was."""
         held = self._lists.get(method) if self.known else None
         return None if held is None else held.sequence

@@ -52,49 +52,28 @@ class OtherEraError(Exception):
 
 @dataclass(eq=False, slots=True)
 class PooledSession:
-    """A session of the pool, and who uses it.
+    """A session of the pool, and who uses it."""
 
-    Attributes:
-        key: Whom it is for and what it declares.
-        serial: Its number, in the order in which sessions were opened.
-        session: The session itself.
-        used_at: When its last call ended, a time of the event loop.
-        unsaid: What the session that lists declares and this one does not.
-        users: How many calls are in flight in it.
-        owner: The client whose calls they are, where clients take turns.
-        called: Whether a client has called anything in it, so that its lists may be its own.
-        holds: The subscriptions that keep it open.
-        stays: Whether it is kept without calls, because it lists what no other session lists.
-        retired: Whether it takes no more calls.
-        fault: Why it could not be opened, or has ended.
-        refused: Whether the server refused its era.
-        idle: Seconds without a call after which it is closed; `None` for `IDLE`.
-        listed: The tools that it listed when it was last asked for them.
-        open: Set once calls go through it, or never will.
-        ended: Set once it is closed.
-    """
-
-    key: SessionKey
-    serial: int
-    session: UpstreamSession
-    used_at: float
-    unsaid: tuple[str, ...] = ()
-    idle: float | None = None
-    users: int = 0
-    owner: str | None = None
-    called: bool = False
-    holds: int = 0
-    stays: bool = False
-    retired: bool = False
-    fault: str = ""
-    refused: bool = False
-    listed: frozenset[str] = frozenset()
-    open: anyio.Event = field(default_factory=anyio.Event)
-    ended: anyio.Event = field(default_factory=anyio.Event)
+    key: SessionKey  # whom it is for and what it declares
+    serial: int  # its number, in the order in which sessions were opened
+    session: UpstreamSession  # the session itself
+    used_at: float  # when its last call ended, a time of the event loop
+    unsaid: tuple[str, ...] = ()  # what the session that lists declares and this one does not
+    idle: float | None = None  # seconds without a call after which it is closed; `None` for `IDLE`
+    users: int = 0  # how many calls are in flight in it
+    owner: str | None = None  # the client whose calls they are, where clients take turns
+    called: bool = False  # whether a client has called anything in it, so that its lists may be its own
+    holds: int = 0  # the subscriptions that keep it open
+    stays: bool = False  # whether it is kept without calls, because it lists what no other session lists
+    retired: bool = False  # whether it takes no more calls
+    fault: str = ""  # why it could not be opened, or has ended
+    refused: bool = False  # whether the server refused its era
+    listed: frozenset[str] = frozenset()  # the tools that it listed when it was last asked for them
+    open: anyio.Event = field(default_factory=anyio.Event)  # set once calls go through it, or never will
+    ended: anyio.Event = field(default_factory=anyio.Event)  # set once it is closed
     wake: anyio.Event = field(default_factory=anyio.Event)
 
     def takes(self, owner: str | None) -> bool:
-        """Whether a call of this client can begin in it now."""
         if self.retired:
             return False
         return not self.key.turns or not self.users or (owner is not None and owner == self.owner)
@@ -105,7 +84,6 @@ class PooledSession:
         self.wake.set()
 
     async def opened(self) -> UpstreamSession:
-        """The session once calls go through it."""
         # To wait for what is there takes a turn of the event loop.
         if not self.open.is_set():
             await self.open.wait()
@@ -174,7 +152,6 @@ class PooledSession:
         return bool(self.users or self.holds or self.stays)
 
     def _rest(self) -> float:
-        """Seconds until it may be time to close it."""
         after = self._until_idle
         return after if self.is_kept else max(0.0, self.used_at + after - anyio.current_time())
 
@@ -203,15 +180,7 @@ Heard = Callable[[PooledSession, str, Mapping[str, Any] | None], bool]
 
 
 class SessionPool:
-    """The sessions with one upstream that are for some of its callers.
-
-    Attributes:
-        routing: Which session each request takes.
-        start_timeout: Seconds that opening one may take.
-        idle: Seconds without a call after which a session is closed; `None` for the default.
-        is_asleep: Whether the server is stopped until a call needs it.
-        uses_listing: Whether anybody has used the session that lists since this was last set to `False`.
-    """
+    """The sessions with one upstream that are for some of its callers."""
 
     def __init__(
         self,
@@ -222,19 +191,10 @@ class SessionPool:
         forwards: bool,
         shows: Sequence[Asked] = (),
     ) -> None:
-        """Describe a pool; nothing is opened before a call needs it.
-
-        Args:
-            link: How the upstream is reached.
-            options: What the host says about sessions with it.
-            start_timeout: Seconds that opening one may take.
-            forwards: Whether the caller's credentials are sent on.
-            shows: What the session that lists declares beyond what its callers can do.
-        """
         self._shows = shows
         self._link = link
-        self.start_timeout = start_timeout
-        self.routing = Routing(link, options, forwards=forwards)
+        self.start_timeout = start_timeout  # seconds that opening one may take
+        self.routing = Routing(link, options, forwards=forwards)  # which session each request takes
         self.routing.start = self.start
         self._sessions: dict[int, PooledSession] = {}
         self._ready: dict[SessionKey, PooledSession] = {}
@@ -247,8 +207,8 @@ class SessionPool:
         self.on_heard: Heard = _nobody
         self.on_stir: Callable[[], None] = lambda: None
         self.idle: float | None = None
-        self.is_asleep: Callable[[], bool] = lambda: False
-        self.uses_listing = False
+        self.is_asleep: Callable[[], bool] = lambda: False  # the server is stopped until a call
+        self.uses_listing = False  # whether the session that lists was used
         self.on_ended: Ended = lambda pooled: None
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         self.routing.on_clients = lambda: self.on_stir()
@@ -258,7 +218,6 @@ class SessionPool:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[anyio.abc.TaskGroup]:
-        """Own the sessions for the length of a block."""
         # An owner must not inherit the call that it was started by, or all it hears would be that call's.
         self._context = copy_context()
         # An earlier opening may have waited on another event loop.
@@ -280,7 +239,6 @@ class SessionPool:
 
     @property
     def listens(self) -> bool:
-        """Whether there has been a session that lists, and the server is not stopped."""
         return self._group is not None and self.routing.settled and not self.is_asleep()
 
     @property
@@ -326,7 +284,6 @@ class SessionPool:
         return pooled
 
     def standing(self, key: SessionKey) -> PooledSession | None:
-        """The open session of a key, to be looked at."""
         pooled = self._ready.get(key)
         return None if pooled is None or pooled.retired else pooled
 
@@ -342,7 +299,6 @@ class SessionPool:
             raise UpstreamTimeoutError(self._link.name, told, sent=False) from None
 
     def give_back(self, pooled: PooledSession) -> None:
-        """End the use of a session by one call."""
         pooled.users -= 1
         pooled.used_at = asyncio.get_running_loop().time()
         if pooled.key.single:

@@ -126,17 +126,7 @@ def requests_in(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 def checked(
     link: Asking, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
 ) -> dict[str, Mapping[str, Any]]:
-    """Requests of one round as the client gets them, unless one is refused.
-
-    Args:
-        link: The server that asks.
-        requests: The requests by their keys.
-        caller: Whose request it is.
-
-    Raises:
-        UpstreamProtocolError: one asks for more than the client has declared (-32021).
-        CallError: one cannot be shown to a user.
-    """
+    """The requests of one round for the client; an error if one is undeclared (-32021) or cannot be shown."""
     found = dict[str, Mapping[str, Any]]()
     for key, request in requests.items():
         method = str(request.get("method"))
@@ -363,12 +353,7 @@ class _Page:
 
 
 class Questions:
-    """What one upstream session asks, and the clients that it belongs to.
-
-    Attributes:
-        declares: What the session has declared that can be asked for.
-        client: The one client that the session is for, if it is for one alone.
-    """
+    """What one upstream session asks, and the clients that it belongs to."""
 
     def __init__(
         self,
@@ -378,16 +363,14 @@ class Questions:
         client: ServedClient | None = None,
         stand_in: StandIn | None = None,
     ) -> None:
-        """Speak for the upstream that `link` leads to."""
-        self.declares = declares
-        self.client = client
+        self.declares = declares  # what the session has declared that can be asked for
+        self.client = client  # the one client that the session is for, if it is for one alone
         self._link = link
         self._stand_in = stand_in
         self._calls = calls
         self._pages: OrderedDict[str, _Page] = OrderedDict()
 
     async def put(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Put a legacy upstream's request to its client, and return the client's answer."""
         params = params or {}
         missing = undeclared(method, params, self.declares)
         if missing:
@@ -502,23 +485,14 @@ async def _not_dealt_with(method: str, params: Mapping[str, Any] | None) -> bool
 
 @dataclass(eq=False)
 class ServerMessages:
-    """The way of a server's own messages to those whom they are for.
+    """The way of a server's own messages to those whom they are for."""
 
-    Attributes:
-        link: How the server is reached.
-        calls: The calls in flight in the session.
-        questions: The way of what the server asks in them.
-        health: Is told that the server has sent something.
-        notified: Takes notifications that are of no call.
-        answers_pings: Whether the revision has pings.
-    """
-
-    link: Link
-    calls: CallsInFlight
-    questions: Questions
-    health: Health
-    notified: Notified = field(default=_not_dealt_with, init=False)
-    answers_pings: bool = field(default=True, init=False)
+    link: Link  # how the server is reached
+    calls: CallsInFlight  # the calls in flight in the session
+    questions: Questions  # the way of what the server asks in them
+    health: Health  # is told that the server has sent something
+    notified: Notified = field(default=_not_dealt_with, init=False)  # takes notifications that are of no call
+    answers_pings: bool = field(default=True, init=False)  # whether the revision has pings
 
     async def answer(
         self, context: DispatchContext, method: str, params: Mapping[str, Any] | None
@@ -532,7 +506,6 @@ class ServerMessages:
         raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
 
     def take_of_call(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Have a notification of a call sent on to its client in the order of arrival; `False` for others."""
         self.health.heard()
         if any(method in one.hears for one in self.link.declared.values()):
             return False

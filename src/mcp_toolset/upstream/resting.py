@@ -24,26 +24,14 @@ from mcp_toolset.upstream.target import Link
 
 
 class ListingSession:
-    """The session that lists; each connection of the owner has another one.
-
-    Attributes:
-        main: The session of the last connection; its `dispatcher` is `None` while it is not open.
-        asking: How many requests of the bridge itself are in flight in it.
-    """
+    """The session that lists; each connection of the owner has another one."""
 
     def __init__(self, link: Link, *, forwards: bool, shows: Mapping[str, Any]) -> None:
-        """Describe the session.
-
-        Args:
-            link: How the upstream is reached.
-            forwards: Whether a caller's own credentials are sent on.
-            shows: What is declared for the sake of what is listed.
-        """
         self._link = link
         self._forwards = forwards
         self._shows = shows
-        self.asking = 0
-        self.main = self._made()
+        self.asking = 0  # how many requests of the bridge itself are in flight in it
+        self.main = self._made()  # its `dispatcher` is `None` while it is not open
 
     def _made(self) -> UpstreamSession:
         return UpstreamSession(self._link, forwards_credentials=self._forwards, shows=self._shows)
@@ -61,7 +49,6 @@ class ListingSession:
         context: ToolContext | None = None,
         opts: CallOptions | None = None,
     ) -> dict[str, Any]:
-        """Send a request of the bridge; see `UpstreamSession.request` for what it raises."""
         self.asking += 1
         try:
             return await self.main.request(method, params, context=context, opts=opts)
@@ -87,20 +74,10 @@ BUSY: Final = 5.0
 
 
 class Rest:
-    """When the session that lists is closed for a while, and when it is opened again.
-
-    Attributes:
-        resting: Whether it is closed, or being closed.
-    """
+    """When the session that lists is closed for a while, and when it is opened again."""
 
     def __init__(self, pool: SessionPool, *, at_work: Callable[[], bool]) -> None:
-        """Do not rest yet.
-
-        Args:
-            pool: The sessions of clients.
-            at_work: Whether the session that lists has requests in flight.
-        """
-        self.resting = False
+        self.resting = False  # whether it is closed, or being closed
         self._pool = pool
         self._at_work = at_work
         self._used_at = float("-inf")
@@ -112,11 +89,9 @@ class Rest:
         self._stirred.set()
 
     def begin(self) -> None:
-        """The session that lists is closed."""
         self.resting, self._wanted, self._back = True, False, anyio.Event()
 
     def over(self) -> None:
-        """It is open again, or cannot be opened."""
         self.resting = False
         if self._back is not None:
             self._back.set()
@@ -175,15 +150,10 @@ _LOOKS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """What a mount says about the start of its server, and about its end.
+    """What a mount says about the start of its server, and about its end."""
 
-    Attributes:
-        rule: `lazy` starts it at its first call, `background` at once, `eager` too, and lists wait for it.
-        idle_timeout: Seconds without a request after which it is stopped; by default `IDLE` if it is lazy.
-    """
-
-    rule: StartRule = "background"
-    idle_timeout: float | None = None
+    rule: StartRule = "background"  # `lazy` starts it by a call, `eager` has lists wait for it
+    idle_timeout: float | None = None  # seconds; by default `IDLE` if it is lazy
 
     @property
     def stops_after(self) -> float | None:
@@ -195,13 +165,7 @@ DEFAULT: Final = StartOptions()
 
 
 class Dormancy:
-    """Whether one server is to run.
-
-    Attributes:
-        asleep: Whether it is stopped, and the next call starts it.
-        resting: Whether its connection was ended for want of use, and is not begun again yet.
-        stops: How often it was stopped because nothing used it.
-    """
+    """Whether one server is to run."""
 
     def __init__(
         self,
@@ -211,16 +175,8 @@ class Dormancy:
         is_known: Callable[[], bool],
         in_use: Callable[[], bool],
     ) -> None:
-        """Stop nothing yet.
-
-        Args:
-            state: How the server is doing.
-            options: What the mount says.
-            is_known: Whether its lists are known.
-            in_use: Whether it works for a client at the moment, or keeps something for one.
-        """
-        self.asleep = self.resting = False
-        self.stops = 0
+        self.asleep = self.resting = False  # whether it is stopped, and the next call starts it
+        self.stops = 0  # how often it was stopped because nothing used it
         self._state = state
         self._options = options
         self._is_known = is_known
@@ -248,7 +204,6 @@ class Dormancy:
             self._state.set("starting", "connecting")
 
     def end(self) -> None:
-        """Start it no more: the mount is closed."""
         self.asleep = self.resting = False
 
     def started(self) -> None:
@@ -261,14 +216,12 @@ class Dormancy:
             self._has_changed = True
 
     def wake(self) -> None:
-        """Have it started, as something needs it."""
         if self.asleep:
             self.asleep, self._was_called = False, True
             self._state.set("starting", "a call starts it")
             self._wanted.set()
 
     async def until_wanted(self) -> None:
-        """Wait until something needs it; at once if it is not stopped."""
         if self.resting:
             await self._wanted.wait()
             self.resting = False
@@ -288,7 +241,6 @@ class Dormancy:
                 quiet += _LOOKS if self._only_listed else 1
 
     def sleep(self) -> None:
-        """Count it as stopped from now on."""
         seconds = self._options.stops_after or 0
         reason = "it was only listed" if self._only_listed else f"nothing used it for {seconds:g} s"
         self.stops += 1

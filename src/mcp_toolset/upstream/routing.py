@@ -49,21 +49,13 @@ _OTHER: Final[Mapping[Era, Era]] = {"legacy": "modern", "modern": "legacy"}
 
 @dataclass(frozen=True, slots=True)
 class ClientFacts:
-    """What the rule looks at of the client that makes a request.
+    """What the rule looks at of the client that makes a request."""
 
-    Attributes:
-        era: What the client speaks.
-        declares: Its capabilities that the bridge carries: what it can be asked for, and extensions.
-        principal: Who is logged in; empty without a login.
-        client: What tells it from every other client; empty if nothing does.
-        credentials: A digest of the credentials that are sent on for it; empty if none are.
-    """
-
-    era: Era
-    declares: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    principal: str = ""
-    client: str = ""
-    credentials: str = ""
+    era: Era  # what the client speaks
+    declares: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what the bridge carries
+    principal: str = ""  # who is logged in; empty without a login
+    client: str = ""  # what tells it from every other client; empty if nothing does
+    credentials: str = ""  # a digest of the credentials that are sent on for it; empty if none are
 
     @property
     def can_be_asked(self) -> bool:
@@ -73,20 +65,13 @@ class ClientFacts:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFacts:
-    """What the rule looks at of the server.
+    """What the rule looks at of the server."""
 
-    Attributes:
-        legacy: Whether it speaks a revision up to 2025-11-25; `None` before it was tried.
-        modern: Whether it speaks 2026-07-28; `None` before it was tried.
-        tied: Whether the transport says which call a question of the server belongs to: streamable HTTP.
-    """
-
-    legacy: bool | None = None
-    modern: bool | None = None
-    tied: bool = False
+    legacy: bool | None = None  # whether it speaks a revision up to 2025-11-25; `None` before it was tried
+    modern: bool | None = None  # whether it speaks 2026-07-28; `None` before it was tried
+    tied: bool = False  # the transport binds its questions to calls: streamable HTTP
 
     def refuses(self, era: Era) -> bool:
-        """Whether it is known not to speak an era."""
         return (self.legacy if era == "legacy" else self.modern) is False
 
 
@@ -96,44 +81,26 @@ TASK_WAIT: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """What the host says about a mount.
+    """What the host says about a mount."""
 
-    Attributes:
-        protocol: The one era in which the server is spoken to, or `auto`.
-        sessions: How far clients share sessions.
-        eras: The era that single tools need, by the server's own names for them.
-        shows: Whether the session that lists declares more than clients can do, so that it takes no calls.
-        task_wait: Seconds that a client which takes no tasks waits for one; 0 if it does not wait.
-    """
-
-    protocol: ProtocolRule = "auto"
-    sessions: SessionRule = "auto"
-    eras: Mapping[str, Era] = field(default_factory=dict[str, Era])
-    shows: bool = False
-    task_wait: float = TASK_WAIT
+    protocol: ProtocolRule = "auto"  # the one era in which the server is spoken to, or `auto`
+    sessions: SessionRule = "auto"  # how far clients share sessions
+    eras: Mapping[str, Era] = field(default_factory=dict[str, Era])  # of single tools, by the server's names
+    shows: bool = False  # the session that lists declares more than clients can do, so it takes no calls
+    task_wait: float = TASK_WAIT  # seconds that a client without tasks waits for one
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """A session: whom it is for and what it says.
+    """A session: whom it is for and what it says."""
 
-    Attributes:
-        era: What is spoken on it.
-        declares: What its handshake declares (legacy), as canonical JSON; modern requests say it each.
-        principal: The one principal that it is for; empty for clients without a login.
-        client: The one client that it is for; empty if it is for several.
-        credentials: A digest of the credentials that it forwards.
-        turns: Whether its clients take turns, as nothing says to whose call a question belongs.
-        single: Whether it is for this one call.
-    """
-
-    era: Era
-    declares: str = NOTHING_DECLARED
-    principal: str = ""
-    client: str = ""
-    credentials: str = ""
-    turns: bool = False
-    single: bool = False
+    era: Era  # what is spoken on it
+    declares: str = NOTHING_DECLARED  # of its handshake (legacy), as canonical JSON
+    principal: str = ""  # the one principal that it is for; empty for clients without a login
+    client: str = ""  # the one client that it is for; empty if it is for several
+    credentials: str = ""  # a digest of the credentials that it forwards
+    turns: bool = False  # whether its clients take turns, as nothing says to whose call a question belongs
+    single: bool = False  # whether it is for this one call
 
     @property
     def share(self) -> str:
@@ -151,14 +118,7 @@ MODERN: Final = SessionKey("modern")
 
 
 def era_for(era: Era, upstream: UpstreamFacts, options: SessionOptions, name: str = "") -> Era:
-    """The era in which a request is made: the client's own, unless the server does not speak it.
-
-    Args:
-        era: What the client speaks that makes the request.
-        upstream: The server.
-        options: What the host says about it.
-        name: The tool that is called, as the server calls it.
-    """
+    """The era in which a request is made: the client's own, unless the server does not speak it."""
     if options.protocol != "auto":
         return options.protocol
     wanted = options.eras.get(name, era)
@@ -225,17 +185,7 @@ async def negotiate(
     known_legacy: bool = False,
     answers_all: bool = False,
 ) -> Introduction:
-    """Settle the revision with a server; returns what the server says of itself.
-
-    Args:
-        dispatcher: The connection, on which nothing has been said yet.
-        closed: Set when it has ended.
-        declares: What clients can be asked for.
-        protocol: The era that the mount asks for.
-        known_legacy: Whether an earlier connection to the server spoke a legacy revision.
-        answers_all: Whether servers of this transport answer methods that they do not know: then one that is
-            slow is waited for, and not taken for an older one.
-    """
+    """Settle the revision with a server that was sent nothing yet; `closed` ends its connection."""
     handshake = ClientHandshake(CLIENT_INFO, declares, eras=protocol, known_legacy=known_legacy)
     while (request := handshake.request) is not None:
         try:
@@ -297,7 +247,6 @@ class KnownEras:
         self._place = place or default_place()
 
     def recall(self) -> dict[Era, bool]:
-        """The eras that the server is known to speak, or not to speak. Reads a file."""
         known = self._recalled()
         eras: tuple[Era, Era] = ("legacy", "modern")
         return {era: value for era in eras if isinstance(value := known.get(era), bool)}
@@ -365,37 +314,21 @@ _NEVER: Final = float("-inf")
 
 
 class Routing:
-    """The routes of requests to one upstream, and the facts that they follow.
-
-    Attributes:
-        options: What the host says about sessions with the server.
-        facts: What is known of the server by now.
-        settled: Whether the session that lists has been open, so that its era is known.
-        start: Starts a task that outlives the request at hand.
-        stand_in: What answers requests of the server in place of clients; `None` for nothing.
-        on_clients: Is called when a client is routed for the first time, and when one has left.
-    """
+    """The routes of requests to one upstream, and the facts that they follow."""
 
     def __init__(self, link: Link, options: SessionOptions, *, forwards: bool) -> None:
-        """Know of a server what its transport and its mount say.
-
-        Args:
-            link: How the upstream is reached.
-            options: What the host says about sessions with it.
-            forwards: Whether the caller's credentials are sent on.
-        """
-        self.options = options
+        self.options = options  # what the host says about sessions with the server
         modern_alone = link.facts.in_process or options.protocol == "modern"
         self.facts = UpstreamFacts(
             legacy=False if modern_alone else None,
             modern=False if options.protocol == "legacy" else None,
             tied=link.facts.binds_messages,
         )
-        self.settled = False
-        self.start: Callable[..., None] = _unheard
-        self.on_clients: Callable[[], None] = _unheard
+        self.settled = False  # whether the session that lists has been open, so that its era is known
+        self.start: Callable[..., None] = _unheard  # starts a task that outlives the request at hand
+        self.on_clients: Callable[[], None] = _unheard  # called when a client comes or leaves
         self._forwards = forwards
-        self.stand_in: StandIn | None = link.stand_in
+        self.stand_in: StandIn | None = link.stand_in  # answers requests of the server in place of clients
         self._known = None if link.facts.in_process else KnownEras(link.identity)
         self._main: SessionKey | None = None
         self._same = frozenset[str]()
@@ -405,7 +338,6 @@ class Routing:
         self._clients: dict[ServedClient, Callable[[], None]] = {}
 
     async def recall(self) -> None:
-        """Take up what an earlier run has found out."""
         if self._known is not None and self.options.protocol == "auto":
             recalled = await anyio.to_thread.run_sync(self._known.recall)
             self._same = await anyio.to_thread.run_sync(self._known.recall_same)
@@ -417,7 +349,6 @@ class Routing:
         self.learn({"modern": True} if era == "modern" else {"legacy": True, "modern": False})
 
     def learn(self, findings: Mapping[Era, bool]) -> None:
-        """Remember which eras the server speaks, also for later runs."""
         news = {era: value for era, value in findings.items() if getattr(self.facts, era) is not value}
         if not news:
             return
@@ -426,11 +357,7 @@ class Routing:
             self.start(anyio.to_thread.run_sync, partial(self._known.note, dict(findings)))
 
     def legacy_failed(self, cause: BaseException | None) -> bool:
-        """Note that no legacy session could be opened with a modern server; whether that is for its era.
-
-        Args:
-            cause: What the attempt failed by; `None` if there was no answer in time.
-        """
+        """Note that no legacy session could be opened with a modern server; whether that is for its era."""
         if isinstance(cause, MCPError) and cause.code in _REFUSALS:
             self.learn({"legacy": False})
         elif self.facts.legacy is None:
@@ -454,7 +381,6 @@ class Routing:
         return _digest(shelf) in self._same
 
     def note_same(self, shelf: Shelf) -> None:
-        """Remember that it does, also for later runs."""
         self._same |= {_digest(shelf)}
         if self._known is not None:
             self.start(anyio.to_thread.run_sync, partial(self._known.note_same, self._same))
@@ -506,7 +432,6 @@ class Routing:
 
     @property
     def is_modern(self) -> bool:
-        """Whether the session that lists speaks 2026-07-28."""
         return self._main == MODERN
 
     @property
@@ -535,7 +460,6 @@ class Routing:
         self.on_clients()
 
     def forget_clients(self) -> None:
-        """Forget the clients that were routed: the server is closed."""
         clients, self._clients = self._clients, {}
         for forget in clients.values():
             forget()

@@ -103,7 +103,6 @@ class Secrets:
         return bool(self.values or self.url or self.issued)
 
     def scrubbed(self, text: str) -> str:
-        """`text` with its secrets blanked and the address shortened."""
         if self.issued is not None:
             text = self._of_tokens(self.issued()).scrubbed(text)
         if self._address is not None and "://" in text:
@@ -216,7 +215,6 @@ class _Blanking(logging.Filter):
         self._loggers: list[logging.Logger] = []
 
     def hold(self) -> None:
-        """Begin with the first session of the mount; several sessions share the filter."""
         self._holders += 1
         if self._holders == 1:
             self._loggers = [logging.getLogger(name) for name in _loggers()]
@@ -224,7 +222,6 @@ class _Blanking(logging.Filter):
                 logger.addFilter(self)
 
     def release(self) -> None:
-        """End with the last session."""
         self._holders -= 1
         if not self._holders:
             for logger in self._loggers:

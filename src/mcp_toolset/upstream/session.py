@@ -88,13 +88,6 @@ class RequestStamp:
     """Puts `_meta` and headers on the requests of one session."""
 
     def __init__(self, link: Link, *, shows: Mapping[str, Any], forwards_credentials: bool) -> None:
-        """Stamp requests of a session.
-
-        Args:
-            link: How the upstream is reached: whether requests have headers of their own.
-            shows: What requests of the bridge itself declare.
-            forwards_credentials: Whether callers' own credentials are sent on.
-        """
         self._link = link
         self._stand_in: StandIn | None = link.stand_in
         self._shown: Mapping[str, Any] = {CLIENT_CAPABILITIES_META_KEY: shows}
@@ -108,23 +101,14 @@ class RequestStamp:
 
     def put(
         self,
-        method: str,
-        params: dict[str, Any],
-        context: ToolContext | None,
-        opts: CallOptions,
-        tool: ToolDefinition | None = None,
-        token: str | None = None,
+        method: str,  # the method of the request
+        params: dict[str, Any],  # its parameters, which gain `_meta`
+        context: ToolContext | None,  # whose request it is; `None` for one of the bridge itself
+        opts: CallOptions,  # what is said with it, which gains headers
+        tool: ToolDefinition | None = None,  # the tool that is called
+        token: str | None = None,  # what its progress comes with
     ) -> None:
-        """Put into the parameters and headers of a request what the revision wants to see in it.
-
-        Args:
-            method: The method of the request.
-            params: Its parameters, which gain `_meta`.
-            context: Whose request it is; `None` for one of the bridge itself.
-            opts: What is said with it, which gains headers.
-            tool: The tool that is called.
-            token: What its progress comes with.
-        """
+        """Put into the parameters and headers of a request what the revision wants to see in it."""
         meta = forwarded_meta(context.meta) if context is not None else {}
         if "_meta" in params:
             meta |= params["_meta"]
@@ -173,20 +157,15 @@ Request = Callable[[str, dict[str, Any]], Awaitable[object]]
 
 
 class LogThreshold:
-    """The least severe log message that a legacy session sends (`logging/setLevel`), lowered for its callers.
-
-    Attributes:
-        applies: Whether the session has a level: the server speaks a legacy revision and declares logging.
-    """
+    """The least severe log message that a legacy session sends (`logging/setLevel`), lowered for callers."""
 
     __slots__ = ("_level", "applies")
 
     def __init__(self) -> None:
-        self.applies = False
+        self.applies = False  # a legacy server that declares logging
         self._level: str | None = None
 
     def begin(self, capabilities: Mapping[str, Any], *, modern: bool) -> None:
-        """Start with the level that the server has by itself."""
         self.applies = not modern and "logging" in capabilities
         self._level = None
 
@@ -220,23 +199,7 @@ _log = logging.getLogger("mcp_toolset.upstream")
 
 
 class UpstreamSession:
-    """One session: what it declared, the revision it speaks, and the calls in flight in it.
-
-    Attributes:
-        link: How the upstream is reached.
-        declares: The requests to a client that it said would be answered (legacy).
-        calls: The calls in flight.
-        questions: The way of what the upstream asks in them.
-        dispatcher: What sends; `None` before it is open, and once it is given up.
-        closed: Set when its connection has ended.
-        protocol_version: The revision that was settled.
-        modern: Whether that is 2026-07-28 or later.
-        server: What the upstream says that it is.
-        capabilities: What the upstream declares, in wire form; `None` before it is known.
-        instructions: What the upstream tells models.
-        awake: Opens it again for a request, if it only rests.
-        health: Whether the upstream still answers in it.
-    """
+    """One session: what it declared, the revision it speaks, and the calls in flight in it."""
 
     def __init__(
         self,
@@ -247,34 +210,25 @@ class UpstreamSession:
         forwards_credentials: bool = False,
         shows: Mapping[str, Any] = _NOTHING,
     ) -> None:
-        """Describe a session.
-
-        Args:
-            link: How the upstream is reached.
-            declares: What can be asked of those whom it is for.
-            client: The one client that it is for, if it is for one alone.
-            forwards_credentials: Whether callers' own credentials are sent on.
-            shows: What is declared besides, for the sake of what is listed; no client is asked for it.
-        """
         self._stamp = RequestStamp(link, shows=shows, forwards_credentials=forwards_credentials)
         self._shows = shows
-        self.link = link
-        self.declares = declares
-        self.calls = CallsInFlight()
+        self.link = link  # how the upstream is reached
+        self.declares = declares  # the requests to a client that it said would be answered (legacy)
+        self.calls = CallsInFlight()  # the calls in flight
         if client is not None:
             self.calls.outside.client_is(client)
         self.questions = Questions(link, self.calls, declares, client, link.stand_in)
-        self.dispatcher: Dispatcher | None = None
-        self.closed = anyio.Event()
-        self.protocol_version: str | None = None
-        self.modern = False
-        self.server: ServerInfo | None = None
-        self.capabilities: Mapping[str, Any] | None = None
-        self.instructions = ""
-        self.awake: Callable[[], Awaitable[None]] | None = None
+        self.dispatcher: Dispatcher | None = None  # `None` while it is not open
+        self.closed = anyio.Event()  # set when its connection has ended
+        self.protocol_version: str | None = None  # the revision that was settled
+        self.modern = False  # whether that is 2026-07-28 or later
+        self.server: ServerInfo | None = None  # what the upstream says that it is
+        self.capabilities: Mapping[str, Any] | None = None  # as declared; `None` before
+        self.instructions = ""  # what the upstream tells models
+        self.awake: Callable[[], Awaitable[None]] | None = None  # opens it again, if it rests
         self.on_lost: Callable[[], None] = _nothing
         self.on_broken_off: Callable[[], None] = _nothing
-        self.health = Health(self._check, lambda: self.is_read)
+        self.health = Health(self._check, lambda: self.is_read)  # whether the upstream still answers in it
         self._messages = ServerMessages(link, self.calls, self.questions, self.health)
         self._threshold = LogThreshold()
         self._keeps_time = False
@@ -335,24 +289,15 @@ class UpstreamSession:
 
     async def perform(
         self,
-        call: CallInFlight,
-        method: str,
-        params: dict[str, Any],
+        call: CallInFlight,  # the call, counted among `calls` already
+        method: str,  # the method of the request
+        params: dict[str, Any],  # its parameters
         *,
-        seconds: float,
-        slots: anyio.Semaphore,
-        tool: ToolDefinition | None = None,
+        seconds: float,  # how long the upstream may work on it; the client's own time does not count
+        slots: anyio.Semaphore,  # how many requests of clients the upstream is given at once
+        tool: ToolDefinition | None = None,  # for the headers of its schema
     ) -> dict[str, Any]:
-        """Send one request of a client, once; progress and questions go back to the client.
-
-        Args:
-            call: The call, counted among `calls` already.
-            method: The method of the request.
-            params: Its parameters.
-            seconds: How long the upstream may work on it; the client's own time does not count.
-            slots: How many requests of clients the upstream is given at once.
-            tool: The tool that is called, for the headers that its schema asks for.
-        """
+        """Send one request of a client, once; progress and questions go back to the client."""
         if self.health.fault:
             raise UpstreamUnavailableError(
                 self.link.name, f"{self.health.fault}; the call did not run", sent=False
@@ -472,7 +417,6 @@ class UpstreamSession:
         return not getattr(self.dispatcher, "paced", False)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification, if it is open."""
         if self.dispatcher is not None:
             await self.dispatcher.notify(method, params, self._stamp.of_notification(method))
 

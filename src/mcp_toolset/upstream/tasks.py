@@ -83,7 +83,6 @@ class FollowedTask:
         self._answered: set[str] = set()
 
     async def within_deadline(self, state: Wire) -> dict[str, Any]:
-        """Its result, for a client that waits."""
         try:
             with anyio.fail_after(self._wait) as scope:
                 self._time = WorkingTime(scope)
@@ -106,12 +105,7 @@ class FollowedTask:
             ending.request_ended()
 
     async def _followed(self, state: Wire) -> dict[str, Any]:
-        """Its result.
-
-        Args:
-            state: The handle that the server has just given, which has neither questions nor a result;
-                nothing if it was given to an earlier run of the call.
-        """
+        """Its result; `state` is the handle just given, or empty if an earlier run got it."""
         if state:
             await self._teller.tell(state)
             if state.get("status") == "working":
@@ -228,7 +222,6 @@ class Teller:
         self._steps = 0
 
     async def tell(self, state: Wire) -> None:
-        """Tell of a state: by that of the client's own task, or by progress if the client waits."""
         message, ttl = _said(state), state.get("ttlMs")
         if isinstance(self._context, TaskContext):
             way = self._context.way
@@ -251,7 +244,6 @@ def too_long(server: str, seconds: float) -> CallError:
 
 
 def milliseconds(state: Wire) -> int | None:
-    """How long to wait before the next request for a state, as the server says."""
     found = state.get("pollIntervalMs")
     return found if isinstance(found, int) and found > 0 else None
 
@@ -270,17 +262,11 @@ _ENDED: Final = ("completed", "failed", "cancelled")
 
 @dataclass(eq=False)
 class UpstreamTasks:
-    """The tasks of one mounted server.
+    """The tasks of one mounted server."""
 
-    Attributes:
-        exchange: The way of requests to it.
-        wait: Seconds that a client which takes no tasks waits; 0 if it does not wait.
-        needed: The tools that run only as tasks, as far as it has said so.
-    """
-
-    exchange: Exchange
-    wait: float
-    needed: set[str] = field(default_factory=set[str])
+    exchange: Exchange  # the way of requests to it
+    wait: float  # seconds that a client which takes no tasks waits; 0 if it does not wait
+    needed: set[str] = field(default_factory=set[str])  # run only as tasks, as far as said
 
     def is_for(self, context: ToolContext, tool: ToolDefinition) -> bool:
         """Whether a call is made as one that may become a task."""

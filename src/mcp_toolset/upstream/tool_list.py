@@ -43,35 +43,24 @@ _READ_AGAIN: Final = "; list the tools again, read its definition, and repeat th
 
 
 class UpstreamTools:
-    """The list of one server's tools, taken as a whole each time.
-
-    Attributes:
-        pins: What judges its definitions.
-        common: The names of the tools that are listed to everybody.
-        snapshot: The tools that are served, and those that are set aside.
-        known: Whether anything is known of the list, from this run or the last.
-        remembered: What is served of the last run, until the server has listed.
-        similar: A list with tools that may be in this one; the schemas of equal tools are not compiled again.
-        is_lazy: Whether clients are served what is remembered until a call starts the server.
-    """
+    """The list of one server's tools, taken as a whole each time."""
 
     def __init__(self, link: Link, pins: Pins, request: Callable[..., Awaitable[dict[str, Any]]]) -> None:
-        """List what `link` leads to, by `request`; nothing is known yet."""
-        self.is_lazy = False
-        self.pins = pins
-        self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT
+        self.is_lazy = False  # whether clients are served what is remembered until a call starts the server
+        self.pins = pins  # what judges its definitions
+        self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT  # served, and set aside
         self._link = link
         self._request = request
-        self.known = False
-        self.remembered: CatalogSnapshot = EMPTY_SNAPSHOT
-        self.similar: CatalogSnapshot = EMPTY_SNAPSHOT
+        self.known = False  # whether anything is known of the list, from this run or the last
+        self.remembered: CatalogSnapshot = EMPTY_SNAPSHOT  # served until the server has listed
+        self.similar: CatalogSnapshot = EMPTY_SNAPSHOT  # has compiled schemas of equal tools
         self._superseded: dict[str, ToolDefinition] = {}
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
         self._listing = Listing()
         self._more: list[Any] = []
         self._newer: Mapping[str, Any] = {}
-        self.common: frozenset[str] = frozenset()
+        self.common: frozenset[str] = frozenset()  # the names of the tools that are listed to everybody
         self._hint, self._began = STRICTEST, float("-inf")
         self._admitting = anyio.Lock()
 
@@ -156,7 +145,6 @@ class UpstreamTools:
         )
 
     def _canonical(self, definition: ToolDefinition) -> Mapping[str, Any]:
-        """A definition in comparable form: what is remembered was kept without secrets."""
         return (
             scrubbed(canonical(definition), self._link.scrubbed)
             if self._link.secrets
@@ -179,12 +167,10 @@ class UpstreamTools:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """What the list has in `_meta`."""
         return self._listing.meta
 
     @property
     def entries(self) -> list[Any]:
-        """The list as it was taken last, in wire form."""
         return self._listing.tools
 
     async def admit_more(self, entries: Sequence[Any], newer: Mapping[str, Any]) -> None:
@@ -204,22 +190,16 @@ class UpstreamTools:
                 self.remembered = self.snapshot
 
     def hint(self, *, told_of_changes: bool) -> CacheHint:
-        """How long the list may be kept from now on.
-
-        What a server tells the changes of is good for the whole time from any moment at which it has
-        told none. Otherwise the time since the listing is gone.
-        """
+        """How long the list may be kept; from any moment on if the server tells of changes."""
         if told_of_changes or not self._hint.ttl_ms:
             return self._hint
         return self._hint.aged(anyio.current_time() - self._began)
 
     @property
     def outlived(self) -> bool:
-        """Whether the time for which the list may be kept has gone by."""
         return bool(self._hint.ttl_ms) and not self.hint(told_of_changes=False).ttl_ms
 
     def _judged(self, listing: Listing) -> tuple[CatalogSnapshot, CatalogSnapshot]:
-        """What is usable in a list, and what of that is to be served."""
         entries, names = list(listing.tools), set(listing.names())
         if self._newer:
             entries = [self._newer.get(_name_of(entry), entry) for entry in entries]
@@ -232,7 +212,6 @@ class UpstreamTools:
         return listed, self._admissible(listed)
 
     def _recalled(self, entries: Sequence[Mapping[str, Any]]) -> tuple[CatalogSnapshot, CatalogSnapshot]:
-        """What is usable of what the last run knew, and what of that is to be served."""
         listed = take_snapshot(entries)
         return listed, self._admissible(listed, remembered=True)
 
@@ -258,27 +237,16 @@ REFRESH_GAP: Final = 0.5
 
 @dataclass(eq=False)
 class ToolRefresh:
-    """When the tools of one server are listed, and what becomes of a list.
+    """When the tools of one server are listed, and what becomes of a list."""
 
-    Attributes:
-        tools: What takes in a list.
-        listing: The session that lists.
-        pool: Knows how long starting and listing may take.
-        state: Becomes ready with each list that is taken.
-        log: Where it is noted that listing failed.
-        told_of_changes: Whether the server tells when its list has changed.
-        on_lost: Is called when listing again has found the connection lost.
-        on_others: Is called when other tools are listed than before.
-    """
-
-    tools: UpstreamTools
-    listing: ListingSession
-    pool: SessionPool
-    state: MountState
-    log: logging.Logger
+    tools: UpstreamTools  # what takes in a list
+    listing: ListingSession  # the session that lists
+    pool: SessionPool  # knows how long starting and listing may take
+    state: MountState  # becomes ready with each list that is taken
+    log: logging.Logger  # where it is noted that listing failed
     told_of_changes: bool = field(default=False, init=False)
-    on_lost: Callable[[], None] = field(default=(lambda: None), init=False)
-    on_others: Callable[[], None] = field(default=(lambda: None), init=False)
+    on_lost: Callable[[], None] = field(default=(lambda: None), init=False)  # listing found no connection
+    on_others: Callable[[], None] = field(default=(lambda: None), init=False)  # other tools are listed
     _due: anyio.Event = field(default_factory=anyio.Event, init=False)
     _reading: anyio.Lock = field(default_factory=anyio.Lock, init=False)
     _read_at: float = field(default=float("-inf"), init=False)
@@ -287,7 +255,6 @@ class ToolRefresh:
     _said: set[str] = field(default_factory=set[str], init=False)
 
     def begin(self) -> None:
-        """Forget what was due over an earlier connection, which may have waited on another event loop."""
         self._due = anyio.Event()
 
     @property
@@ -295,7 +262,7 @@ class ToolRefresh:
         return self._due.is_set()
 
     def outdated(self) -> None:
-        """List again: a change may have been missed, or the server may not be there any more."""
+        """List again: a change may have been missed."""
         self._due.set()
 
     def heard(self) -> None:
@@ -304,7 +271,6 @@ class ToolRefresh:
         self._due.set()
 
     def not_told(self) -> None:
-        """The server does not tell of changes after all."""
         self.told_of_changes = False
 
     @property
@@ -388,7 +354,6 @@ class ToolRefresh:
         await self.admit(listing, said=said)
 
     async def walked(self) -> Listing:
-        """The list as the server gives it now; see `UpstreamTools.walked` for what it raises."""
         return await self.tools.walked(self.pool.start_timeout, self.listing.main.capabilities)
 
     async def admit(self, listing: Listing, *, said: bool = False) -> None:

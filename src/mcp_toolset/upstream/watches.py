@@ -45,28 +45,17 @@ Request = Callable[..., Awaitable[dict[str, Any]]]
 
 @dataclass(eq=False)
 class _Stream:
-    """A stream on which a modern server tells of changed resources.
-
-    Attributes:
-        holds: Set when the server has acknowledged it, or it has ended.
-    """
+    """A stream on which a modern server tells of changed resources."""
 
     uris: list[str]
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    holds: anyio.Event = field(default_factory=anyio.Event)
+    holds: anyio.Event = field(default_factory=anyio.Event)  # acknowledged, or ended
 
 
 class ResourceWatches:
     """The resources of one server that are watched on the session that lists."""
 
     def __init__(self, name: str, request: Request, declares: Callable[[str, str], bool]) -> None:
-        """Watch nothing yet.
-
-        Args:
-            name: The name of the mount.
-            request: Sends a request of the bridge.
-            declares: Whether the server has declared a feature of a capability.
-        """
         self._request = request
         self._declares = declares
         self._modern = False
@@ -248,14 +237,6 @@ class ChangeStream:
         outdated: Callable[[], None],
         refused: Callable[[], None],
     ) -> None:
-        """Nothing is asked for before `hold`.
-
-        Args:
-            name: The name of the mount.
-            request: Sends a request of our own.
-            outdated: To be called when a change may have been missed.
-            refused: To be called when the server has no such stream.
-        """
         self._request = request
         self._outdated = outdated
         self._refused = refused
@@ -266,7 +247,6 @@ class ChangeStream:
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
     def begin(self) -> None:
-        """Belong to a new connection."""
         self._settled, self._late = anyio.Event(), False
 
     async def settled(self, seconds: float) -> None:
