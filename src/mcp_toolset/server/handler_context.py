@@ -90,7 +90,6 @@ class ManualCalls:
     """The calls of one server's manual tools."""
 
     def __init__(self, timeout: float = MANUAL_TIMEOUT, *, note_every: float = NOTE_EVERY) -> None:
-        """Let calls wait for `timeout` seconds, with a note of progress every `note_every` seconds."""
         if not timeout > 0:
             raise DefinitionError(f"manual_timeout is a positive number of seconds, not {timeout!r}")
         self._timeout = timeout
@@ -124,16 +123,13 @@ class ManualCalls:
         self._settle(waiting, fitted(waiting.binding, output))
 
     def fail(self, call_id: str, message: str) -> None:
-        """End a call with an error that the model can read."""
         waiting = self._found(call_id)
         self._settle(waiting, ToolResult.of_error(f"{waiting.call.name} failed: {message}"))
 
     def open(self) -> None:
-        """Take calls in, also after a `close`."""
         self._open, self._arrived = True, anyio.Event()
 
     def close(self) -> None:
-        """Tell programs that wait for a call that none will come."""
         self._open = False
         self._arrived.set()
 
@@ -224,31 +220,21 @@ class Host(Protocol):
     def members(self) -> Membership: ...
 
     @property
-    def work(self) -> BackgroundWork:
-        """What runs longer than a call."""
-        ...
+    def work(self) -> BackgroundWork: ...
 
     @property
-    def sessions(self) -> Sessions | None:
-        """Tells tools of other sessions, if the program lets them know of any."""
-        ...
+    def sessions(self) -> Sessions | None: ...
 
     @property
     def events(self) -> EventLog: ...
 
-    def need(self, kind: type[_S]) -> _S | None:
-        """A service of an extension, by type; `None` if there is none."""
-        ...
+    def need(self, kind: type[_S]) -> _S | None: ...
 
-    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that a caller is shown, in wire form."""
-        ...
+    def listed(self, context: ToolContext) -> list[dict[str, Any]]: ...
 
     def search(
         self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
-    ) -> Sequence[CatalogHit]:
-        """Search the deferred tools that a caller may know of."""
-        ...
+    ) -> Sequence[CatalogHit]: ...
 
 
 class HandlerContext(ToolContext):
@@ -270,7 +256,6 @@ class HandlerContext(ToolContext):
     )
 
     def __init__(self, call: ToolCall, outer: ToolContext, host: Host, capabilities: frozenset[str]) -> None:
-        """Show of `outer` and `host` what `capabilities` allow."""
         self._call = call
         self._outer = outer
         self._host = host
@@ -286,28 +271,23 @@ class HandlerContext(ToolContext):
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of the request."""
         return self._outer.meta
 
     @property
     def wants_progress(self) -> bool:
-        """Whether the caller asked for progress reports."""
         return self._outer.wants_progress
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress to the caller."""
         self.require("progress")
         await self._outer.progress(progress, total, message)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message to the caller."""
         self.require("log")
         await self._outer.log(level, data, logger=logger)
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
     ) -> ElicitationAnswer:
-        """The same as `ask`: a handler needs the grant for either."""
         self.require("ask")
         return await self._outer.elicit(question, schema, key=key)
 
@@ -331,11 +311,9 @@ class HandlerContext(ToolContext):
 
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
-        """What the client declares that it can do."""
         return self._outer.client_capabilities
 
     def snapshot(self) -> SessionSnapshot:
-        """Who calls, and which tools that caller is shown."""
         self.require("session")
         names = tuple(str(listed["name"]) for listed in self._host.listed(self._outer))
         return SessionSnapshot(self.session, self.principal, self.protocol_version, names)
@@ -348,7 +326,6 @@ class HandlerContext(ToolContext):
         return known_session(self._host.sessions, session, self)
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
-        """Search the deferred tools that the caller may know of."""
         self.require("catalog")
         return self._host.search(query, server=server, limit=limit, context=self._outer)
 
@@ -366,7 +343,6 @@ class HandlerContext(ToolContext):
 
     @property
     def processes(self) -> OwnProcesses:
-        """The caller's processes, whose records outlive the server."""
         self.require("processes")
         # Few tools start processes.
         from mcp_toolset.tools.core.processes import ProcessesOf
@@ -376,27 +352,21 @@ class HandlerContext(ToolContext):
         return found.owned_by(self)
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
-        """Note something in the server's `events`."""
         self.require("events")
         return self._host.events.append(kind, data, call=self._call, context=self)
 
 
 class LocalTools:
-    """Runs the calls of a server's own tools.
-
-    Attributes:
-        has_tasks: Whether one of them may become a task.
-    """
+    """Runs the calls of a server's own tools."""
 
     def __init__(self, host: Host, manual: ManualCalls, capabilities: frozenset[str]) -> None:
         """Grant `capabilities` to every tool; `manual` takes the calls of those that do not run."""
         self._host = host
         self._manual = manual
         self._capabilities = capabilities
-        self.has_tasks = False
+        self.has_tasks = False  # whether one of them may become a task
 
     def bound(self, binding: ToolBinding) -> ToolBinding:
-        """The binding as this server runs it; mounted tools run where they are."""
         if binding.source or binding.redirect is not None:
             return binding
         run = partial(self._manual.wait, binding) if binding.manual else self._handled(binding)

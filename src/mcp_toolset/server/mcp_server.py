@@ -39,25 +39,17 @@ _log: Final = logging.getLogger("mcp_toolset.server")
 
 
 class Handshake:
-    """The name, the version, the instructions and the capabilities of one server.
-
-    Attributes:
-        instructions: Text for the model; it changes with what is served.
-        has_tasks: Whether one of the server's own tools may run as a task.
-        methods: The methods that are answered.
-        extensions: Capabilities that a program has added, by the name of their extension.
-    """
+    """The name, the version, the instructions and the capabilities of one server."""
 
     def __init__(
         self, surface: Surface, offering: Offering, *, name: str, version: str, instructions: str | None
     ) -> None:
-        """Introduce what `surface` serves and `offering` offers."""
         self._surface = surface
         self._offering = offering
         self.info: Mapping[str, Any] = {"name": name, "version": version}
-        self.instructions = instructions
-        self.has_tasks: Callable[[], bool] = lambda: False
-        self.methods: Container[str] = ()
+        self.instructions = instructions  # text for the model; it changes with what is served
+        self.has_tasks: Callable[[], bool] = lambda: False  # own tools may be tasks
+        self.methods: Container[str] = ()  # the methods that are answered
         self.extensions: Mapping[str, Any] = {}
 
     def capabilities(self, identity: Identity | None = None, *, modern: bool) -> dict[str, Any]:
@@ -110,7 +102,6 @@ class Handshake:
         return answer
 
     async def discover(self, request: RequestContext) -> dict[str, Any]:
-        """What a modern client is told that asks for it."""
         answer = {
             "resultType": "complete",
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
@@ -139,32 +130,15 @@ Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 class Program(Protocol):
     """What a program has added to this server by way of the SDK."""
 
-    def takes(self, method: str) -> bool:
-        """Whether a request or notification of a method has to pass it."""
-        ...
+    def takes(self, method: str) -> bool: ...
 
-    async def answer(self, request: RequestContext) -> dict[str, Any]:
-        """The result of a request, by the program's middleware and handlers."""
-        ...
+    async def answer(self, request: RequestContext) -> dict[str, Any]: ...
 
-    async def notified(self, request: RequestContext) -> None:
-        """Hand a notification to the program's middleware and handlers."""
-        ...
+    async def notified(self, request: RequestContext) -> None: ...
 
 
 class MCPServer:
-    """Answers the requests to one toolset server; see `context.connection.Answers`.
-
-    Attributes:
-        handshake: What the server says of itself.
-        announcements: Tells clients that lists have changed.
-        reading: Answers about resources, prompts and completions.
-        subscriptions: The modern clients that listen for changes.
-        tools: Answers about tools, and calls.
-        program: What a program has added; `None` while it has not asked for `lowlevel`.
-        shared: What replicas of the server share; `None` without replicas.
-        traces: Chooses the requests that are traced, if the program collects no traces; `None` for none.
-    """
+    """Answers the requests to one toolset server; see `context.connection.Answers`."""
 
     def __init__(
         self,
@@ -179,7 +153,6 @@ class MCPServer:
         suspended: SuspendedStore | None = None,
         traces: Sampler | None = None,
     ) -> None:
-        """Serve what `surface` and `offering` give; calls that wait for answers are kept in `suspended`."""
         provide()
         self._surface = surface
         self.subscriptions = Subscriptions(overlap=0.0 if shared is None else OVERLAP)
@@ -191,8 +164,8 @@ class MCPServer:
         tools.offers_tasks = self.handshake.offers_tasks
         self.reading = Reading(offering, trips, self.subscriptions, stamp)
         self.program: Program | None = None
-        self.traces = traces
-        self.shared = shared
+        self.traces = traces  # chooses requests, if the program collects none
+        self.shared = shared  # what replicas of the server share; `None` without replicas
         self._extensions = extensions
         self._own: dict[str, Answer] = {
             **extensions.methods(),
@@ -213,7 +186,6 @@ class MCPServer:
         self._unknown, self._answers = answers.pop(""), answers
 
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
-        """The result of a request, in the envelope of its client's era; see `Answers`."""
         if self.program is not None and self.program.takes(request.method):
             return self.program.answer(request)
         if self.traces is not None or tracing():
@@ -232,7 +204,6 @@ class MCPServer:
         return work
 
     async def notified(self, request: RequestContext) -> None:
-        """Take a notification; nothing is raised."""
         try:
             if self.program is not None and self.program.takes(request.method):
                 await self.program.notified(request)
@@ -243,22 +214,18 @@ class MCPServer:
             _log.exception("the handler of %r failed", request.method)
 
     async def own_notified(self, request: RequestContext) -> None:
-        """The same past what a program has added, within a span while a program collects traces."""
         work = self._note(request)
         if tracing():
             work = server_span(work, request)
         await work
 
     def opened(self) -> AbstractAsyncContextManager[None]:
-        """Keep the server open for as long as the block runs."""
         return self._surface.opened()
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The input schema of a tool that the caller of an ASGI scope can call."""
         return self._surface.input_schema(name, scope)
 
     def end_streams(self) -> None:
-        """End every `subscriptions/listen` stream in order."""
         self.subscriptions.end_streams()
 
     async def _note(self, request: RequestContext) -> dict[str, Any]:

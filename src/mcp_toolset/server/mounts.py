@@ -109,9 +109,7 @@ class ReloadReport:
 class Reloading(Protocol):
     """What reloads a configuration within a server; see `Reloads`."""
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Configurations can be reloaded while this is open; then what they started is closed."""
-        ...
+    def running(self) -> AbstractAsyncContextManager[None]: ...
 
     async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport: ...
 
@@ -121,33 +119,20 @@ class Reloadable(Protocol):
     """A toolset of configured servers."""
 
     @property
-    def config(self) -> HubConfig:
-        """The configuration that holds now."""
-        ...
+    def config(self) -> HubConfig: ...
 
     @property
-    def read(self) -> Callable[[], HubConfig]:
-        """Reads the configuration file as it is now."""
-        ...
+    def read(self) -> Callable[[], HubConfig]: ...
 
     def authenticator(self) -> Authenticator | None:
         """Who may call, as the configuration says; `None` if it does not say."""
         ...
 
     def rely_on_callers(self, known: bool) -> None:
-        """Refuse rules for some callers, now and at each reload, if nothing but `auth` says who calls.
-
-        Args:
-            known: Whether somebody else says who calls.
-
-        Raises:
-            ConfigError: the configuration has such rules, and no `auth`.
-        """
+        """Refuse rules for some callers, now and at each reload, if nothing says who calls."""
         ...
 
-    def share(self, shared: Shared) -> None:
-        """Take what the replicas of the server share."""
-        ...
+    def share(self, shared: Shared) -> None: ...
 
     def watched(self) -> list[Path]:
         """The files that the configuration came from, and what it refers to."""
@@ -159,9 +144,7 @@ class Reloadable(Protocol):
         sources: Callable[[], Mapping[str, ToolSource]],
         changed: Callable[[], None],
         rebuild: Callable[[], Awaitable[None]],
-    ) -> Reloading:
-        """What reloads it within a server."""
-        ...
+    ) -> Reloading: ...
 
 
 def reloadable_in(toolset: Toolset) -> Reloadable | None:
@@ -200,21 +183,13 @@ class Known(Protocol):
     """A source, or what it offers, that may be known before it is ready."""
 
     @property
-    def known(self) -> bool:
-        """Whether its lists are known, from this run or the last."""
-        ...
+    def known(self) -> bool: ...
 
 
 class UnlistedMounts:
     """The mounts that were opened with a server and have neither listed nor failed so far."""
 
     def __init__(self, patience: float, current: Callable[[], Awaitable[None]]) -> None:
-        """Wait for nothing yet.
-
-        Args:
-            patience: Seconds from `begin` on in which anything is waited for.
-            current: Takes in what the mounts have listed by now.
-        """
         self._patience = patience
         self._current = current
         self._mounts: list[ToolSource] = []
@@ -260,12 +235,7 @@ class UnlistedMounts:
         return self._presumed
 
     async def arrive(self, *, listed: bool = False, offers: bool = False) -> None:
-        """Wait for unlisted mounts, as long as there is time.
-
-        Args:
-            listed: Not for mounts whose tools are behind search.
-            offers: Until it is known, too, what they offer beside tools.
-        """
+        """Wait for unlisted mounts, as long as there is time: if `listed`, not for those behind search."""
         if not self._mounts:
             return
         is_pending = _is_pending if offers else _is_unlisted
@@ -292,7 +262,6 @@ class UnlistedMounts:
 
 
 async def _until_not(is_pending: Callable[[ToolSource], bool], sources: Sequence[ToolSource]) -> None:
-    """Wait for one of the sources."""
     changed = anyio.Event()
     stops = [source.on_change(lambda: changed.set()) for source in sources]
     try:
@@ -372,7 +341,6 @@ class Attachments:
     """Owns the tasks of the toolsets that have joined a server."""
 
     def __init__(self, registry: ToolRegistry, changed: Callable[[], None]) -> None:
-        """`changed` is told whenever the tools or the status of a joined source have changed."""
         self._registry = registry
         self._changed = changed
         self._group: anyio.abc.TaskGroup | None = None
@@ -477,9 +445,7 @@ class Keepable(Protocol):
         """What its lists are kept under; `None` for a source that nothing tells apart later."""
         ...
 
-    def kept(self) -> KeptCatalog | None:
-        """What is to be kept of it now; `None` while it is not ready."""
-        ...
+    def kept(self) -> KeptCatalog | None: ...
 
     async def remember(self, kept: KeptCatalog) -> None:
         """Serve what the last run knew, until the source has listed."""
@@ -500,19 +466,9 @@ def folder_for(keep: Keeping, state: str | os.PathLike[str] | StateStore | None)
 
 
 class KeptCatalogs:
-    """The kept catalogs of one server's mounts.
-
-    Attributes:
-        is_used: Whether mounts get what was kept of them; what they list now is kept in any case.
-    """
+    """The kept catalogs of one server's mounts."""
 
     def __init__(self, folder: Callable[[], Path | None], shared: Shared | None = None) -> None:
-        """Keep catalogs.
-
-        Args:
-            folder: The folder of their files, asked for when something is mounted; `None` for no files.
-            shared: Where replicas find what the others have listed.
-        """
         self._folder = folder
         self._shared = shared
         self._files: KeptFiles | None = None
@@ -520,7 +476,7 @@ class KeptCatalogs:
         self._sources: dict[str, Keepable] = {}
         self._saved: dict[str, KeptCatalog] = {}
         self._stops: list[Callable[[], None]] = []
-        self.is_used = True
+        self.is_used = True  # mounts get what was kept of them
 
     async def restore(self, sources: Iterable[ToolSource]) -> None:
         """Give each source what is kept of it, and keep what it lists from now on."""
@@ -563,7 +519,6 @@ class KeptCatalogs:
             return None
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Save what changes for the length of a block."""
         return beside(self._follow, last=self._close)
 
     async def _close(self) -> None:

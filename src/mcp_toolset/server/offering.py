@@ -67,21 +67,13 @@ _OUTSIDE: Final = re.compile(r"[^a-z0-9.-]")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What one source names itself.
+    """What one source names itself."""
 
-    Attributes:
-        source: Its name, empty for what is local.
-        resources: The URIs that it lists.
-        templates: Its URI templates.
-        prompts: The names of its prompts.
-        reads: Whether it answers reads at all.
-    """
-
-    source: str
-    resources: Sequence[str] = ()
-    templates: Sequence[str] = ()
-    prompts: Sequence[str] = ()
-    reads: bool = False
+    source: str  # its name, empty for what is local
+    resources: Sequence[str] = ()  # the URIs that it lists
+    templates: Sequence[str] = ()  # its URI templates
+    prompts: Sequence[str] = ()  # the names of its prompts
+    reads: bool = False  # whether it answers reads at all
 
 
 @dataclass(frozen=True)
@@ -97,7 +89,6 @@ class Addresses:
 
     @classmethod
     def of(cls, sources: Iterable[Names]) -> Addresses:
-        """The table of these sources; what is local is to come first."""
         parts = list(sources)
         listed = {uri.partition("+")[0] for part in parts for uri in (*part.resources, *part.templates)}
         schemes = _schemes([part.source for part in parts if part.source and part.reads], listed)
@@ -121,12 +112,7 @@ class Addresses:
         )
 
     def origins(self, uri: str, seen: Collection[str] | None = None) -> list[Origin]:
-        """The sources to ask for a public URI, the likeliest first; empty if no source has it.
-
-        Args:
-            uri: The URI.
-            seen: The sources that exist for the caller; all of them unless given.
-        """
+        """The sources to ask for a public URI, of those `seen`, the likeliest first."""
         seen = self._every if seen is None else seen
         listed = self.resources.get(uri)
         if listed is not None and listed[0] in seen:
@@ -166,7 +152,6 @@ class Addresses:
 
     @property
     def ambiguous(self) -> bool:
-        """Whether URIs of sources may have to be told apart."""
         return len(self.readers) > 1
 
     @cached_property
@@ -284,16 +269,6 @@ class LocalOffers(Offers):
         hint: CacheHint = STRICTEST,
         readers: Sequence[Reader] = (),
     ) -> None:
-        """Adapt the given providers.
-
-        Args:
-            resources: What can be read; of two resources with one URI, that of the first provider.
-            prompts: What users can pick; of two prompts with one name, that of the first provider.
-            completions: Proposes values for arguments.
-            logs: Tells whether there are tools that may send log messages.
-            hint: How long clients may keep the lists.
-            readers: Read resources that are not listed.
-        """
         self._hint = hint
         self._logs = logs
         self._resources = resources
@@ -302,7 +277,6 @@ class LocalOffers(Offers):
         self._readers = readers
 
     def declares(self, capability: str, feature: str = "") -> bool:
-        """Whether there is a provider for a capability; see `Offers`."""
         match capability:
             case "resources":
                 if feature == "subscribe":
@@ -318,7 +292,6 @@ class LocalOffers(Offers):
                 return False
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when a provider's list has changed."""
         ends = [part.on_change(callback) for part in (*self._resources, *self._prompts)]
 
         def end() -> None:
@@ -328,7 +301,6 @@ class LocalOffers(Offers):
         return end
 
     async def listed(self, kind: Kind) -> Sequence[Wire]:
-        """The entries of a kind, as the provider gives them now."""
         key = "name"
         if kind is PROMPTS:
             entries = [entry for one in self._prompts for entry in await one.list_prompts()]
@@ -347,15 +319,12 @@ class LocalOffers(Offers):
         return list(found.values())
 
     def hint(self, kind: Kind) -> CacheHint:
-        """What the application says of all its lists: a provider says nothing of it."""
         return self._hint
 
     def meta(self, kind: Kind) -> Wire:
-        """Providers give entries, and nothing about their list."""
         return {}
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
-        """Read a resource; raises `LookupError` where there is none such."""
         for read in self._readers:
             if (contents := read(uri, context)) is not None:
                 return {"contents": await contents if isinstance(contents, Awaitable) else contents}
@@ -368,7 +337,6 @@ class LocalOffers(Offers):
         raise fault
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
-        """Get a prompt; raises `LookupError` where there is none such."""
         fault = LookupError(f"Unknown prompt: {name}")
         for one in self._prompts:
             try:
@@ -378,7 +346,6 @@ class LocalOffers(Offers):
         raise fault
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
-        """Complete an argument; no values where there is no provider."""
         if self._completions is None:
             return {"completion": {"values": [], "total": 0, "hasMore": False}}
         argument = params["argument"]
@@ -397,7 +364,6 @@ class LocalOffers(Offers):
         return {"completion": _wire(completion)}
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
-        """Call `updated` whenever the provider says that the resource has changed."""
         stops = [
             one.on_update(lambda changed: updated() if changed == uri else None)
             for one in self._resources
@@ -438,12 +404,7 @@ _PAGES: Final = ("ui", *_PAGE_KEYS)
 
 
 def with_app_address(binding: ToolBinding, prefixes: Callable[[], Mapping[str, str]]) -> ToolBinding:
-    """The binding of a tool under the public address of its page, if it has one.
-
-    Args:
-        binding: The tool.
-        prefixes: Gives what stands before the pages of each mounted source's apps.
-    """
+    """The binding of a tool under the public address of its page, if it has one."""
     meta = binding.definition.meta
     if not binding.source or not meta or not any(key in meta for key in _PAGES):
         return binding
@@ -485,9 +446,7 @@ class PassingSource(ToolSource, Protocol):
     @property
     def instructions(self) -> str: ...
 
-    def server_info(self) -> dict[str, Any]:
-        """What it says it is; empty while that is unknown."""
-        ...
+    def server_info(self) -> dict[str, Any]: ...
 
     def admits(self, name: str) -> bool:
         """Whether a name is not that of something which it lists or which is set aside."""
@@ -502,9 +461,7 @@ class PassingSource(ToolSource, Protocol):
 class PassingToolset(Protocol):
     """A toolset that may consist of one `PassingSource`, as the server lists it."""
 
-    def passing(self) -> PassingSource | None:
-        """The source; `None` if unlisted names are refused."""
-        ...
+    def passing(self) -> PassingSource | None: ...
 
 
 class Passing:
@@ -547,15 +504,6 @@ class Offering:
         visible: Visible = EVERYTHING,
         passing: Callable[[], PassingSource | None] = lambda: None,
     ) -> None:
-        """Combine.
-
-        Args:
-            local: What the application offers itself.
-            mounted: Gives the mounted sources by name, in order, as they are now.
-            unlisted: The mounts of which it is not known yet what they offer.
-            visible: Which of the mounted sources exist for a caller.
-            passing: The source that is asked for what no source lists.
-        """
         self.passing = passing
         self.local = local
         self._mounted = mounted
@@ -569,7 +517,6 @@ class Offering:
         self._before: _Lists = {}
 
     def declares(self, capability: str, feature: str = "", *, identity: Identity | None = None) -> bool:
-        """Whether any source offers this to a caller, or may: an unlisted mount may offer anything."""
         seen = self.seen(identity).values()
         if any(offers.declares(capability, feature) or offers.may_declare() for offers in seen):
             return True
@@ -580,17 +527,14 @@ class Offering:
         return any(offers.declares(capability, feature) for offers in self.seen(identity).values())
 
     def extensions(self) -> Mapping[str, Any]:
-        """The extensions of a server to which every request is passed on."""
         source = self.passing()
         return {} if source is None else self._sources()[source.source_name].extensions()
 
     def server_info(self) -> dict[str, Any]:
-        """What a server to which every request is passed on says it is; empty for none."""
         source = self.passing()
         return {} if source is None else source.server_info()
 
     async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
-        """The answer to a request of a method that is not MCP's own."""
         source = self.passing()
         if source is None:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
@@ -601,7 +545,6 @@ class Offering:
         return any(offers.declares(capability) for offers in self._sources().values())
 
     async def arrive(self) -> None:
-        """Wait a bounded time for mounts of which it is not known yet what they offer."""
         if self._unlisted is not None:
             await self._unlisted.arrive(offers=True)
 
@@ -701,12 +644,10 @@ class Offering:
         return not sources or not all(self._visible.hides_server(name, identity) for name in sources)
 
     def leads(self, uri: str, identity: Identity | None) -> bool:
-        """Whether what is told of a public URI comes from a source that exists for a caller."""
         seen = self.seen(identity)
         return any(source in seen for source, _ in self.addresses.origins(uri))
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
-        """Read the resource that a public URI leads to."""
         fault = LookupError("Resource not found")
         for source, native in await self._origins(uri, context.identity):
             try:
@@ -728,7 +669,6 @@ class Offering:
         return {**thing, "uri": self.addresses.uri(source, uri)} if isinstance(uri, str) else thing
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
-        """Get the prompt of a public name; raises as `read` does."""
         source, native = await self._prompt_origin(name, context.identity)
         answer = await self._sources()[source].prompt(native, arguments, context)
         if "messages" not in answer or not self.addresses.ambiguous:
@@ -740,7 +680,6 @@ class Offering:
         }
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
-        """Complete an argument of a public prompt or template; raises as `read` does."""
         reference = cast("Wire", params["ref"])
         if reference["type"] == "ref/prompt":
             source, native = await self._prompt_origin(reference["name"], context.identity)
@@ -754,7 +693,6 @@ class Offering:
         return await offers.complete({**params, "ref": reference}, context)
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
-        """Call `updated` when the resource of a public URI has changed; raises as `read` does."""
         for source, native in await self._origins(uri, context.identity):
             if self._sources()[source].declares("resources", "subscribe"):
                 return await self._sources()[source].watch(native, updated, context)
@@ -791,7 +729,6 @@ class Offering:
         return replace(binding, execute=readdressed)
 
     def apps(self) -> dict[str, str]:
-        """What stands before the pages of each mounted source's apps; see `with_app`."""
         return apps_of(self._mounted())
 
     def with_app(self, binding: ToolBinding) -> ToolBinding:

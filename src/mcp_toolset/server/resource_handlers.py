@@ -62,7 +62,6 @@ Change = tuple[str, str | None]
 
 
 def everybody(identity: Identity | None) -> bool:
-    """Every caller is told."""
     return True
 
 
@@ -74,13 +73,6 @@ class Subscriptions:
     """The requests to listen that are open."""
 
     def __init__(self, *, overlap: float = 0.0) -> None:
-        """Start without any.
-
-        Args:
-            overlap: Seconds for which a change of a list, and the start of this process, are told to clients
-                that begin to listen. A client whose replica ended listens at another one: what changed
-                meanwhile would be lost.
-        """
         self._listeners: set[_Listener] = set()
         self._overlap = overlap
         self._latest: dict[str, tuple[float, Recipients]] = {}
@@ -110,14 +102,7 @@ class Subscriptions:
         *,
         share: str = "",
     ) -> dict[str, Any]:
-        """Tell a client of changes until `end_streams`.
-
-        Args:
-            request: The client's request.
-            granted: What it gets of what it asked for, as in `notifications` of the request.
-            watching: Watches the resources of it; entered if there is room for one more request to listen.
-            share: Whose share of these requests it takes; empty if the caller is unknown.
-        """
+        """Tell a client of changes until `end_streams`, `watching` if there is room for one more."""
         if request.request_id is None:
             raise MCPError(INVALID_REQUEST, "subscriptions/listen requires a request id")
         if len(self._listeners) >= MAX_STREAMS:
@@ -161,7 +146,6 @@ class _Listener:
         self._news = anyio.Event()
 
     def note(self, change: Change) -> None:
-        """Have a change told, unless that is to be done already."""
         if change in self._wanted and not self._ended:
             self._pending[change] = None
             self._news.set()
@@ -171,7 +155,7 @@ class _Listener:
         self._news.set()
 
     async def next(self) -> Change | None:
-        """The next change to be told, once there is one; `None` when there will be none."""
+        """The next change to be told; `None` when there will be none."""
         while not self._pending:
             if self._ended:
                 return None
@@ -184,21 +168,15 @@ class _Listener:
 
 @dataclass(eq=False)
 class Announcements:
-    """The legacy sessions of a server, its subscriptions, and what is announced to them.
+    """The legacy sessions of a server, its subscriptions, and what is announced to them."""
 
-    Attributes:
-        subscriptions: The modern clients that listen.
-        offering: Knows which clients are told by sessions of their own.
-    """
-
-    subscriptions: Subscriptions
-    offering: Offering
+    subscriptions: Subscriptions  # the modern clients that listen
+    offering: Offering  # knows which clients are told by sessions of their own
     _sessions: dict[int, tuple[Connection, Identity | None]] = field(
         default_factory=dict[int, "tuple[Connection, Identity | None]"], init=False
     )
 
     def add(self, connection: Connection, identity: Identity | None = None) -> None:
-        """Tell a legacy client from now on, until its connection ends."""
         if id(connection) not in self._sessions:
             self._sessions[id(connection)] = (connection, identity)
             connection.on_close(partial(self._sessions.pop, id(connection), None))
@@ -293,20 +271,13 @@ async def found_by_caller(offering: Offering, context: ToolContext, find: Callab
 
 
 async def resumable(
-    trips: RoundTrips,
-    context: WireContext,
-    name: str,
-    arguments: Mapping[str, Any],
-    run: Callable[[], Awaitable[Mapping[str, Any]]],
+    trips: RoundTrips,  # what the server's states are opened and closed with
+    context: WireContext,  # whose request it is
+    name: str,  # what tells the request from others, its method included: `prompts/get greeting`
+    arguments: Mapping[str, Any],  # what else the state is bound to
+    run: Callable[[], Awaitable[Mapping[str, Any]]],  # sends it on, with `UpstreamConnection.exchange`
 ) -> Mapping[str, Any]:
     """Run a request, or run it again with what its client answers; or ask the client.
-
-    Args:
-        trips: What the server's states are opened and closed with.
-        context: Whose request it is.
-        name: What tells the request from others, its method included: `prompts/get greeting`.
-        arguments: What else the state is bound to.
-        run: Sends it on, with `UpstreamConnection.exchange`.
 
     Returns:
         The answer in wire form; one with the `resultType` `input_required` asks the client.
@@ -365,7 +336,6 @@ def whole_answer(
 
 
 def without_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy without the members that are null, as deep as the protocol knows the members."""
     return {key: _kept(key, value) for key, value in given.items() if value is not None}
 
 
@@ -399,18 +369,12 @@ Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 
 @dataclass(eq=False, slots=True)
 class _Watch:
-    """A resource that one client watches.
+    """A resource that one client watches."""
 
-    Attributes:
-        end: Ends it; `None` while its server is still being told.
-        settled: Set once its server was told, or has refused.
-    """
-
-    end: Ending | None = None
-    settled: anyio.Event = field(default_factory=anyio.Event)
+    end: Ending | None = None  # ends it; `None` while its server is still being told
+    settled: anyio.Event = field(default_factory=anyio.Event)  # set once its server was told, or has refused
 
     async def ended(self) -> None:
-        """End it, if it has begun."""
         if self.end is not None:
             await self.end()
 
@@ -421,7 +385,6 @@ class Reading:
     def __init__(
         self, offering: Offering, trips: RoundTrips, subscriptions: Subscriptions, stamp: Wire
     ) -> None:
-        """Answer out of an offering; what a server says of itself in modern results is `stamp`."""
         self._offering = offering
         self._trips = trips
         self._subscriptions = subscriptions
@@ -460,7 +423,6 @@ class Reading:
             return relayed(answer, version=request.protocol_version)
 
     async def _whole(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
-        """The answer with all that a server has put into it; see `whole_answer`."""
         version = request.protocol_version
         return whole_answer(request.method, version, await answer(request), self._stamp)
 
@@ -488,7 +450,6 @@ class Reading:
         self._news.set()
 
     def _note_to(self, identity: Identity | None, uri: str, connection: Connection) -> None:
-        """Note a change for a caller for whom the resource still exists."""
         if self._offering.leads(uri, identity):
             self._note(uri, connection)
 

@@ -30,7 +30,6 @@ class StateKeeper:
     """Restores a registry when a server opens, and saves each change while it is open."""
 
     def __init__(self, place: str | os.PathLike[str] | StateStore, registry: ToolRegistry) -> None:
-        """Name the file; nothing is read yet."""
         self._file = StoredState(place)
         self._registry = registry
         self._flag = ThreadEvent()
@@ -53,7 +52,6 @@ class StateKeeper:
             await self._file.save(self._registry.snapshot())
 
     def changed(self) -> None:
-        """Note that there is something to save; from any thread."""
         self._flag.set()
 
     @asynccontextmanager
@@ -69,7 +67,6 @@ class StateKeeper:
                 stop()
 
     async def run(self) -> None:
-        """Save after every change, until cancelled."""
         while True:
             await self._flag.wait()
             if self._heard:

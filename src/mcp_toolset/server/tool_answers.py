@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 class Surface(Protocol):
     """What the wire needs of a toolset server."""
 
-    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run one call through the dispatch table."""
-        ...
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult: ...
 
     def refused(self, call: ToolCall, context: ToolContext, fault: CallError) -> None:
         """Report a call that is refused before it gets to the dispatch table."""
@@ -59,17 +57,11 @@ class Surface(Protocol):
         """Whether it has still to be found out what some server lists to clients like this one."""
         ...
 
-    async def known_to(self, context: ToolContext) -> None:
-        """Wait, for a little while at most, until that is known and served."""
-        ...
+    async def known_to(self, context: ToolContext) -> None: ...
 
-    def granted(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that only this caller sees, a legacy one, in wire form."""
-        ...
+    def granted(self, context: ToolContext) -> list[dict[str, Any]]: ...
 
-    def list_hint(self) -> CacheHint:
-        """How long a client may keep what `listed` gives."""
-        ...
+    def list_hint(self) -> CacheHint: ...
 
     async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
         """The digest of a tool's definition, by its name, once its server is there; nothing without it."""
@@ -79,33 +71,21 @@ class Surface(Protocol):
         """What the servers' own lists of tools have in `_meta`."""
         ...
 
-    def handshake_meta(self, identity: Identity | None) -> dict[str, Any]:
-        """What the answer to a handshake has in `_meta`."""
-        ...
+    def handshake_meta(self, identity: Identity | None) -> dict[str, Any]: ...
 
-    def instructions_to(self, identity: Identity | None) -> str | None:
-        """The text for the model of a caller."""
-        ...
+    def instructions_to(self, identity: Identity | None) -> str | None: ...
 
-    def is_arriving(self) -> bool:
-        """Whether `arrive` may have something to wait for."""
-        ...
+    def is_arriving(self) -> bool: ...
 
-    async def arrive(self) -> None:
-        """Wait a bounded time for listed mounts of which nothing is known yet."""
-        ...
+    async def arrive(self) -> None: ...
 
     def grants_issued(self, context: ToolContext) -> int:
         """How many grants this caller's session was given so far."""
         ...
 
-    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The input schema of a tool that the caller of an ASGI scope can call."""
-        ...
+    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None: ...
 
-    def opened(self) -> AbstractAsyncContextManager[None]:
-        """Keep the upstreams open for as long as the block runs."""
-        ...
+    def opened(self) -> AbstractAsyncContextManager[None]: ...
 
 
 HALT_META_KEY: Final = "mcp-toolset/halt"
@@ -177,12 +157,7 @@ MAX_VARIANTS: Final = 16
 
 
 class ToolAnswers:
-    """Answers about tools, for one server.
-
-    Attributes:
-        stamp: What a server says of itself in modern results.
-        offers_tasks: Whether a call of something that is offered may become a task.
-    """
+    """Answers about tools, for one server."""
 
     def __init__(
         self,
@@ -192,21 +167,12 @@ class ToolAnswers:
         stamp: Mapping[str, Any],
         extensions: Extensions,
     ) -> None:
-        """Answer out of a surface.
-
-        Args:
-            surface: The server.
-            trips: What calls that ask the client wait for.
-            announcements: Tells clients that lists have changed.
-            stamp: What a server says of itself in modern results.
-            extensions: What becomes of calls as they are sent, and of results as they are answered.
-        """
         self._surface = surface
         self._extensions = extensions
         self._trips = trips
         self._announcements = announcements
-        self.stamp = stamp
-        self.offers_tasks: Callable[[], bool] = lambda: False
+        self.stamp = stamp  # what a server says of itself in modern results
+        self.offers_tasks: Callable[[], bool] = lambda: False  # calls may become tasks
         self._lists: dict[tuple[bool, int], _KeptList] = {}
 
     async def list(self, request: RequestContext) -> dict[str, Any]:
@@ -256,7 +222,6 @@ class ToolAnswers:
         return next((tool for tool in every if tool["name"] == name), _NO_TOOL)
 
     async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
-        """See `Surface`."""
         return await self._surface.definition(name, context)
 
     async def result(self, call: ToolCall, context: WireContext) -> dict[str, Any]:

@@ -43,17 +43,11 @@ _WORDS: Final = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a search shows.
+    """What a search shows."""
 
-    Attributes:
-        found: The hits.
-        unavailable: The servers that the search could not see into.
-        note: What else a model should know.
-    """
-
-    found: Sequence[SearchHit]
-    unavailable: list[Unavailable]
-    note: str | None
+    found: Sequence[SearchHit]  # the hits
+    unavailable: list[Unavailable]  # the servers that the search could not see into
+    note: str | None  # what else a model should know
 
 
 class Browser:
@@ -62,13 +56,11 @@ class Browser:
     def __init__(
         self, shown: FindableTools, index: SearchIndex, listener: SearchListener | None = None
     ) -> None:
-        """Search `index`, which holds everything in `shown`; `listener` moves up hits."""
         self._shown = shown
         self._index = index
         self._listener = listener
 
     def page(self, request: SearchRequest, hidden: frozenset[str], context: ToolContext) -> Page:
-        """The hits of a request, among the tools that the caller may know of."""
         server = None
         if request.server is not None:
             servers = self._shown.servers(hidden, context)
@@ -115,7 +107,7 @@ class Browser:
         return [name for id in ids for one in spellings(id) for name in (one, *self._shown.ids.named(one))]
 
     def _server(self, asked: str, servers: Sequence[str], hidden: frozenset[str]) -> str | None:
-        """The server that is meant, whatever its case, its marks and its separators."""
+        """The server that is meant, whatever its case, marks and separators."""
         for spelled in (str, str.casefold, _joined):
             alike = [name for name in servers if spelled(name) == spelled(asked)]
             if len(alike) == 1:
@@ -124,7 +116,6 @@ class Browser:
         return LOCAL if local and _joined(asked) == _joined(LOCAL) else None
 
     def _names(self, server: str | None, hidden: frozenset[str], exclude: Sequence[str]) -> list[str]:
-        """The public names of the tools of a server, or of all, sorted."""
         source = "" if server == LOCAL else server
         left_out = {*self._excluded(exclude), *hidden} if exclude else hidden
         return sorted(
@@ -156,7 +147,6 @@ class Browser:
         return Page([self._hit(name) for name in shown], unavailable, note)
 
     def _hit(self, name: str) -> SearchHit:
-        """A tool that was not searched for, so that it has no score."""
         tool = self._shown.found(name)
         entry = CatalogEntry(tool.definition, name, tool.source or None)
         return SearchHit(entry.id, name, entry.server, entry.description_line, entry.signature, -1.0)

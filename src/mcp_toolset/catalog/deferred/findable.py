@@ -26,50 +26,29 @@ HitState = Literal["available", "listed", "offline", "changed", "filtered", "una
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One found tool.
+    """One found tool."""
 
-    Attributes:
-        id: What `resolve_tools` takes.
-        signature: The public name, with the names of the parameters.
-        description: One line.
-        state: Left out where the tool is available.
-        reason: Why it is not available, or how it is called.
-        retry_in: Seconds until another try makes sense.
-        score: From 0 to 1; left out where nothing was searched for.
-    """
-
-    id: str
-    signature: str
-    description: str
-    state: HitState = "available"
-    reason: str | None = None
-    retry_in: float | None = None
-    score: float | None = None
+    id: str  # what `resolve_tools` takes
+    signature: str  # the public name, with the names of the parameters
+    description: str  # one line
+    state: HitState = "available"  # left out where the tool is available
+    reason: str | None = None  # why it is not available, or how it is called
+    retry_in: float | None = None  # seconds until another try makes sense
+    score: float | None = None  # from 0 to 1; left out where nothing was searched for
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """One resolved tool, or why it could not be.
+    """One resolved tool, or why it could not be."""
 
-    Attributes:
-        id: The id that was asked for.
-        status: Whether there is a grant.
-        grant: What `call_tool` and `call_read_only_tool` take.
-        expires_in: Seconds that the grant lasts.
-        reason: Why there is none, and what to do.
-        retry_in: Seconds until another try makes sense.
-        definition: What a model needs to call it: name, description, input schema, hints.
-        stub: The same as a typed function of Python, if stubs were asked for.
-    """
-
-    id: str
-    status: Literal["granted", "not_available"]
-    grant: str | None = None
-    expires_in: int | None = None
-    reason: str | None = None
-    retry_in: float | None = None
+    id: str  # the id that was asked for
+    status: Literal["granted", "not_available"]  # whether there is a grant
+    grant: str | None = None  # what `call_tool` and `call_read_only_tool` take
+    expires_in: int | None = None  # seconds that the grant lasts
+    reason: str | None = None  # why there is none, and what to do
+    retry_in: float | None = None  # seconds until another try makes sense
     definition: dict[str, Any] | None = None
-    stub: str | None = None
+    stub: str | None = None  # the same as a typed function of Python, if stubs were asked for
 
 
 SEARCH_AGAIN: Final = 5.0
@@ -93,7 +72,6 @@ class Unavailable:
 
     @property
     def is_starting(self) -> bool:
-        """Whether it has neither listed its tools nor failed."""
         return self.state in STARTING
 
 
@@ -179,7 +157,6 @@ class HitIds:
         self._names: dict[str, set[str]] = {}
 
     def add(self, bindings: Iterable[ToolBinding]) -> None:
-        """Add tools; a tool with the public name of an earlier one replaces it."""
         for binding in bindings:
             known = self._known.get(binding.name)
             if known is not None and known.is_of(binding):
@@ -190,7 +167,6 @@ class HitIds:
                 self._names.setdefault(id, set()).add(binding.name)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove tools by their public names; unknown names are ignored."""
         for name in names:
             known = self._known.pop(name, None)
             for id in () if known is None else {known.short, known.full}:
@@ -209,12 +185,7 @@ class HitIds:
         return {name, known.short, known.full}
 
     def named(self, text: str, sees: Callable[[str], bool] = lambda name: True) -> list[str]:
-        """The public names of the tools that an id or a public name refers to; several if it is ambiguous.
-
-        Args:
-            text: The id or name in the request.
-            sees: Whether the caller may know of the tool with a public name.
-        """
+        """The public names of the tools that an id or a public name refers to; several if it is ambiguous."""
         having = sorted(name for name in self._having(text) if sees(name))
         # The host chooses local names: the tool that has one now wins over tools that had it before.
         if text in having and all(self._known[name].is_local for name in having):
@@ -236,7 +207,6 @@ class HitIds:
         return list(dict.fromkeys(id for _, id in sorted(found)))[:MAX_NEAR]
 
     def _having(self, text: str) -> set[str]:
-        """The public names of the tools that can be requested by a text."""
         return self._names.get(text, set[str]()) | ({text} & self._known.keys())
 
 
@@ -267,15 +237,7 @@ class Reporting(Protocol):
 
 
 class FindableTools:
-    """The deferred tools, those held back included, and what stands in the way of each.
-
-    Attributes:
-        tools: What can be resolved and called, by public name.
-        held: What is found and cannot be had, with the reason.
-        listed: What is found and needs no grant, since it is listed.
-        ids: The ids by which tools are found.
-        policy: Who may have what.
-    """
+    """The deferred tools, those held back included, and what stands in the way of each."""
 
     def __init__(
         self,
@@ -284,19 +246,11 @@ class FindableTools:
         sources: Callable[[], Mapping[str, Reporting]],
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
     ) -> None:
-        """Start empty.
-
-        Args:
-            ledger: Knows what has changed since it was granted.
-            policy: Who may have what.
-            sources: All servers by name, those without a tool so far too.
-            listed_to: The names of the tools that a caller is listed.
-        """
-        self.tools: dict[str, ToolBinding] = {}
-        self.held: dict[str, tuple[ToolBinding, str]] = {}
-        self.listed: dict[str, ToolBinding] = {}
-        self.ids = HitIds()
-        self.policy = policy
+        self.tools: dict[str, ToolBinding] = {}  # what can be resolved and called, by public name
+        self.held: dict[str, tuple[ToolBinding, str]] = {}  # what is found and cannot be had, with the reason
+        self.listed: dict[str, ToolBinding] = {}  # what is found and needs no grant, since it is listed
+        self.ids = HitIds()  # the ids by which tools are found
+        self.policy = policy  # who may have what
         self._ledger = ledger
         self._sources = sources
         self._listed_to = listed_to
@@ -321,15 +275,12 @@ class FindableTools:
         self._is_personal = any(tool.personal is not None for tool in self.every().values())
 
     def every(self) -> dict[str, ToolBinding]:
-        """Every deferred tool that a search can find, those held back too."""
         return self.tools | {name: binding for name, (binding, _) in self.held.items()}
 
     def findable(self) -> dict[str, ToolBinding]:
-        """Every tool that a search can find."""
         return self.every() | self.listed
 
     def hidden(self, context: ToolContext) -> frozenset[str]:
-        """The names of the tools that the caller is not to know of."""
         hidden = self._hidden_deferred(context)
         return hidden | (self.listed.keys() - set(self._listed_to(context))) if self.listed else hidden
 
@@ -354,7 +305,6 @@ class FindableTools:
         return self._hidden[group]
 
     def found(self, name: str) -> ToolBinding:
-        """A tool that a search has found, by its public name."""
         return self.held[name][0] if name in self.held else self.tools.get(name) or self.listed[name]
 
     def key_of(self, name: str) -> str:
@@ -362,7 +312,6 @@ class FindableTools:
         return key_of(self.found(name))
 
     def id_of(self, name: str) -> str:
-        """The id of a tool that a search has found: its name, if it is listed."""
         return name if name in self.listed else self.ids.id_of(name)
 
     def knows(self, id: str, context: ToolContext) -> bool:
@@ -393,7 +342,6 @@ class FindableTools:
         return _told_held(id, held[0]) if len(held) == 1 else ""
 
     def servers(self, hidden: frozenset[str], context: ToolContext) -> list[str]:
-        """The servers that a caller may know of, in the order in which they were mounted."""
         seen = {tool.source for name, tool in self.findable().items() if name not in hidden}
         away = {one.server for one in self.unavailable(None, hidden, context)}
         mounted = [name for name in self._sources() if name in seen or name in away]

@@ -104,7 +104,6 @@ class Resolver:
         index: SearchIndex,
         arrive: Callable[[], Awaitable[None]] | None,
     ) -> None:
-        """Resolve ids of `shown`; `arrive` waits a bounded time for servers that have not listed yet."""
         self._shown = shown
         self._ledger = ledger
         self._index = index
@@ -113,13 +112,7 @@ class Resolver:
     async def resolve(
         self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
     ) -> list[Resolution]:
-        """What becomes of each id, in order; one that comes twice is granted once.
-
-        Args:
-            ids: The ids of hits.
-            context: The caller.
-            stubs: Whether a Python stub stands in place of each definition.
-        """
+        """The outcome for each id, in order; one that comes twice is granted once."""
         if not ids:
             return []
         if self._arrive is not None and not all(self._shown.named(id, context) for id in ids):
@@ -265,7 +258,6 @@ class GrantGate:
         self._ids = shown.ids
 
     def gate(self, call: ToolCall, context: ToolContext) -> None:
-        """Refuse a call without a grant, when it arrives."""
         self._admitted(call, context)
 
     def _admitted(self, call: ToolCall, context: ToolContext) -> ToolGrant:
@@ -282,7 +274,6 @@ class GrantGate:
         return grant
 
     def _check(self, grant: ToolGrant, context: ToolContext) -> None:
-        """Refuse a grant that is no longer valid, with the way on."""
         binding = self._shown.tools.get(grant.name)
         if binding is None and (held := self._shown.why_held(grant, context)):
             raise GrantError(held)
@@ -402,11 +393,9 @@ class GrantGate:
         return self._found(reference, context) or self._found(plain(reference), context)
 
     def _says_again(self, reading: Reading, grant: ToolGrant) -> bool:
-        """Whether what a reading leaves out names the tool of the grant, and nothing else."""
         return {plain(value) for value in reading.beside} <= self._names(grant)
 
     def _names(self, grant: ToolGrant) -> set[str]:
-        """What names the tool of a grant, or its server."""
         names = {grant.source, grant.handle, grant.name}
         if grant.name in self._shown.tools:
             names |= self._ids.spellings(grant.name) | {self._shown.tools[grant.name].definition.name}
@@ -424,14 +413,7 @@ class GrantGate:
         return None
 
     def _fits(self, reading: Reading, context: ToolContext, *, known: bool, sure: bool = True) -> bool:
-        """Whether the arguments of a reading fit its tool.
-
-        Args:
-            reading: The reading.
-            context: The caller's.
-            known: Whether the tool must list each of their names.
-            sure: Whether it must list those that may have been meant to name a tool.
-        """
+        """True if the arguments fit the tool, which lists their names (`known`), doubtful ones (`sure`)."""
         grant = self._named(reading.reference, context)
         listed = None if grant is None else self._shown.tools.get(grant.name)
         if listed is None or not _fits(binding := listed.contracted(), reading.arguments):
@@ -458,7 +440,6 @@ async def _unknown_unless(miss: StoreMiss, name: str) -> None:
 
 
 def _no_grant(reference: str) -> str:
-    """The same for what does not exist, was not granted, and was granted to another caller."""
     told = f"no live grant for {reference!r}; find the tool with search_tools, then resolve_tools"
     if not reference:
         return f"{told}\n{next_call('search_tools', {'query': query_of('')})}"
@@ -466,7 +447,6 @@ def _no_grant(reference: str) -> str:
 
 
 def _fits(binding: ToolBinding, arguments: dict[str, Any]) -> bool:
-    """Whether arguments fit a tool, repaired as they are where the tool has its arguments repaired."""
     if binding.arguments.is_valid(arguments):
         return True
     if binding.prepare is None:

@@ -110,7 +110,6 @@ def opened(value: object) -> object:
 
 
 def _unfenced(text: str) -> str:
-    """What is in a code fence; a text without one as it is."""
     if len(text) < 2 * len(_FENCE) or not (text.startswith(_FENCE) and text.endswith(_FENCE)):
         return text
     inner = text[len(_FENCE) : -len(_FENCE)]
@@ -180,21 +179,13 @@ def names_in(value: object, depth: int = 0, room: Iterator[int] | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One way to read what was sent to `call_tool`.
+    """One way to read what was sent to `call_tool`."""
 
-    Attributes:
-        reference: The grant, or what stands for it.
-        arguments: The arguments of the tool.
-        done: What was repaired, in words.
-        beside: Values that are left out because they name the tool again.
-        doubtful: Keys among the arguments that may have been meant to name a tool.
-    """
-
-    reference: str
-    arguments: dict[str, Any]
-    done: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
-    doubtful: frozenset[str] = frozenset()
+    reference: str  # the grant, or what stands for it
+    arguments: dict[str, Any]  # the arguments of the tool
+    done: tuple[str, ...] = ()  # what was repaired, in words
+    beside: tuple[str, ...] = ()  # values that are left out because they name the tool again
+    doubtful: frozenset[str] = frozenset()  # keys among the arguments that may have been meant to name a tool
 
 
 def readings_of(sent: Sent) -> list[Reading]:
@@ -279,13 +270,7 @@ def _held(value: object) -> dict[str, Any] | None:
 
 
 def inner_readings(reference: str, arguments: Sent, names: Container[str]) -> Iterator[Reading]:
-    """Other ways to read the arguments of a tool that do not fit it: they may be wrapped once more.
-
-    Args:
-        reference: The grant.
-        arguments: The arguments that do not fit.
-        names: What names the tool, and may stand beside its arguments once more.
-    """
+    """Other ways to read arguments that do not fit: wrapped once more, or beside a name of the tool."""
     table = {
         key: value
         for key, value in arguments.items()
@@ -324,15 +309,12 @@ class Preparing:
     """Reads the arguments of the two tools that find and resolve."""
 
     def __init__(self, known: Known) -> None:
-        """Read ids as `known` knows them."""
         self._known = known
 
     def search(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
-        """A call of `search_tools` as it was meant."""
         return call if check.is_valid(call.arguments) else _read(schema, check, call, _searched)
 
     def resolve(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
-        """A call of `resolve_tools` as it was meant."""
         if not check.is_valid(call.arguments):
             if (meant := _read(schema, check, call, _resolved)) is call:
                 return call
@@ -379,7 +361,6 @@ def _read(
 
 
 def two_readings(name: str, why: str, readings: Sequence[Sent]) -> str:
-    """The error for arguments that can be read in two ways, which it shows."""
     calls = [next_call(name, each) for each in readings[:2]]
     return f"Invalid arguments for {name}: {why}; send the one you mean\n" + "\nor ".join(calls)
 

@@ -123,13 +123,11 @@ CHECKED: Final[Mapping[str, _Schema]] = {
 
 
 class Resolve(Protocol):
-    """Resolves ids: to definitions, or to Python stubs."""
+    """Resolves ids, in order: to definitions, or to Python stubs."""
 
     def __call__(
         self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
-    ) -> Awaitable[list[Resolution]]:
-        """What becomes of each id, in order."""
-        ...
+    ) -> Awaitable[list[Resolution]]: ...
 
 
 def search_binding(search: Search, preparing: Preparing) -> ToolBinding:
@@ -156,8 +154,6 @@ def previewing(search: ToolBinding, preview: str, *, english: bool = False) -> T
 
 
 def resolve_binding(resolve: Resolve, preparing: Preparing) -> ToolBinding:
-    """`resolve_tools`."""
-
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:
         ids, stubs = call.arguments["ids"], call.arguments.get("stubs", False)
         return ToolResult.of_structured(said(Resolved(await resolve(ids, context, stubs=stubs))))

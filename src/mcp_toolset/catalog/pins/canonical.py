@@ -69,15 +69,13 @@ class Part:
     """One part of a schema.
 
     Attributes:
-        kind: `name` of a parameter, definition or unknown keyword; `wording`, which is only read;
-            `pattern`, also as a key; or `value`.
-        path: Its place, from the schema's root.
-        value: Its value.
+        kind: `name` of a parameter, definition or unknown keyword; `wording`, which is only read; `pattern`,
+            also as a key; or `value`.
     """
 
     kind: Literal["name", "wording", "pattern", "value"]
-    path: str
-    value: Any
+    path: str  # its place, from the schema's root
+    value: Any  # its value
 
 
 def only_says(key: str) -> bool:
@@ -86,7 +84,6 @@ def only_says(key: str) -> bool:
 
 
 def parts(schema: Any, path: str = "") -> Iterator[Part]:
-    """Every part of a schema, in order; a value that is not a schema has none."""
     if isinstance(schema, list):
         for place, part in enumerate(cast("list[Any]", schema)):
             yield from parts(part, f"{path}[{place}]")
@@ -220,17 +217,11 @@ ABSENT: Final = _Absent()
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One place where two canonical definitions differ.
+    """One place where two canonical definitions differ."""
 
-    Attributes:
-        path: The keys that lead to it, joined by dots, as `visible` writes them.
-        before: The accepted value, or `ABSENT`.
-        after: The new value, or `ABSENT`.
-    """
-
-    path: str
-    before: Any
-    after: Any
+    path: str  # the keys that lead to it, joined by dots, as `visible` writes them
+    before: Any  # the accepted value, or `ABSENT`
+    after: Any  # the new value, or `ABSENT`
 
     def lines(self) -> Iterator[str]:
         """The difference as `-` and `+` lines, with nothing hidden and nothing left out."""
@@ -251,7 +242,6 @@ class Difference:
         return cls(data["path"], data.get("before", ABSENT), data.get("after", ABSENT))
 
     def to_json(self) -> dict[str, Any]:
-        """The difference as plain data; a missing side is left out."""
         sides = {"before": self.before, "after": self.after}
         return {"path": self.path, **{key: side for key, side in sides.items() if side is not ABSENT}}
 

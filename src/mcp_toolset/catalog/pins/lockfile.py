@@ -56,7 +56,7 @@ class LockFile:
     """The pins in one file, read again whenever the file has changed."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Read the file, if it exists; `ConfigError` if it cannot be read, or is not a lock file of ours."""
+        """Read the file, if it exists; `ConfigError` if it is no lock file of ours."""
         self.path = Path(path)
         self._turn = threading.Lock()
         self._pause = threading.Event()
@@ -67,15 +67,12 @@ class LockFile:
         self.reload()
 
     def entry(self, server: str) -> LockEntry:
-        """The part of one server; it need not be pinned yet."""
         return LockEntry(self, server)
 
     def servers(self) -> Servers:
-        """The pins as they were last read."""
         return self._servers
 
     def reload(self) -> None:
-        """Read the file again if it has changed."""
         with self._turn:
             signature = self._signed()
             if signature == self._signature and self.exists:
@@ -222,7 +219,6 @@ class LockEntry:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the file, as it was last read, pins the server."""
         return self.server in self.file.servers()
 
 

@@ -79,17 +79,11 @@ _BREAKS: Final = ("\t", "\n", "\r")
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
-    """The result of checking one definition.
+    """The result of checking one definition."""
 
-    Attributes:
-        definition: The definition to use; unchanged if nothing was cleaned.
-        notes: What was found, one line each; empty if nothing was.
-        refused: Whether the tool should be set aside.
-    """
-
-    definition: ToolDefinition
-    notes: tuple[str, ...] = ()
-    refused: bool = False
+    definition: ToolDefinition  # the definition to use; unchanged if nothing was cleaned
+    notes: tuple[str, ...] = ()  # what was found, one line each; empty if nothing was
+    refused: bool = False  # whether the tool should be set aside
 
 
 def tidied(definition: ToolDefinition, policy: HiddenTextPolicy = "strip") -> Tidied:
@@ -486,7 +480,7 @@ class PinPolicy:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A listed definition without the secrets of its mount; its canonical form is made to compare it."""
+    """A listed definition without the secrets of its mount."""
 
     definition: ToolDefinition
 
@@ -496,7 +490,6 @@ class _Seen:
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the canonical form."""
         return digest_of(self.canonical)
 
 
@@ -510,14 +503,6 @@ class Pins:
         entry: LockEntry | None = None,
         scrub: Callable[[str], str] | None = None,
     ) -> None:
-        """Start without pins.
-
-        Args:
-            server: The name of the mount, for messages.
-            policy: What is done about changes.
-            entry: The server's part of a lock file; without one, pins last as long as the process.
-            scrub: Removes the secrets of the mount from a text; `None` if it has none.
-        """
         self._server = server
         self._policy = policy or PinPolicy()
         self._entry = entry
@@ -532,7 +517,6 @@ class Pins:
 
     @property
     def entry(self) -> LockEntry | None:
-        """The server's part of a lock file."""
         return self._entry
 
     @property
@@ -558,7 +542,6 @@ class Pins:
 
     @property
     def hidden_text(self) -> HiddenTextPolicy:
-        """What is done about hidden characters in the server's lists."""
         return self._policy.hidden_text
 
     def admit(
@@ -671,7 +654,6 @@ class Pins:
         return known[1]
 
     def _report(self, changes: Iterable[ToolChange]) -> None:
-        """Log each change once, as long as it lasts."""
         told = self._told
         self._told = {change.name: change.offered.digest for change in changes}
         for change in changes:

@@ -243,17 +243,11 @@ _WORD: Final = re.compile(r"[A-Za-z0-9]+(?:[_.-][A-Za-z0-9]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One thing in a text that can steer a model.
+    """One thing in a text that can steer a model."""
 
-    Attributes:
-        kind: Its kind: `link`, `path`, `instruction`, …
-        value: Tells it from others of its kind, such as an address.
-        rule: The rule that matched, for an instruction.
-    """
-
-    kind: str
-    value: str
-    rule: str = ""
+    kind: str  # its kind: `link`, `path`, `instruction`, …
+    value: str  # tells it from others of its kind, such as an address
+    rule: str = ""  # the rule that matched, for an instruction
 
 
 def text_gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
@@ -276,7 +270,6 @@ def text_gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ..
 
 
 def signs_in(text: str) -> Iterator[Sign]:
-    """Every sign in a text, including hidden characters."""
     for kind in hidden_in(text):
         yield Sign("hidden characters", kind.split(" (")[0])
     plain = _closed_up(unicodedata.normalize("NFKC", cleaned(text)))

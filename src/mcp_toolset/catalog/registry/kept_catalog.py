@@ -37,17 +37,13 @@ class KeptCatalog:
     """One server's lists and its description of itself, without the secrets of its mount.
 
     Attributes:
-        tools: The usable tools in wire form, before pins and policies apply.
-        server: Its description of itself (`serverInfo`).
-        instructions: Its text for the model.
-        capabilities: Its declared capabilities.
         offers: The entries of its other lists, by the method that lists them.
     """
 
-    tools: Sequence[Wire] = ()
-    server: Wire = field(default_factory=_nothing)
-    instructions: str = ""
-    capabilities: Wire = field(default_factory=_nothing)
+    tools: Sequence[Wire] = ()  # the usable tools in wire form, before pins and policies apply
+    server: Wire = field(default_factory=_nothing)  # its description of itself (`serverInfo`)
+    instructions: str = ""  # its text for the model
+    capabilities: Wire = field(default_factory=_nothing)  # its declared capabilities
     offers: Mapping[str, Sequence[Wire]] = field(default_factory=dict[str, Sequence[Wire]])
 
     def to_json(self) -> str:
@@ -62,7 +58,6 @@ class KeptCatalog:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> KeptCatalog:
-        """The catalog that `to_json` wrote."""
         try:
             data: Any = json.loads(text)
         except (ValueError, RecursionError):
@@ -117,12 +112,10 @@ class KeptFiles:
     """Reads and writes the files of one folder."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Use this folder; it is created by the first save."""
         self.folder = Path(folder)
         self._warned: set[str] = set()
 
     def load(self, key: str) -> KeptCatalog | None:
-        """The catalog under a key, if it is usable."""
         path = self._path(key)
         try:
             with opened(path) as file:
@@ -137,7 +130,6 @@ class KeptFiles:
         return None
 
     def save(self, key: str, catalog: KeptCatalog) -> None:
-        """Save a catalog under a key, atomically."""
         text = catalog.to_json().encode()
         if len(text) > MOST_BYTES:
             return

@@ -317,7 +317,6 @@ class SearchIndex:
             self._matcher.add(fresh)
 
     def _leave(self, read: list[str]) -> None:
-        """Forget the words of tools."""
         if read:
             self._unstored += len(read)
             self._matcher.remove(read)

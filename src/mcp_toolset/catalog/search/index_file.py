@@ -63,7 +63,6 @@ class Sections(Mapping[str, memoryview]):
     """The sections of a file by name."""
 
     def __init__(self, whole: memoryview) -> None:
-        """Look at a file's bytes; they must not change."""
         if bytes(whole[: len(_KIND)]) != _KIND:
             raise InvalidStateError("it is no index of a search")
         stated, size = array("I", bytes(whole[len(_KIND) : _HEAD]).ljust(2 * NUMBER))
@@ -90,7 +89,6 @@ class Sections(Mapping[str, memoryview]):
         return json.loads(bytes(self[name]))
 
     def numbers(self, name: str) -> memoryview[int]:
-        """A section of whole numbers from 0."""
         return self[name].cast("I")
 
     def strings(self, name: str) -> Strings:
@@ -109,12 +107,7 @@ def mapped(path: str | os.PathLike[str]) -> Sections:
 
 
 def copied(path: str | os.PathLike[str], check: Callable[[os.stat_result], object]) -> Sections:
-    """The sections of a file that others may do anything to: a copy in the memory of this process.
-
-    Args:
-        path: The file.
-        check: Raises `InvalidStateError` for a file that must not be read.
-    """
+    """The sections of a file that others may change: a copy, which `check` may refuse."""
     with opened(path) as file:
         check(os.fstat(file.fileno()))
         content = file.read()
@@ -208,7 +201,6 @@ class StoredEntry(NamedTuple):
     print: bytes
 
     def fingerprint(self) -> bytes:
-        """What tells its content from others."""
         return self.print
 
 
@@ -233,7 +225,6 @@ class NamesBase:
         self._tools = sections.numbers(f"{name} tools")
 
     def of(self, name: str) -> Sequence[int]:
-        """The ordinals of the tools of this name."""
         wanted = coded(name)
         at = bisect_left(self._names, wanted)
         return self._at(at) if at < len(self._names) and self._names[at] == wanted else ()
@@ -263,7 +254,6 @@ class TermsBase:
 
     @cached_property
     def terms(self) -> list[str]:
-        """All terms, sorted."""
         return self._sections.json("terms")
 
     @cached_property
@@ -297,21 +287,16 @@ class IndexBase:
     """The content of a file: read-only, and shared by all parts of an index.
 
     Attributes:
-        names: The public names by ordinal: sorted by server, then by name.
-        places: The ordinal of each public name.
-        own_names: The tools' own names.
-        spellings: Public and own names without case and punctuation.
-        terms: The words.
-        vectors: The vectors of the tools that have one; `None` in a file of words alone.
+        vectors: `None` in a file of words alone
     """
 
     def __init__(self, sections: Sections) -> None:
         self._sections = sections
         self.names: list[str] = sections.json("names")
         self.places: dict[str, int] = dict(zip(self.names, range(len(self.names)), strict=True))
-        self.own_names = NamesBase(sections, "own names")
-        self.spellings = NamesBase(sections, "spellings")
-        self.terms = TermsBase(sections)
+        self.own_names = NamesBase(sections, "own names")  # the tools' own names
+        self.spellings = NamesBase(sections, "spellings")  # public and own names without case and punctuation
+        self.terms = TermsBase(sections)  # the words
         self._records: Strings = sections.strings("records")
         self._prints = bytes(sections["fingerprints"])
         self._servers: list[tuple[str | None, int]] = sections.json("servers")
@@ -342,7 +327,6 @@ class IndexBase:
         return found
 
     def entry(self, ordinal: int) -> StoredEntry:
-        """What the file says of a tool."""
         id, own, server, line, signature = json.loads(self._records[ordinal])
         return StoredEntry(self.names[ordinal], id, own, server, line, signature, self.fingerprint(ordinal))
 
@@ -351,13 +335,7 @@ class IndexFolder(Protocol):
     """Where indexes are read and written."""
 
     def find(self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool) -> IndexBase | None:
-        """The index that is nearest to tools with these fingerprints; `None` without any.
-
-        Args:
-            servers: The names of all servers.
-            prints: The fingerprint of each tool by public name.
-            words: Whether the index has words alone.
-        """
+        """The index that is nearest to tools with these fingerprints; `None` without any."""
         ...
 
     def save(

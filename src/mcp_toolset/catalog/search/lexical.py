@@ -157,17 +157,11 @@ _SHORT = 0.25
 
 @dataclass(frozen=True)
 class Field:
-    """How much one field of a tool counts.
+    """How much one field of a tool counts."""
 
-    Attributes:
-        weight: The weight of one occurrence of a term.
-        mean_length: The usual number of terms; longer fields count less.
-        slope: How much length counts: 0 not at all, 1 fully.
-    """
-
-    weight: float
-    mean_length: float
-    slope: float
+    weight: float  # the weight of one occurrence of a term
+    mean_length: float  # the usual number of terms; longer fields count less
+    slope: float  # how much length counts: 0 not at all, 1 fully
 
     def once_in(self, length: int) -> float:
         """The weight of one occurrence in a field of so many terms; very short is no better than short."""
@@ -207,11 +201,9 @@ class LexicalScorer:
         self._columns = ImpactColumns(self.places)
 
     def knows(self, word: str, hidden: AbstractSet[str] = frozenset()) -> bool:
-        """Whether any tool that is not hidden has this word, in any inflection."""
         return self._having(stem(word), self.places.at(hidden)) > 0
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
-        """Index entries whose public names are not indexed yet."""
         for entry in entries:
             place = self.places.take(entry.public_name)
             self._held[entry.public_name] = tuple(
@@ -221,7 +213,6 @@ class LexicalScorer:
         self._tokenizer.forget()
 
     def remove(self, public_names: Iterable[str]) -> None:
-        """Remove entries; names that are not indexed are ignored."""
         left: dict[Posting, set[int]] = {}
         for name in public_names:
             if name in self._held:
@@ -235,16 +226,10 @@ class LexicalScorer:
         self._vocabulary.note(posting.term for posting in left)
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """The result of `read(query).best(count, among)`."""
         return self.read(query).best(count, among)
 
     def read(self, query: str, hidden: AbstractSet[str] = frozenset()) -> WordQuery:
-        """Parse a query: any text without operators; of a long one only the first part.
-
-        Args:
-            query: The text.
-            hidden: Tools that count for nothing: neither for what words are known nor for how rare they are.
-        """
+        """Parse a query: any text, of a long one only the first part; `hidden` tools count for nothing."""
         places = self.places.at(hidden)
         wanted = self._wanted(query, places)
         clauses, unknown = self._clauses(wanted, places)
@@ -253,7 +238,6 @@ class LexicalScorer:
         return WordQuery(clauses, unknown, self._most, telling, self.places, self._held, self._columns)
 
     def _lose(self, place: int) -> None:
-        """Remove a tool of the file."""
         terms = () if self._stored is None else self._stored.of(place)
         for term in terms:
             self.postings.lose(term)
@@ -293,7 +277,6 @@ class LexicalScorer:
         return [term for term in self._read_name(entry.public_name) if term not in known]
 
     def _having(self, term: str, hidden: AbstractSet[int]) -> int:
-        """How many tools have a term, without those at hidden places."""
         posting = self.postings.get(term)
         if posting is None or not hidden:
             return 0 if posting is None else len(posting)

@@ -46,20 +46,13 @@ _FEW = 8
 
 
 class Places:
-    """A place for each public name; places of removed names are reused, but not those in a file.
-
-    Attributes:
-        names: The name at each place.
-        of: The place of each name.
-        base: How many places are of the file.
-        gone: The places of the file whose names were removed.
-    """
+    """A place for each public name; places of removed names are reused, but not those in a file."""
 
     def __init__(self, base: IndexBase | None = None) -> None:
-        self.names: list[str] = [] if base is None else [*base.names]
-        self.of: dict[str, int] = {} if base is None else base.places.copy()
-        self.base = len(self.names)
-        self.gone: set[int] = set()
+        self.names: list[str] = [] if base is None else [*base.names]  # the name at each place
+        self.of: dict[str, int] = {} if base is None else base.places.copy()  # the place of each name
+        self.base = len(self.names)  # how many places are of the file
+        self.gone: set[int] = set()  # the places of the file whose names were removed
         self._vacant: list[int] = []
 
     def take(self, name: str) -> int:
@@ -73,7 +66,6 @@ class Places:
         return place
 
     def free(self, name: str) -> int:
-        """Free the place of a name; return it."""
         place = self.of.pop(name)
         if place < self.base:
             self.gone.add(place)
@@ -108,23 +100,14 @@ class Column(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Posting:
-    """The tools that have one term.
+    """The tools that have one term."""
 
-    Attributes:
-        term: The term.
-        places: The places of tools, unordered; those in a file are not among them.
-        impacts: The impact of the term at each of `places`.
-        stored: What a file has, places ascending; also of tools that were removed since.
-        lost: How many of the tools in `stored` were removed.
-        column: The same as a column, while `ImpactColumns` holds it.
-    """
-
-    term: str
-    places: array[int] = field(default_factory=_numbers)
-    impacts: array[int] = field(default_factory=_numbers)
-    stored: Part | None = None
-    lost: int = 0
-    column: Column | None = None
+    term: str  # the term
+    places: array[int] = field(default_factory=_numbers)  # unordered; without those of a file
+    impacts: array[int] = field(default_factory=_numbers)  # the impact of the term at each of `places`
+    stored: Part | None = None  # what a file has, places ascending; also of tools that were removed since
+    lost: int = 0  # how many of the tools in `stored` were removed
+    column: Column | None = None  # the same as a column, while `ImpactColumns` holds it
 
     def __len__(self) -> int:
         return len(self.places) + (0 if self.stored is None else len(self.stored[0]) - self.lost)
@@ -148,7 +131,6 @@ class Posting:
         return places[at : at + 1] == array("i", [place]) if places else False
 
     def drop(self, places: AbstractSet[int]) -> None:
-        """Remove tools that are in the posting and not in the file."""
         if len(places) <= _FEW:
             for place in places:
                 self._drop_one(place)
@@ -212,14 +194,12 @@ class PostingTable:
         return found or None
 
     def parts(self, term: str) -> Iterable[Part]:
-        """The parts of a term's posting; a file's is not held in memory for it."""
         held = self._held.get(term)
         if held is not None or self._base is None:
             return () if held is None else held.parts()
         return (self._base.posting(term),)
 
     def put(self, term: str, place: int, impact: int) -> Posting:
-        """Note that a tool has a term."""
         posting = self.get(term)
         if posting is None:
             posting = self._held.setdefault(term, Posting(term))
@@ -227,13 +207,11 @@ class PostingTable:
         return posting
 
     def leave(self, posting: Posting, places: AbstractSet[int]) -> None:
-        """Note that tools, none of them of the file, are gone."""
         posting.drop(places)
         if not posting and posting.stored is None:
             del self._held[posting.term]
 
     def lose(self, term: str) -> None:
-        """Note that a tool of the file that has this term is gone."""
         held = self._held.get(term)
         if held is None:
             self._lost[term] = self._lost.get(term, 0) + 1
@@ -241,7 +219,6 @@ class PostingTable:
             held.lost += 1
 
     def _left(self, term: str) -> int:
-        """How many tools of the file have a term of which no posting is held."""
         base = self._base
         return base.count(term) - self._lost.get(term, 0) if base is not None and term in base else 0
 
@@ -297,7 +274,6 @@ class ImpactColumns:
         self._held: dict[Posting, None] = {}
 
     def of(self, posting: Posting) -> Column | None:
-        """The column of a common term; `None` for a rare one."""
         size = len(self._places.names)
         if _COMMON * len(posting) < size:
             return None
@@ -355,18 +331,12 @@ class WordQuery:
         self.ceiling = most * (sum(clause.weight for clause in clauses) + unknown) or 1.0
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """The best public names, best first, with the share of the query that each matches (0 to 1).
-
-        Args:
-            count: The largest number of names; 1 or more.
-            among: The public names to choose from; all of them if `None`.
-        """
+        """The best public names, best first, with the share of the query that each matches (0 to 1)."""
         scores = self._highest(count) if among is None else self._of(among)
         first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
         return {name: score / self.ceiling for name, score in first}
 
     def shares(self, names: Iterable[str]) -> dict[str, float]:
-        """The share of the query that each of these names matches, if any."""
         return (
             {name: score / self.ceiling for name, score in self._of(names).items()} if self._clauses else {}
         )

@@ -34,19 +34,12 @@ _CHECKED = 5
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A query or a clause of one, and what both rankings found for it.
+    """A query or a clause of one, and what both rankings found for it."""
 
-    Attributes:
-        asked: The text as its words.
-        words: The share of the text's words that a tool has, by public name.
-        meaning: The cosine of a tool with the text, by public name.
-        enough: The cosine at which meaning alone makes a tool worth showing.
-    """
-
-    asked: WordQuery
-    words: Mapping[str, float]
-    meaning: Mapping[str, float]
-    enough: float
+    asked: WordQuery  # the text as its words
+    words: Mapping[str, float]  # the share of the text's words that a tool has, by public name
+    meaning: Mapping[str, float]  # the cosine of a tool with the text, by public name
+    enough: float  # the cosine at which meaning alone makes a tool worth showing
 
     @property
     def nearest(self) -> float:
@@ -156,13 +149,9 @@ def require_scorer(scorer: object) -> None:
 
 @runtime_checkable
 class ReadingScorer(Scorer, Protocol):
-    """A scorer that must read a query before it can score tools for it, which may take time.
+    """A scorer that must read a query before it can score tools for it, which may take time."""
 
-    Attributes:
-        patience: How many seconds a search waits for `read` at most.
-    """
-
-    patience: float
+    patience: float  # how many seconds a search waits for `read` at most
 
     def must_read(self, query: str) -> bool:
         """Whether reading the query now would change the answer."""
@@ -175,15 +164,10 @@ class ReadingScorer(Scorer, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """What a search finds.
+    """What a search finds."""
 
-    Attributes:
-        scores: Public names with scores from 0 to 1; empty if no tool is worth showing.
-        fits: Whether the best of them fit the query; if not, they are only the nearest.
-    """
-
-    scores: Mapping[str, float]
-    fits: bool = True
+    scores: Mapping[str, float]  # public names with scores from 0 to 1; empty if no tool is worth showing
+    fits: bool = True  # whether the best of them fit the query; if not, they are only the nearest
 
 
 class Ranking:
@@ -198,17 +182,14 @@ class Ranking:
         return self._words
 
     def rest_on(self, base: IndexBase) -> None:
-        """Begin with the tools of a file; nothing was added so far."""
         self._words = LexicalScorer(base=base)
         if isinstance(self._scorer, MeaningScorer) and base.vectors is not None:
             self._scorer.rest_on(base.vectors)
 
     def knows(self, word: str, hidden: AbstractSet[str] = frozenset()) -> bool:
-        """Whether any tool that is not hidden has this word, in any inflection."""
         return self._words.knows(word, hidden)
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
-        """Index entries whose public names are not indexed yet."""
         entries = list(entries)
         self._words.add(entries)
         if self._scorer is not None:
@@ -227,7 +208,6 @@ class Ranking:
         among: AbstractSet[str] | None = None,
         hidden: AbstractSet[str] = frozenset(),
     ) -> Ranked:
-        """At least the `count` best public names, if they are worth showing."""
         query = query[:_QUERY_CHARACTERS]
         asked = self._words.read(query, hidden)
         if self._scorer is None:

@@ -138,7 +138,6 @@ class Tokenizer:
         self._stems: dict[str, str] = {}
 
     def terms(self, text: str) -> list[str]:
-        """The terms of a document's text, stop words left out, in reading order."""
         found: list[str] = []
         known = self._known
         for run in runs(text):
@@ -159,7 +158,6 @@ class Tokenizer:
         return found
 
     def forget(self) -> None:
-        """Clear the cache, at the end of a batch of documents."""
         self._known.clear()
         self._in_names.clear()
         self._stems.clear()

@@ -77,13 +77,6 @@ class WordVectors:
     """One vector for each word piece; a text is the sum of its pieces."""
 
     def __init__(self, pieces: Sequence[str], scales: Sequence[int], rows: bytes) -> None:
-        """Use a table.
-
-        Args:
-            pieces: The vocabulary in order.
-            scales: For each piece the factor of its row, at most 4,095.
-            rows: The rows one after another, two numbers a byte: the low bits are the first half of a row.
-        """
         self._stride = len(rows) // len(pieces)
         self.dimensions = 2 * self._stride
         self._vocabulary = {piece: place for place, piece in enumerate(pieces)}
@@ -92,13 +85,7 @@ class WordVectors:
         self._words: dict[str, int] = {}
 
     def encode(self, text: str, *, wordlike: bool = False) -> list[int] | None:
-        """A vector for a text, of any length; `None` if no word of it is known.
-
-        Args:
-            text: The text; the first part of a long one.
-            wordlike: Whether the result is also `None` if every word is only a string of short pieces, like
-                codes and typing errors.
-        """
+        """A vector for a text; `None` without a known word, or if `wordlike` with only short pieces."""
         words = words_of(text[:_LONGEST_TEXT])
         if wordlike and not any(map(self._is_word, words)):
             return None
@@ -111,7 +98,6 @@ class WordVectors:
         return numbers if any(numbers) else None
 
     def forget(self) -> None:
-        """Clear the cache of words, at the end of a batch of texts."""
         self._words.clear()
 
     def _is_word(self, word: str) -> bool:
@@ -136,7 +122,6 @@ class WordVectors:
 
 @cache
 def built_in() -> WordVectors:
-    """The table that comes with the package, read on first use."""
     table = files("mcp_toolset.catalog.search") / "word_vectors"
     pieces = (table / "pieces.txt").read_text("utf-8").split("\n")
     numbers = (table / "vectors.bin").read_bytes()
@@ -302,7 +287,6 @@ class PackedVectors:
         return len(self._vectors)
 
     def put(self, name: str, vector: Sequence[float]) -> None:
-        """Set the vector of a name. Its length does not matter; one of length 0 is similar to nothing."""
         scale = 1 / (_length(vector) * self._step)
         # `int` cuts off the fraction, so half a step is added first; `round` is much slower.
         numbers = [int(value * scale + _MIDDLE_AND_HALF) for value in vector]
@@ -349,7 +333,6 @@ class PackedVectors:
         return (self._some[1],)
 
     def drop(self, name: str) -> None:
-        """Remove the vector of a name, if it has one."""
         if self._vectors.pop(name, None) is not None:
             self._leave(name)
 
@@ -377,7 +360,6 @@ class PackedVectors:
     def nearest(
         self, vector: Sequence[float], count: int, among: AbstractSet[str] | None, also: Iterable[str]
     ) -> dict[str, float]:
-        """The result of `best_cosines`; in a large catalog a few of the last of the best may be others."""
         if len(self._vectors) < _MANY:
             return best_cosines(self.cosines(vector, among=among), count, among, also)
         chosen = self._chosen(vector, count, among)
