@@ -16,7 +16,7 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.registry.name_assignment import Assigned, Assignment, NameRules, assigned, key_of
