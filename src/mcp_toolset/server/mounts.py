@@ -289,8 +289,7 @@ def _is_pending(source: ToolSource) -> bool:
     return fits(offers, Known) and not offers.known and source.status.state != "offline"
 
 
-DRAIN: Final = 30.0
-"""Seconds that calls in flight may take when their toolset leaves, unless told otherwise."""
+DRAIN: Final = 30.0  # seconds that calls in flight may take when their toolset leaves, unless told otherwise
 
 _T = TypeVar("_T")
 
@@ -429,8 +428,7 @@ class Attachments:
 
 Keeping: TypeAlias = "str | os.PathLike[str] | Literal[False] | None"
 
-KEPT_FOR: Final = 30 * 86_400.0
-"""Seconds for which replicas find what a server has listed."""
+KEPT_FOR: Final = 30 * 86_400.0  # seconds for which replicas find what a server has listed
 
 _PURPOSE: Final = "catalog"
 _log = logging.getLogger("mcp_toolset.catalog")

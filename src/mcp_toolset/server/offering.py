@@ -53,14 +53,9 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.declare.prompts import Reference
 
 
-LOCAL: Final = ""
-"""The source name of what the server has itself."""
-
-Origin = tuple[str, str]
-"""A source and the name that it uses itself."""
-
-APP: Final = "ui://"
-"""How the addresses of apps begin (the extension `io.modelcontextprotocol/ui`)."""
+LOCAL: Final = ""  # the source name of what the server has itself
+Origin = tuple[str, str]  # a source and the name that it uses itself
+APP: Final = "ui://"  # how the addresses of apps begin (the extension `io.modelcontextprotocol/ui`)
 
 _OUTSIDE: Final = re.compile(r"[^a-z0-9.-]")
 
@@ -250,8 +245,7 @@ def _schemes(sources: Sequence[str], taken: Collection[str]) -> dict[str, str]:
     return schemes
 
 
-MAX_COMPLETIONS: Final = 100
-"""Values in one answer (server/utilities/completion)."""
+MAX_COMPLETIONS: Final = 100  # values in one answer (server/utilities/completion)
 
 Reader = Callable[[str, ToolContext], list[dict[str, Any]] | Awaitable[list[dict[str, Any]]] | None]
 """What reads resources that are not listed; it returns `None` for an address that is not one of its own."""
@@ -483,14 +477,12 @@ class Passing:
         return next((source for source in found if source is not None), None)
 
 
-_NAMING: Final = ("resource_link", "resource")
-"""Content blocks that name a resource."""
+_NAMING: Final = ("resource_link", "resource")  # content blocks that name a resource
 
 _Lists = Mapping[str, Mapping[str, Sequence[Wire]]]
 """The entries of each source, by the method that lists them."""
 
-PAGE: Final = 500
-"""Entries on one page of a list."""
+PAGE: Final = 500  # entries on one page of a list
 
 
 class Offering:

@@ -32,14 +32,9 @@ from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import in_log
 
-MAX_STREAMS: Final = 1024
-"""Requests to listen that one server may have open."""
-
-OWN_STREAMS: Final = 256
-"""The same of one caller."""
-
-OVERLAP: Final = 15.0
-"""Seconds for which replicas tell a change to clients that begin to listen."""
+MAX_STREAMS: Final = 1024  # requests to listen that one server may have open
+OWN_STREAMS: Final = 256  # the same of one caller
+OVERLAP: Final = 15.0  # seconds for which replicas tell a change to clients that begin to listen
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
@@ -54,19 +49,15 @@ _LISTS: Final[Mapping[str, str]] = {
 
 _NO_WATCH: Final = nullcontext()
 
-Recipients = Callable[[Identity | None], bool]
-"""Whether a caller is told of a change."""
-
-Change = tuple[str, str | None]
-"""The method of a notification, and the resource that it is about."""
+Recipients = Callable[[Identity | None], bool]  # whether a caller is told of a change
+Change = tuple[str, str | None]  # the method of a notification, and the resource that it is about
 
 
 def everybody(identity: Identity | None) -> bool:
     return True
 
 
-NOTIFY_DEADLINE: Final = 5.0
-"""Seconds that one slow client may hold up the news of a change."""
+NOTIFY_DEADLINE: Final = 5.0  # seconds that one slow client may hold up the news of a change
 
 
 class Subscriptions:
@@ -360,8 +351,7 @@ _OF_MCP: Final = frozenset(
 _ASKED: Final = frozenset({"resources/read", "prompts/get", "completion/complete"})
 """The methods by which clients ask for one thing, which a server may answer without listing it."""
 
-MAX_WATCHED: Final = 1000
-"""Resources that one client may subscribe to."""
+MAX_WATCHED: Final = 1000  # resources that one client may subscribe to
 
 _WATCHED: Final = "mcp_toolset.watched"
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]

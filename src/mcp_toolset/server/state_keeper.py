@@ -20,8 +20,7 @@ from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.errors import StaleStateError, StateError
 
-TRIES: Final = 8
-"""Times that a save is tried again because another replica has saved meanwhile."""
+TRIES: Final = 8  # times that a save is tried again because another replica has saved meanwhile
 
 _log = logging.getLogger("mcp_toolset.registry")
 

@@ -152,8 +152,7 @@ def answered(binding: ToolBinding, asked: AskUser, answer: ElicitationAnswer) ->
 _NO_TOOL: Final[Mapping[str, Any]] = {}
 _KeptList = tuple[list[dict[str, Any]], tuple[CacheHint, Mapping[str, Any]], Encoded]
 
-MAX_VARIANTS: Final = 16
-"""Lists of tools that are kept in JSON, for clients that do not see the same."""
+MAX_VARIANTS: Final = 16  # lists of tools that are kept in JSON, for clients that do not see the same
 
 
 class ToolAnswers:

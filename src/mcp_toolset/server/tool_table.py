@@ -132,8 +132,7 @@ Texts = dict[str, ToolDefinition | None]
 _NO_TEXTS: Final[Texts] = {}
 _SHARED: Final = object()
 
-MAX_LISTS: Final = 256
-"""Lists that are kept at once."""
+MAX_LISTS: Final = 256  # lists that are kept at once
 
 _NONE: Final[frozenset[str]] = frozenset()
 

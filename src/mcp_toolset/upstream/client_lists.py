@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from mcp_toolset.context.client import ServedClient
 
 
-LIST_DEADLINE: Final = 5.0
-"""Seconds that one list of a session may take."""
+LIST_DEADLINE: Final = 5.0  # seconds that one list of a session may take
 
 TOOLS: Final = "tools/list"
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
@@ -121,8 +120,7 @@ class ListTaker:
 PATIENCE: Final = 5.0
 """Seconds that a client's list waits for the first list of its capability set; some clients list once."""
 
-REFRESH_GAP: Final = 0.5
-"""Seconds between one listing and the next, however many changes are announced."""
+REFRESH_GAP: Final = 0.5  # seconds between one listing and the next, however many changes are announced
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,7 @@ from mcp_toolset.upstream.target import Link
 MAX_SUSPENDED: Final = 128
 """Calls of one upstream that may wait for answers at once; further questions are refused."""
 
-OWN_SUSPENDED: Final = 32
-"""The same of one caller."""
+OWN_SUSPENDED: Final = 32  # the same of one caller
 
 MAX_LEGS: Final = 64
 """Requests with which a client may come for one call; one that never answers is not asked forever."""
@@ -303,11 +302,8 @@ def _nothing() -> None:
     return None
 
 
-MAX_ROUNDS: Final = 16
-"""Times that a modern upstream may ask a legacy client in the course of one request."""
-
-MAX_IN_FLIGHT: Final = 256
-"""Calls that one upstream is given at once; more wait, within their own deadline."""
+MAX_ROUNDS: Final = 16  # times that a modern upstream may ask a legacy client in the course of one request
+MAX_IN_FLIGHT: Final = 256  # calls that one upstream is given at once; more wait, within their own deadline
 
 _FIRST_PAUSE: Final = 0.05
 _LAST_PAUSE: Final = 0.25

@@ -25,11 +25,8 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
 
-TELL: Final = 0.75
-"""Seconds that a health check may take before calls fail at once."""
-
-PATIENCE: Final = 5.0
-"""Seconds that a health check may take before the session is given up."""
+TELL: Final = 0.75  # seconds that a health check may take before calls fail at once
+PATIENCE: Final = 5.0  # seconds that a health check may take before the session is given up
 
 SILENCE: Final = 10.0
 """Seconds that the server must have been silent by then, counted from when the overdue call was sent."""
@@ -96,8 +93,7 @@ class Circuit:
 CLOSED: Final = Circuit()
 
 
-READ_ON: Final = 0.05
-"""Seconds in which an answer is read that came while this process had no time to read."""
+READ_ON: Final = 0.05  # seconds in which an answer is read that came while this process had no time to read
 
 
 class Health:

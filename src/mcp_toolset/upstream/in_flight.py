@@ -440,8 +440,7 @@ def _newest(calls: list[CallInFlight]) -> CallInFlight | None:
     return newest if alike else None
 
 
-_KEPT: Final = "lent "
-"""Begins the names of its answers among those of the client; no request is named so."""
+_KEPT: Final = "lent "  # begins the names of its answers among those of the client; no request is named so
 
 Requests = Mapping[str, Mapping[str, Any]]
 

@@ -77,11 +77,8 @@ NOTHING_LISTED: Final = OfferList()
 LIST_DEADLINE: Final = 5.0
 """Seconds that one list may take beside the tools; a server that does not answer keeps its last one."""
 
-LEAST_AGE: Final = 1.0
-"""Seconds for which a list without news of changes is not asked for again."""
-
-REFRESH_GAP: Final = 0.5
-"""Seconds between one listing and the next, however many changes are announced."""
+LEAST_AGE: Final = 1.0  # seconds for which a list without news of changes is not asked for again
+REFRESH_GAP: Final = 0.5  # seconds between one listing and the next, however many changes are announced
 
 CAPABILITY_CHANGED: Final = {
     "notifications/resources/list_changed": "resources",

@@ -42,8 +42,7 @@ from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, 
 from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
 
-IDLE: Final = 300.0
-"""Seconds without a call after which a session is closed."""
+IDLE: Final = 300.0  # seconds without a call after which a session is closed
 
 
 class OtherEraError(Exception):
@@ -163,17 +162,13 @@ class PooledSession:
 MAX_SESSIONS: Final = 32
 """Sessions with one upstream beside the one that lists; further callers wait for one to be free."""
 
-OWN_SESSIONS: Final = 8
-"""Sessions that calls and subscriptions of one caller may hold at once."""
+OWN_SESSIONS: Final = 8  # sessions that calls and subscriptions of one caller may hold at once
 
 MAX_ALIKE: Final = 4
 """Sessions whose callers take turns and are alike; a further one is opened for who has waited `TURN`."""
 
-TURN: Final = 1.0
-"""Seconds that a call waits for its turn before it is given a session of its own."""
-
-Ended = Callable[[PooledSession], None]
-"""Is told that a session has ended."""
+TURN: Final = 1.0  # seconds that a call waits for its turn before it is given a session of its own
+Ended = Callable[[PooledSession], None]  # is told that a session has ended
 
 Heard = Callable[[PooledSession, str, Mapping[str, Any] | None], bool]
 """Takes in a notification of a session; `True` says that it is dealt with."""

@@ -332,8 +332,7 @@ def mapping_of(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-MAX_ASKED: Final = 64
-"""Requests that an upstream may put to the client in the course of one call."""
+MAX_ASKED: Final = 64  # requests that an upstream may put to the client in the course of one call
 
 MAX_PAGES: Final = 256
 """Pages shown to users (URL elicitation) whose completion an upstream may still announce."""

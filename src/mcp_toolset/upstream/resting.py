@@ -60,17 +60,13 @@ class ListingSession:
         self.main.calls.outside.meet(context)
 
 
-QUIET: Final = 300.0
-"""Seconds for which the session that lists stays open after its last use."""
-
-SETTLING: Final = 3.0
-"""Seconds in which a server may still add to what it lists after the handshake."""
+QUIET: Final = 300.0  # seconds for which the session that lists stays open after its last use
+SETTLING: Final = 3.0  # seconds in which a server may still add to what it lists after the handshake
 
 LINGER: Final = 2.0
 """Seconds after which it is opened again, once there is no session of a client to take its place."""
 
-BUSY: Final = 5.0
-"""Seconds until another look at one that is at work."""
+BUSY: Final = 5.0  # seconds until another look at one that is at work
 
 
 class Rest:
@@ -144,8 +140,7 @@ class Rest:
 IDLE: Final = 300.0
 """Seconds without a request after which a lazy server is stopped, unless its mount says otherwise."""
 
-_LOOKS: Final = 4
-"""Looks in a row that find a server unused before it is stopped."""
+_LOOKS: Final = 4  # looks in a row that find a server unused before it is stopped
 
 
 @dataclass(frozen=True, slots=True)

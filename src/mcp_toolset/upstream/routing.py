@@ -113,8 +113,7 @@ class SessionKey:
         return (self.era, self.declares, self.credentials)
 
 
-MODERN: Final = SessionKey("modern")
-"""The session with a modern server, which is one for all."""
+MODERN: Final = SessionKey("modern")  # the session with a modern server, which is one for all
 
 
 def era_for(era: Era, upstream: UpstreamFacts, options: SessionOptions, name: str = "") -> Era:
@@ -216,14 +215,9 @@ def _options(request: HandshakeRequest, *, waits: bool) -> CallOptions:
     return opts
 
 
-KEPT: Final = 24 * 3600.0
-"""Seconds for which a finding holds."""
-
-MAX_KNOWN: Final = 1000
-"""Servers that are remembered; the oldest findings go first."""
-
-_PATIENCE: Final = 2.0
-"""Seconds that writing waits for another process that writes."""
+KEPT: Final = 24 * 3600.0  # seconds for which a finding holds
+MAX_KNOWN: Final = 1000  # servers that are remembered; the oldest findings go first
+_PATIENCE: Final = 2.0  # seconds that writing waits for another process that writes
 
 _log = logging.getLogger("mcp_toolset.upstream")
 

@@ -28,11 +28,8 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.security.egress import is_web_address
 from mcp_toolset.tools.schema.effort import levels, texts_in
 
-SHORTEST: Final = 4
-"""Characters from which on a value is blanked: shorter ones are in every text by chance."""
-
-ANYWHERE: Final = 8
-"""Characters from which on a value is blanked inside of words too."""
+SHORTEST: Final = 4  # characters from which on a value is blanked: shorter ones are in every text by chance
+ANYWHERE: Final = 8  # characters from which on a value is blanked inside of words too
 
 BLANK: Final = "***"
 
@@ -61,8 +58,7 @@ _HEADER: Final = re.compile(
 )
 """A header in an argument, such as `Authorization: Bearer …` after `-H`."""
 
-_PARTS: Final = re.compile(r"[\W_]+")
-"""What stands between the parts of a secret that have one spelling each."""
+_PARTS: Final = re.compile(r"[\W_]+")  # what stands between the parts of a secret that have one spelling each
 
 _TOKEN: Final = re.compile(r"(?=.*[0-9A-Z%=~])|.{16}")
 """A segment of a path that may be a token; plain words in lower case name places."""

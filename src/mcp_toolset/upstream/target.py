@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from mcp_toolset.transports.client.credentials import TokenSource
 from typing import Final, TypeAlias
 
-_HEARING: Final = 5.0
-"""Seconds that an extension has for a notification."""
+_HEARING: Final = 5.0  # seconds that an extension has for a notification
 
 _log = logging.getLogger("mcp_toolset.upstream")
 

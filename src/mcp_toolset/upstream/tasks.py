@@ -53,14 +53,9 @@ from mcp_toolset.upstream.session import OWN_EXTENSIONS, OwnExtensions
 LEAST_PAUSE: Final = 0.02
 """Seconds between two requests for the state of a task, however short its interval is."""
 
-MISSES: Final = 5
-"""Requests for the state in a row that may be lost before a client that waits is told."""
-
-LONGEST_PAUSE: Final = 30.0
-"""Seconds between two attempts to reach a server that has a task and is away."""
-
-TELLING: Final = 2.0
-"""Seconds in which a server is told that its task is cancelled."""
+MISSES: Final = 5  # requests for the state in a row that may be lost before a client that waits is told
+LONGEST_PAUSE: Final = 30.0  # seconds between two attempts to reach a server that has a task and is away
+TELLING: Final = 2.0  # seconds in which a server is told that its task is cancelled
 
 DECLARED: Final[Mapping[str, Any]] = {OWN_EXTENSIONS: OwnExtensions({TASKS: {}})}
 """What the `_meta` of a request has that may begin a task, or is about one."""

@@ -36,8 +36,7 @@ from mcp_toolset.upstream.pool import SessionPool
 from mcp_toolset.upstream.resting import ListingSession
 from mcp_toolset.upstream.target import Link
 
-_SHOWN: Final = 10
-"""Names in one line of the log."""
+_SHOWN: Final = 10  # names in one line of the log
 
 _READ_AGAIN: Final = "; list the tools again, read its definition, and repeat the call"
 
@@ -228,11 +227,8 @@ def _name_of(entry: Any) -> Any:
 LEAST_AGE: Final = 1.0
 """Seconds for which a list is not read again for a client, unless a call may have changed it."""
 
-PATIENCE: Final = 5.0
-"""Seconds that a client waits for a list that is read again for it."""
-
-REFRESH_GAP: Final = 0.5
-"""Seconds between one listing and the next, however many changes are announced."""
+PATIENCE: Final = 5.0  # seconds that a client waits for a list that is read again for it
+REFRESH_GAP: Final = 0.5  # seconds between one listing and the next, however many changes are announced
 
 
 @dataclass(eq=False)

@@ -33,8 +33,7 @@ from mcp_toolset.upstream.routing import SessionKey
 WATCH_DEADLINE: Final = 5.0
 """Seconds that a subscription may take; a server that does not answer in time is asked again later."""
 
-REFRESH_GAP: Final = 0.5
-"""Seconds between the end of one stream and the next."""
+REFRESH_GAP: Final = 0.5  # seconds between the end of one stream and the next
 
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 UPDATED: Final = "notifications/resources/updated"
@@ -287,11 +286,8 @@ class ChangeStream:
             self._outdated()
 
 
-SUBSCRIBING: Final = 10.0
-"""Seconds that subscribing may take, a session that is opened for it included."""
-
-GOODBYE: Final = 2.0
-"""Seconds that ending a subscription may take."""
+SUBSCRIBING: Final = 10.0  # seconds that subscribing may take, a session that is opened for it included
+GOODBYE: Final = 2.0  # seconds that ending a subscription may take
 
 
 @dataclass(eq=False, slots=True)

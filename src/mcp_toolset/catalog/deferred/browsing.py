@@ -22,17 +22,13 @@ from mcp_toolset.tools.core.call import ToolContext
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import SearchListener
 
-LOCAL: Final = "this server"
-"""What the server of local tools is called."""
-
-_BYTES_A_HIT: Final = 135
-"""The size of a hit as JSON, on average, to which the hits of a page are cut."""
+LOCAL: Final = "this server"  # what the server of local tools is called
+_BYTES_A_HIT: Final = 135  # the size of a hit as JSON, on average, to which the hits of a page are cut
 
 _LENGTHS: Final = ((160, 200), (110, 110), (80, 80), (60, 60), (40, 40))
 """The longest description and the longest parameters of a hit; the first that fit are taken."""
 
-_OF_LISTED: Final = 0.9
-"""The share of its score by which a listed tool is placed among the hits."""
+_OF_LISTED: Final = 0.9  # the share of its score by which a listed tool is placed among the hits
 
 _MAX_SERVERS: Final = 30
 _EVERYTHING: Final = frozenset(("list", "show", "all", "every", "everything", "available", "tools", "tool"))

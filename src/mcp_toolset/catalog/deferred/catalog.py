@@ -67,11 +67,8 @@ class IndexKeeping(Protocol):
         ...
 
 
-_ADDED: Final = 16
-"""The number of tools that are indexed at once: about five milliseconds."""
-
-_REMOVED: Final = 256
-"""The number of tools that are removed from the index at once: about as long."""
+_ADDED: Final = 16  # the number of tools that are indexed at once: about five milliseconds
+_REMOVED: Final = 256  # the number of tools that are removed from the index at once: about as long
 
 
 class DeferredCatalog:

@@ -51,8 +51,7 @@ class Resolution:
     stub: str | None = None  # the same as a typed function of Python, if stubs were asked for
 
 
-SEARCH_AGAIN: Final = 5.0
-"""Seconds after which a search may see the tools of a server that is starting."""
+SEARCH_AGAIN: Final = 5.0  # seconds after which a search may see the tools of a server that is starting
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +119,8 @@ def said(answer: Answer) -> dict[str, Any]:
     return found
 
 
-LONGEST_ID: Final = 200
-"""The largest length of an id in a catalog."""
-
-
-_NEAR: Final = 0.6
-"""The least similarity, from 0 to 1, of an unknown id to another id that is then suggested."""
+LONGEST_ID: Final = 200  # the largest length of an id in a catalog
+_NEAR: Final = 0.6  # the least similarity, from 0 to 1, of an unknown id to another id that is then suggested
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +220,7 @@ def _usable(id: str) -> str:
     return encodable(id) if len(id) <= LONGEST_ID else public_name(id)
 
 
-MAX_GROUPS: Final = 64
-"""Groups of callers whose hidden tools are remembered."""
+MAX_GROUPS: Final = 64  # groups of callers whose hidden tools are remembered
 
 
 class Reporting(Protocol):

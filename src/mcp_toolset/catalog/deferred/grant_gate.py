@@ -39,8 +39,7 @@ _TOLD: Final = ("readOnlyHint", "destructiveHint")
 _EMPTY: Final[tuple[object, ...]] = (None, {}, [], "")
 _MAPS: Final = ("properties", "$defs", "definitions")
 _LISTS: Final = ("anyOf", "oneOf", "allOf")
-_DEEPEST: Final = 16
-"""Levels of a schema that are looked at; what is deeper stays as it is."""
+_DEEPEST: Final = 16  # levels of a schema that are looked at; what is deeper stays as it is
 
 
 def needed(definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,11 +86,8 @@ def _is_repeated(title: object, name: str | None) -> bool:
 
 _NO_SUCH: Final = "no such tool; use the id of a search hit"
 _SEARCH: Final = next_call("search_tools", {"query": query_of("")})
-_COMPARED: Final = 5_000
-"""Names with which an unknown id is compared where some tools are hidden."""
-
-_LOOKED_AT: Final = 10
-"""Hits among which those are looked for that an unknown id is like."""
+_COMPARED: Final = 5_000  # names with which an unknown id is compared where some tools are hidden
+_LOOKED_AT: Final = 10  # hits among which those are looked for that an unknown id is like
 
 
 class Resolver:
@@ -244,8 +240,7 @@ async def _fetch_contract(
         wanted[id] = str(fault)
 
 
-_MAX_READINGS: Final = 8
-"""Readings of one call that are compared."""
+_MAX_READINGS: Final = 8  # readings of one call that are compared
 
 
 class GrantGate:

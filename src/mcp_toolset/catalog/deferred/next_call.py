@@ -19,21 +19,13 @@ from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.schema.argument_repair import repairs_of
 from mcp_toolset.tools.schema.validation import SchemaCheck, resolved
 
-_LONGEST_VALUE: Final = 200
-"""The length of a value, as JSON, from which the next call does not repeat it."""
-
-_LEVELS: Final = 2
-"""Levels of objects whose values are shortened one by one."""
-
-_LIKE: Final = 0.6
-"""The least likeness, from 0 to 1, of a wrong name to a parameter that is then suggested."""
+_LONGEST_VALUE: Final = 200  # the length of a value, as JSON, from which the next call does not repeat it
+_LEVELS: Final = 2  # levels of objects whose values are shortened one by one
+_LIKE: Final = 0.6  # the least likeness, from 0 to 1, of a wrong name to a parameter that is then suggested
 
 _MOST_WRONG: Final = 8
-_MOST_COMPARED: Final = 40
-"""The number of wrong names, and of parameters, that are compared."""
-
-_LONGEST_NAME: Final = 32
-"""The number of characters of a name that are compared."""
+_MOST_COMPARED: Final = 40  # the number of wrong names, and of parameters, that are compared
+_LONGEST_NAME: Final = 32  # the number of characters of a name that are compared
 
 _PLACE: Final = re.compile(r"[.\[:]")
 _WORDS: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")

@@ -25,10 +25,8 @@ _NOT_IN_KEYS: Final = re.compile(r"[\s_\-`'\"]")
 _AROUND: Final = " \t\r\n`'\"“”‘’„«»<>"
 _FENCE: Final = "```"
 _LANGUAGE: Final = re.compile(r"\w*")
-_DEEPEST: Final = 3
-"""Texts within texts, and objects within objects, that are opened."""
-_MOST: Final = 1_000
-"""Hits and lists in what is sent for a list of names; a model's slips are few."""
+_DEEPEST: Final = 3  # texts within texts, and objects within objects, that are opened
+_MOST: Final = 1_000  # hits and lists in what is sent for a list of names; a model's slips are few
 
 HOLDERS: Final = frozenset(
     ("arguments", "args", "params", "parameters", "input", "inputs", "kwargs", "properties")
@@ -90,8 +88,7 @@ def spellings(text: str) -> Iterator[str]:
         yield head
 
 
-_RANDOM: Final = 16
-"""The length of the random part of a handle."""
+_RANDOM: Final = 16  # the length of the random part of a handle
 
 
 def opened(value: object) -> object:

@@ -9,11 +9,8 @@ from typing import Final
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.tools.text.hidden_text import cleaned
 
-BUDGET: Final = 300
-"""The default limit of a preview in tokens."""
-
-DETAILS: Final = 45
-"""The limit in tokens up to which a preview describes servers."""
+BUDGET: Final = 300  # the default limit of a preview in tokens
+DETAILS: Final = 45  # the limit in tokens up to which a preview describes servers
 
 _CHARACTERS_A_TOKEN = 3
 _LONGEST_SERVER = 64

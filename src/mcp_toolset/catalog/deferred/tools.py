@@ -25,8 +25,7 @@ from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.view.view import ToolBinding
 
-MAX_RESOLVED: Final = 20
-"""Tools that one `resolve_tools` call may ask for."""
+MAX_RESOLVED: Final = 20  # tools that one `resolve_tools` call may ask for
 
 _Schema = Mapping[str, Any]
 

@@ -179,8 +179,7 @@ _MAX_ALIGNED: Final = 500
 """The number of lines that are compared line by line; longer texts are shown whole, old and new."""
 
 _MOST_TOLD: Final = 5
-_LONGEST: Final = 160
-"""Characters of a value that is told in one line."""
+_LONGEST: Final = 160  # characters of a value that is told in one line
 
 _SPOKEN: Final = ("title", "description", "annotations", "outputSchema")
 """The texts that a model reads and that do not restrict its calls."""
@@ -211,8 +210,7 @@ class _Absent:
         return "absent"
 
 
-ABSENT: Final = _Absent()
-"""The value of a missing member; `null` is a value."""
+ABSENT: Final = _Absent()  # the value of a missing member; `null` is a value
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,8 @@ from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import plain_to_see, visible
 
 VERSION: Final = 1
-MAX_SIZE: Final = 256 * 1024 * 1024
-"""The largest size of a lock file in bytes."""
-
-PATIENCE: Final = 10.0
-"""Seconds that a writer waits for other writers."""
+MAX_SIZE: Final = 256 * 1024 * 1024  # the largest size of a lock file in bytes
+PATIENCE: Final = 10.0  # seconds that a writer waits for other writers
 
 _PAUSE: Final = 0.02
 _MAGIC: Final = "mcpToolsetLock"
@@ -41,8 +38,7 @@ _log: Final = logging.getLogger("mcp_toolset.pins")
 Pinned: TypeAlias = Mapping[str, dict[str, Any]]
 """The canonical definitions of one server's tools, by their own names."""
 
-Servers: TypeAlias = Mapping[str, Pinned]
-"""The pins of every server in the file, by the server's name there."""
+Servers: TypeAlias = Mapping[str, Pinned]  # the pins of every server in the file, by the server's name there
 
 _Signature: TypeAlias = tuple[int, int, int, int]
 

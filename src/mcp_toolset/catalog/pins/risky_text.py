@@ -232,8 +232,7 @@ _READ: Final = ("name", "title", "description", "annotations", "inputSchema", "o
 """The parts of a definition that a model may read."""
 
 _DIALECTS: Final = re.compile(r"https?://(?:www\.)?json-schema\.org/[\w./-]+#?")
-_LETTERS: Final = 4
-"""The number of letters from which a text counts as written in a writing system."""
+_LETTERS: Final = 4  # the number of letters from which a text counts as written in a writing system
 
 MAX_TEXT: Final = 20_000
 """The number of characters of a definition that are checked; if a longer one changes, it counts as risky."""

@@ -99,11 +99,8 @@ _DATA: Final = SchemaValidator(
 MOST_BYTES: Final = 64 * 1024 * 1024
 """The largest size of a file in bytes; a larger one is neither read nor written."""
 
-MOST_FILES: Final = 1000
-"""The number of files in the folder; the oldest are removed first."""
-
-LOCK_PATIENCE: Final = 5.0
-"""Seconds that a save waits for another process; after that it is skipped."""
+MOST_FILES: Final = 1000  # the number of files in the folder; the oldest are removed first
+LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process; after that it is skipped
 
 _log = logging.getLogger("mcp_toolset.catalog")
 

@@ -17,8 +17,7 @@ from mcp_toolset.concurrency.atomic_file import locked, replace_file
 from mcp_toolset.concurrency.private_files import read_regular
 from mcp_toolset.errors import InvalidStateError, StaleStateError, StoreError
 
-LOCK_PATIENCE: Final = 5.0
-"""Seconds that a save waits for another process."""
+LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process
 
 
 class StateFile:

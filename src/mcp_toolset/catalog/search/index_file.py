@@ -31,8 +31,7 @@ _HEAD: Final = len(_KIND) + 2 * NUMBER
 _ALIGNED: Final = 8
 
 _T = TypeVar("_T")
-Parts: TypeAlias = dict[str, bytes]
-"""The content of each section of a file."""
+Parts: TypeAlias = dict[str, bytes]  # the content of each section of a file
 
 _CODED: Final = ("utf-8", "surrogatepass")
 
@@ -185,8 +184,7 @@ def starts_of(sizes: Iterable[int]) -> bytes:
     return array("I", accumulate(sizes, initial=0)).tobytes()
 
 
-PRINT: Final = 16
-"""The number of bytes of a fingerprint."""
+PRINT: Final = 16  # the number of bytes of a fingerprint
 
 
 class StoredEntry(NamedTuple):

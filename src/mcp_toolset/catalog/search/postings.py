@@ -77,11 +77,8 @@ class Places:
         return frozenset(self.of[name] for name in names if name in self.of)
 
 
-IMPACT: Final = 1 << 14
-"""The whole number that stands for an impact of 1."""
-
-Part: TypeAlias = "tuple[array[int], array[int]]"
-"""Places, and the impact of a term at each of them."""
+IMPACT: Final = 1 << 14  # the whole number that stands for an impact of 1
+Part: TypeAlias = "tuple[array[int], array[int]]"  # places, and the impact of a term at each of them
 
 
 def _numbers() -> array[int]:
@@ -223,8 +220,7 @@ class PostingTable:
         return base.count(term) - self._lost.get(term, 0) if base is not None and term in base else 0
 
 
-LANE_BYTES: Final = 4
-"""How much of a column belongs to each place."""
+LANE_BYTES: Final = 4  # how much of a column belongs to each place
 
 # A term that one tool in so many has is common.
 _COMMON = 64

@@ -13,8 +13,7 @@ from mcp_toolset.tools.core.source import SourceStatus
 if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared
 
-WELL: Final = ("ready", "stopped", "starting")
-"""The states of a mounted server that are no fault."""
+WELL: Final = ("ready", "stopped", "starting")  # the states of a mounted server that are no fault
 
 
 @dataclass(frozen=True, slots=True)
