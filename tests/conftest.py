@@ -13,8 +13,8 @@ from hypothesis.internal.constants_ast import Constants
 from tests.support.far_store import far_stores
 from tests.support.warm import Warm, warm_process
 
-from mcp_toolset.server import unlisted_mounts as unlisted
-from mcp_toolset.upstream.lists import client_lists, taken_list
+from mcp_toolset.server import mounts
+from mcp_toolset.upstream import client_lists
 
 # What servers list is kept in the user's cache folder by default; tests write nothing there. The
 # processes that they start inherit this.
@@ -83,10 +83,9 @@ def own_credentials(session_credentials: Path, monkeypatch: pytest.MonkeyPatch) 
 def patient_lists() -> Iterator[None]:
     """How long a list waits for a server that starts is no matter of how busy this machine is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unlisted, "LIST_PATIENCE", 60)
+        patch.setattr(mounts, "LIST_PATIENCE", 60)
         patch.setattr(client_lists, "PATIENCE", 60)
         patch.setattr(client_lists, "LIST_DEADLINE", 30)
-        patch.setattr(taken_list, "LIST_DEADLINE", 30)
         yield
 
 

@@ -134,7 +134,7 @@ async def test_a_mounted_server_over_stdio_is_listed_and_called_without_the_sdk_
             "pydantic",
             "httpx2",
             "mcp_toolset.config.entries",
-            "mcp_toolset.catalog.pins.risky_patterns",
+            "mcp_toolset.catalog.pins.risky_text",
         }
         assert found & (later | rooms | models) == set(), run
     assert os.listdir(tmp_path) != []

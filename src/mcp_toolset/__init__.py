@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.retries.retry_limit import RetryLimit
     from mcp_toolset.hub.toolset import toolset_from_config
     from mcp_toolset.protocol.cache_hints import CacheHint
-    from mcp_toolset.server.manual_calls import PendingCall
-    from mcp_toolset.server.reloadable import ReloadReport
+    from mcp_toolset.server.handler_context import PendingCall
+    from mcp_toolset.server.mounts import ReloadReport
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.serve import serve
     from mcp_toolset.tools.binding.binding import ToolBinding

@@ -17,8 +17,7 @@ from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass
-    from dataclasses import replace as replace
+    from dataclasses import dataclass, replace
 else:
 
     def dataclass(kind: type | None = None, /, **options: Any) -> Any:

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.catalog.deferred.catalog import MAX_RESOLVED, AccessDenied, DeferredCatalog
+from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.deferred.preview import BUDGET
+from mcp_toolset.catalog.deferred.tools import MAX_RESOLVED
+from mcp_toolset.catalog.grants.access import AccessDenied
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.tools.core.asking import REPLAY_META_KEY

@@ -20,7 +20,7 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.catalog.deferred.hit_ids import HitIds
+from mcp_toolset.catalog.deferred.findable import HitIds
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.tools.core.asking import REPLAY_META_KEY
 from mcp_toolset.tools.schema.validation import checks_of

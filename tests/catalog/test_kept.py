@@ -12,15 +12,14 @@ import pytest
 
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
-from mcp_toolset.catalog.registry import kept_files
-from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
-from mcp_toolset.catalog.registry.kept_files import KeptFiles
+from mcp_toolset.catalog.registry import kept_catalog
+from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog, KeptFiles
 from mcp_toolset.catalog.registry.state_store import StateFile
-from mcp_toolset.catalog.search.stored.index_file import copied
+from mcp_toolset.catalog.search.index_file import copied
 from mcp_toolset.catalog.snapshot import take_snapshot
 from mcp_toolset.concurrency.private_files import read_regular, require_private
 from mcp_toolset.errors import InvalidStateError
-from mcp_toolset.server.kept_catalogs import folder_for
+from mcp_toolset.server.mounts import folder_for
 from mcp_toolset.upstream.known_server import keep_key
 from mcp_toolset.upstream.target import link_to
 
@@ -84,7 +83,7 @@ def test_u8_a_folder_that_cannot_be_made_is_a_warning(
 
 
 def test_u8_the_oldest_files_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_files, "MOST_FILES", 2)
+    monkeypatch.setattr(kept_catalog, "MOST_FILES", 2)
     files = KeptFiles(tmp_path)
     for key in ("x", "y", "z"):
         files.save(key, KEPT)

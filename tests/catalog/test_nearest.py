@@ -7,11 +7,10 @@ from random import Random
 import pytest
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.search import packed_vectors
-from mcp_toolset.catalog.search.columns import vectors
+from mcp_toolset.catalog.search import vectors
 from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.catalog.search.packed_vectors import PackedVectors, best_cosines
+from mcp_toolset.catalog.search.vectors import PackedVectors, best_cosines
 
 _SIZE = 64
 
@@ -30,7 +29,7 @@ def _packed(of: Random, count: int, topics: list[list[float]]) -> PackedVectors:
 
 @pytest.fixture
 def of(monkeypatch: pytest.MonkeyPatch) -> Random:
-    monkeypatch.setattr(packed_vectors, "_MANY", 50)
+    monkeypatch.setattr(vectors, "_MANY", 50)
     return Random(7)
 
 
@@ -69,7 +68,7 @@ def test_among_some_names_only_they_are_found_however_far_they_are(of: Random) -
 
 
 def test_what_a_query_arranges_does_not_grow_with_the_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_vectors, "_MANY", 50)
+    monkeypatch.setattr(vectors, "_MANY", 50)
     widths: list[int] = []
     spread = vectors._spread
 

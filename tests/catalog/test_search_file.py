@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_toolset import SearchIndex, ToolDefinition
-from mcp_toolset.catalog.search import packed_vectors
+from mcp_toolset.catalog.search import index_file
+from mcp_toolset.catalog.search import vectors as packed_vectors
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.stored import index_file
 from mcp_toolset.errors import DefinitionError, InvalidStateError, ToolsetError
 from mcp_toolset.search import EmbeddingScorer
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.catalog.search.packed_vectors import PackedVectors
 from mcp_toolset.catalog.search.text import STOP_WORDS
-from mcp_toolset.catalog.search.vectors import built_in, pieces_of, words_of
+from mcp_toolset.catalog.search.vectors import PackedVectors, built_in, pieces_of, words_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 

@@ -20,10 +20,10 @@ from tests.support.asking import text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.context import request as forward
-from mcp_toolset.upstream import suspended
+from mcp_toolset.upstream import forwarding
+from mcp_toolset.upstream import pool as pooled
 from mcp_toolset.upstream.forwarding import MAX_ROUNDS
-from mcp_toolset.upstream.sessions import pooled_session as pooled
-from mcp_toolset.upstream.sessions.client_questions import MAX_ASKED
+from mcp_toolset.upstream.questions import MAX_ASKED
 
 pytestmark = pytest.mark.anyio
 
@@ -166,7 +166,7 @@ async def test_p5_a_state_that_was_altered_or_used_or_is_another_calls_is_refuse
 
 
 async def test_p5_a_client_that_never_returns_frees_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspended, "ASK_DEADLINE", 0.3)
+    monkeypatch.setattr(forwarding, "ASK_DEADLINE", 0.3)
     async with bridged("modern", "legacy", Desk()) as (client, _, up):
         asked = await first_leg(client)
         assert len(up.connection._exchange.suspended) == 1
@@ -177,7 +177,7 @@ async def test_p5_a_client_that_never_returns_frees_its_call(monkeypatch: pytest
 
 
 async def test_p5_calls_that_wait_for_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspended, "MAX_SUSPENDED", 2)
+    monkeypatch.setattr(forwarding, "MAX_SUSPENDED", 2)
     async with bridged("modern", "legacy", Desk()) as (client, _, up):
         waiting = [await first_leg(client), await first_leg(client)]
         assert len(up.connection._exchange.suspended) == 2

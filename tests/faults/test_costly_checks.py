@@ -16,7 +16,7 @@ from tests.transports.client.raw_server import Request, raw_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset import tool as local
-from mcp_toolset.catalog.deferred.slips import names_in
+from mcp_toolset.catalog.deferred.preparing import names_in
 
 pytestmark = pytest.mark.anyio
 

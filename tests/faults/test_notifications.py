@@ -20,8 +20,7 @@ from tests.faults.harness import hostile_http, mount, specials
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
-from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
+from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]

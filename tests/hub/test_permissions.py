@@ -13,7 +13,7 @@ from tests.support.configured import BOUND, Folder
 from tests.support.direct_callers import LEGACY, MODERN, Caller
 
 from mcp_toolset import Identity
-from mcp_toolset.server.offers.subscriptions import TOOLS
+from mcp_toolset.server.resource_handlers import TOOLS_CHANGED
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +62,7 @@ async def test_i3_a_reload_takes_permissions_in_and_tells_the_clients_whose_list
             report = await server.reload()
             assert str(report) == "changed permissions"
             await until(lambda: ann.told)
-            assert (ann.told, admin.told) == ([TOOLS], [])
+            assert (ann.told, admin.told) == ([TOOLS_CHANGED], [])
             assert await ann.tools() == ["a_read"]
             assert (await ann.call("a_drop"))["error"][1] == "Unknown tool: a_drop"
             assert "error" not in await admin.call("a_drop")

@@ -23,8 +23,7 @@ from mcp_toolset.extensions.upstream_access.callers import caller_connections
 from mcp_toolset.shared import SuspendedFile
 from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http.sessions import legacy_session
-from mcp_toolset.upstream import suspended
-from mcp_toolset.upstream.sessions import pool
+from mcp_toolset.upstream import forwarding, pool
 
 pytestmark = pytest.mark.anyio
 FORM: dict[str, Any] = {"type": "object", "properties": {}}
@@ -245,7 +244,7 @@ async def _abandoned(url: str) -> None:
 async def test_u80_the_calls_of_one_caller_that_wait_leave_room_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(suspended, "OWN_SUSPENDED", 1)
+    monkeypatch.setattr(forwarding, "OWN_SUSPENDED", 1)
     async with listening(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy")
         async with listening(ToolsetServer(Toolset(mount), auth=Callers())) as url:
@@ -357,7 +356,7 @@ async def test_u80_the_answers_of_one_caller_leave_the_questions_of_others_open(
 async def test_u115_calls_that_wait_for_callers_of_whom_nothing_is_known_share_no_quota(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(suspended, "OWN_SUSPENDED", 1)
+    monkeypatch.setattr(forwarding, "OWN_SUSPENDED", 1)
     async with listening(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy")
         async with listening(ToolsetServer(Toolset(mount))) as url:
@@ -429,7 +428,7 @@ async def test_u117_u80_calls_that_come_at_once_do_not_exceed_the_tasks_of_their
 async def test_u80_calls_that_ask_at_once_do_not_exceed_the_questions_of_their_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(suspended, "OWN_SUSPENDED", 1)
+    monkeypatch.setattr(forwarding, "OWN_SUSPENDED", 1)
     there, together = 0, anyio.Event()
 
     @tool

@@ -17,7 +17,7 @@ from tests.support.asking import Person, text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.catalog.cache_folder import VARIABLE
-from mcp_toolset.upstream.sessions.handshake import KnownEras
+from mcp_toolset.upstream.routing import KnownEras
 
 pytestmark = pytest.mark.anyio
 

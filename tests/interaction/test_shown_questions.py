@@ -20,7 +20,7 @@ from tests.support.callers import listening
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.policy import Policy
-from mcp_toolset.upstream.sessions.question_shapes import shown_question, unshowable
+from mcp_toolset.upstream.questions import shown_question, unshowable
 from mcp_toolset.upstream.target import link_to
 
 pytestmark = pytest.mark.anyio

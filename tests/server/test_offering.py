@@ -12,7 +12,7 @@ from mcp.server.lowlevel import Server
 from tests.support.asking import text_of
 
 from mcp_toolset import PinPolicy, Prompts, RemoteToolset, Toolset, ToolsetServer, tool
-from mcp_toolset.server.offers.offering import PAGE
+from mcp_toolset.server.offering import PAGE
 
 pytestmark = pytest.mark.anyio
 

@@ -13,13 +13,13 @@ from tests.support.office import Office
 
 from mcp_toolset import Identity, Toolset, ToolsetServer
 from mcp_toolset.policy import Policy
-from mcp_toolset.server.offers.subscriptions import PROMPTS, RESOURCES, TOOLS
+from mcp_toolset.server.resource_handlers import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
 
 pytestmark = pytest.mark.anyio
 
 BOSS, ANN = Identity.of(None, "boss", roles=["boss"]), Identity.of(None, "ann")
 POLICY = Policy(deny=["payroll*"], roles={"boss": Policy(allow=["*"])})
-ALL = {TOOLS, PROMPTS, RESOURCES}
+ALL = {TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED}
 EVERYTHING = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 
 

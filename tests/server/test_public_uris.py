@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.server.offers.public_uris import LOCAL, Addresses, Names
+from mcp_toolset.server.offering import LOCAL, Addresses, Names
 
 NAMES = st.sampled_from(["erp", "ERP", "a", "b", "a-b", "1st", "ü", "a+b"])
 URIS = st.sampled_from(

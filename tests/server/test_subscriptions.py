@@ -10,8 +10,14 @@ import pytest
 
 from mcp_toolset.context.connection import Connection, RequestContext
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, MCPError
-from mcp_toolset.server.offers import subscriptions as module
-from mcp_toolset.server.offers.subscriptions import PROMPTS, RESOURCES, TOOLS, UPDATED, Subscriptions
+from mcp_toolset.server import resource_handlers as module
+from mcp_toolset.server.resource_handlers import (
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    TOOLS_CHANGED,
+    UPDATED,
+    Subscriptions,
+)
 from mcp_toolset.transports.requests import OneWayContext
 
 pytestmark = pytest.mark.anyio
@@ -65,12 +71,18 @@ async def heard(granted: dict[str, Any], *changes: tuple[str, str | None], reads
 
 async def test_a_client_hears_what_it_was_granted_and_nothing_else() -> None:
     granted = {"toolsListChanged": True, "resourceSubscriptions": ["a://1"]}
-    changes = [(TOOLS, None), (PROMPTS, None), (UPDATED, "a://1"), (UPDATED, "a://2"), (RESOURCES, None)]
-    assert await heard(granted, *changes) == [(TOOLS, None), (UPDATED, "a://1")]
+    changes = [
+        (TOOLS_CHANGED, None),
+        (PROMPTS_CHANGED, None),
+        (UPDATED, "a://1"),
+        (UPDATED, "a://2"),
+        (RESOURCES_CHANGED, None),
+    ]
+    assert await heard(granted, *changes) == [(TOOLS_CHANGED, None), (UPDATED, "a://1")]
 
 
 async def test_a_client_that_granted_nothing_hears_nothing() -> None:
-    assert await heard({}, (TOOLS, None), (UPDATED, "a://1")) == []
+    assert await heard({}, (TOOLS_CHANGED, None), (UPDATED, "a://1")) == []
 
 
 async def test_a_slow_client_loses_nothing_but_what_is_still_to_be_told() -> None:
@@ -79,9 +91,15 @@ async def test_a_slow_client_loses_nothing_but_what_is_still_to_be_told() -> Non
         "promptsListChanged": True,
         "resourceSubscriptions": ["a://1", "a://2"],
     }
-    changes = [(TOOLS, None), (UPDATED, "a://2"), (TOOLS, None), (PROMPTS, None), (UPDATED, "a://1")] * 2000
+    changes = [
+        (TOOLS_CHANGED, None),
+        (UPDATED, "a://2"),
+        (TOOLS_CHANGED, None),
+        (PROMPTS_CHANGED, None),
+        (UPDATED, "a://1"),
+    ] * 2000
     told = await heard(granted, *changes, reads=False)
-    assert told == [(TOOLS, None), (UPDATED, "a://2"), (PROMPTS, None), (UPDATED, "a://1")]
+    assert told == [(TOOLS_CHANGED, None), (UPDATED, "a://2"), (PROMPTS_CHANGED, None), (UPDATED, "a://1")]
 
 
 async def test_a_change_after_one_was_told_is_told_again() -> None:
@@ -91,11 +109,11 @@ async def test_a_change_after_one_was_told_is_told_again() -> None:
             group.start_soon(subscriptions.listen, request(way), {"toolsListChanged": True})
             await way.begun.wait()
             for count in range(1, 4):
-                subscriptions.publish(TOOLS)
+                subscriptions.publish(TOOLS_CHANGED)
                 while len(way.sent) < count + 1:
                     await anyio.lowlevel.checkpoint()
             subscriptions.end_streams()
-    assert [method for method, _ in way.sent[1:]] == [TOOLS] * 3
+    assert [method for method, _ in way.sent[1:]] == [TOOLS_CHANGED] * 3
 
 
 async def test_r4_a_client_that_comes_from_another_replica_hears_of_the_changes_of_the_last_seconds(
@@ -116,13 +134,13 @@ async def test_r4_a_client_that_comes_from_another_replica_hears_of_the_changes_
         return [method for method, _ in way.sent[1:]]
 
     with anyio.fail_after(30):
-        assert await told(114.9) == [TOOLS]
+        assert await told(114.9) == [TOOLS_CHANGED]
         assert await told(115) == []
-        subscriptions.publish(TOOLS)
-        subscriptions.publish(PROMPTS)
-        assert await told(129.9) == [TOOLS]
+        subscriptions.publish(TOOLS_CHANGED)
+        subscriptions.publish(PROMPTS_CHANGED)
+        assert await told(129.9) == [TOOLS_CHANGED]
         assert await told(130) == []
-        subscriptions.publish(TOOLS, to=lambda identity: identity is not None)
+        subscriptions.publish(TOOLS_CHANGED, to=lambda identity: identity is not None)
         assert await told(131) == []
 
 

@@ -15,7 +15,7 @@ from tests.interaction import details_server
 from tests.interaction.raw_client import RawClient, raw_client
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.server.offers import resource_handlers, subscriptions
+from mcp_toolset.server import resource_handlers
 
 pytestmark = pytest.mark.anyio
 UP = "made:up"
@@ -105,7 +105,7 @@ async def test_u117_a_client_that_leaves_while_it_subscribes_on_its_own_session_
 async def test_u117_a_stream_beyond_the_limit_has_its_resources_watched_by_nobody(
     upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscriptions, "OWN_STREAMS", 1)
+    monkeypatch.setattr(resource_handlers, "OWN_STREAMS", 1)
     async with upstream.client("modern") as client:
         await client.begin("subscriptions/listen", notifications={"toolsListChanged": True})
         await client.told("notifications/subscriptions/acknowledged")

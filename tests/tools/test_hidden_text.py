@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.catalog.pins.hygiene import lookalikes
+from mcp_toolset.catalog.pins.policy import lookalikes
 from mcp_toolset.tools.text.hidden_text import cleaned, cleaned_metadata, hidden_in, plain_to_see, visible
 
 REAL = {

@@ -6,8 +6,7 @@ import anyio
 import pytest
 
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT
-from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
-from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
+from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 from mcp_types import methods
 from pydantic import ValidationError
 
-from mcp_toolset.upstream.sessions.question_shapes import question_fault
+from mcp_toolset.upstream.questions import question_fault
 
 ASK: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"

@@ -12,9 +12,8 @@ import pytest
 from mcp_toolset.config import Era
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, METHOD_NOT_FOUND, MCPError
-from mcp_toolset.upstream.sessions import routing as module
-from mcp_toolset.upstream.sessions.routing import Routing, credentials_digest
-from mcp_toolset.upstream.sessions.session_key import MODERN, SessionKey, SessionOptions
+from mcp_toolset.upstream import routing as module
+from mcp_toolset.upstream.routing import MODERN, Routing, SessionKey, SessionOptions, credentials_digest
 from mcp_toolset.upstream.target import link_to
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,7 @@ from typing import Final
 
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned
 
-BUDGET: Final = 1000
-"""The default limit in tokens for the instructions of all mounted servers."""
+BUDGET: Final = 1000  # the default limit in tokens for the instructions of all mounted servers
 
 _CHARACTERS_A_TOKEN: Final = 4
 _HEAD: Final = "What the servers behind this one say about themselves:"

@@ -37,21 +37,13 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSnapshot:
-    """The list of an upstream.
+    """The list of an upstream."""
 
-    Attributes:
-        tools: The usable tools by name, in the upstream's order.
-        set_aside: `(name, reason)` of the unusable tools.
-        complete: `False` when a cap ended the listing early.
-        changes: Tools that differ from their pins; quarantined ones are set aside as well.
-        flagged: `(name, what)` of tools with hidden text.
-    """
-
-    tools: Mapping[str, ListedTool]
-    set_aside: tuple[tuple[str, str], ...] = ()
-    complete: bool = True
-    changes: tuple[ToolChange, ...] = ()
-    flagged: tuple[tuple[str, str], ...] = ()
+    tools: Mapping[str, ListedTool]  # the usable tools by name, in the upstream's order
+    set_aside: tuple[tuple[str, str], ...] = ()  # `(name, reason)` of the unusable tools
+    complete: bool = True  # `False` when a cap ended the listing early
+    changes: tuple[ToolChange, ...] = ()  # quarantined ones are set aside too
+    flagged: tuple[tuple[str, str], ...] = ()  # `(name, what)` of tools with hidden text
 
 
 EMPTY_SNAPSHOT = CatalogSnapshot({})

@@ -41,10 +41,10 @@ def listed_in(file: Path) -> Listed:
     """What the servers of a file have last listed; no server is started."""
 
     def listed(name: str) -> Collection[str] | None:
-        from mcp_toolset.catalog.registry.kept_files import KeptFiles
+        from mcp_toolset.catalog.registry.kept_catalog import KeptFiles
         from mcp_toolset.config import load_config
         from mcp_toolset.hub.mounts import mounted
-        from mcp_toolset.server.kept_catalogs import folder_for
+        from mcp_toolset.server.mounts import folder_for
 
         folder = folder_for(None, None)
         try:

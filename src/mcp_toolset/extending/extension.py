@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.middleware import Guard
     from mcp_toolset.calls.pipeline.observers import CallObserver
     from mcp_toolset.catalog.grants.ledger import GrantLedger
-    from mcp_toolset.catalog.search.listener import SearchListener
+    from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.context.connection import RequestContext
     from mcp_toolset.extending.mounts import DeclaredToMounts

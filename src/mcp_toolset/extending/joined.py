@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.middleware.permissions import Record
     from mcp_toolset.calls.pipeline.middleware import Guard
     from mcp_toolset.calls.pipeline.observers import CallObserver
-    from mcp_toolset.catalog.search.listener import SearchListener
+    from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, HttpPage
     from mcp_toolset.security.policy.policy import Policy

@@ -39,9 +39,9 @@ from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
 from mcp_toolset.tools.view.view import Each, ToolBinding
-from mcp_toolset.upstream.dormancy import StartOptions
+from mcp_toolset.upstream.resting import StartOptions
+from mcp_toolset.upstream.routing import TASK_WAIT
 from mcp_toolset.upstream.secrets import Secrets
-from mcp_toolset.upstream.sessions.session_key import TASK_WAIT
 from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 
 _log = logging.getLogger("mcp_toolset.hub")

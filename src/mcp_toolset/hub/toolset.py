@@ -24,7 +24,7 @@ from mcp_toolset.hub.mounts import (
 )
 from mcp_toolset.security.policy.sections import Permissions
 from mcp_toolset.security.secrets.vault import Vault
-from mcp_toolset.server.reloadable import Reloading
+from mcp_toolset.server.mounts import Reloading
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.toolsets.toolset import Toolset
 

@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.server.reloadable import Reloadable
+from mcp_toolset.server.mounts import Reloadable
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig

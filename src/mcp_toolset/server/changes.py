@@ -12,7 +12,7 @@ from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.context.offer_kinds import SnapshotSource
 from mcp_toolset.errors import NameConflictError, UnknownNameError
 from mcp_toolset.server.mcp_server import MCPServer
-from mcp_toolset.server.offers.offering import Offering
+from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.tool_table import ListVariants, ServedTools
 from mcp_toolset.server.visibility import Sight
 from mcp_toolset.tools.core.identity import Identity
@@ -22,24 +22,18 @@ _log = logging.getLogger("mcp_toolset.server")
 
 
 class News:
-    """Compiles anew after changes, and announces what clients see of them.
-
-    Attributes:
-        changed: To be set when tools or members have changed.
-        status: To be set when the status of a source has changed, or what it offers, and none of its tools.
-        revoked: To be set when grants were taken back.
-    """
+    """Compiles anew after changes, and announces what clients see of them."""
 
     def __init__(self, served: ServedTools, offering: Offering, answers: MCPServer) -> None:
-        self.changed = ThreadEvent()
-        self.status = ThreadEvent()
-        self.revoked = ThreadEvent()
+        self.changed = ThreadEvent()  # to be set when tools or members have changed
+        self.status = ThreadEvent()  # set when only the status of a source, or what it offers, has changed
+        self.revoked = ThreadEvent()  # to be set when grants were taken back
         self._served = served
         self._offering = offering
         self._answers = answers
 
     def attach(self) -> None:
-        """Belong to the event loop of this task; from now on changes are noted."""
+        """Belong to the event loop of this task, and note changes from now on."""
         self.changed.attach()
         self.status.attach()
         self.revoked.attach()

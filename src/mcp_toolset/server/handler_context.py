@@ -6,18 +6,26 @@ calls wait for the application instead; a question as the outcome is put to the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import secrets
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field
+from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from mcp_toolset._records import replace
+import anyio
+import anyio.from_thread
+
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.background import BackgroundWork, EventLog
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import KEPT_MS, begin_task
-from mcp_toolset.errors import CallError, CapabilityError
-from mcp_toolset.server.answers.tool_answers import answered
-from mcp_toolset.server.manual_calls import ManualCalls
+from mcp_toolset.errors import CallError, CapabilityError, DefinitionError, InvalidArgumentsError, StateError
+from mcp_toolset.server.tool_answers import answered, fitted
 from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.asking import CALL_META_KEY, AskUser, ElicitationAnswer, SampledMessage, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -38,6 +46,170 @@ from mcp_toolset.tools.view.view import ToolBinding
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.processes import OwnProcesses
 
+
+MANUAL_TIMEOUT: Final = 300.0
+"""Seconds that a manual call waits for the application unless the server or the tool says otherwise."""
+
+NOTE_EVERY: Final = 10.0
+"""Seconds between the notes that a caller who asked for progress is sent while its call waits."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call that waits for its result.
+
+    Attributes:
+        id: The id to submit the result under. The server chose it, so it is unique in this process.
+        name: The public name of the tool.
+        arguments: The arguments after hooks, checked against the tool's schema.
+        session: The caller's session, where the protocol has sessions.
+        principal: The authenticated user; `None` without authentication.
+        since: When it began to wait.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    session: str | None
+    principal: str | None
+    since: datetime
+
+
+@dataclass(slots=True)
+class _Waiting:
+    call: PendingCall
+    binding: ToolBinding
+    thread: int
+    result: ToolResult | None = None
+    done: anyio.Event = field(default_factory=anyio.Event)
+
+
+class ManualCalls:
+    """The calls of one server's manual tools."""
+
+    def __init__(self, timeout: float = MANUAL_TIMEOUT, *, note_every: float = NOTE_EVERY) -> None:
+        if not timeout > 0:
+            raise DefinitionError(f"manual_timeout is a positive number of seconds, not {timeout!r}")
+        self._timeout = timeout
+        self._note_every = note_every
+        self._waiting: dict[str, _Waiting] = {}
+        self._fresh: deque[str] = deque()
+        self._arrived = anyio.Event()
+        self._open = True
+
+    def pending(self) -> list[PendingCall]:
+        """The calls that wait now, the oldest first."""
+        return [waiting.call for waiting in list(self._waiting.values())]
+
+    async def next(self) -> PendingCall:
+        """Wait for a call that has not been handed out yet; each is handed out once."""
+        while True:
+            while self._fresh:
+                waiting = self._waiting.get(self._fresh.popleft())
+                if waiting is not None:
+                    return waiting.call
+            await self._arrived.wait()
+            if not self._open:
+                raise StateError("the server is closed; no calls will come")
+
+    def submit(self, call_id: str, output: Any) -> None:
+        """Give a call its result: a value, a `ToolResult`, `AskUser` or `Halt`.
+
+        To be called on the event loop's thread, or in a worker thread of anyio's.
+        """
+        waiting = self._found(call_id)
+        self._settle(waiting, fitted(waiting.binding, output))
+
+    def fail(self, call_id: str, message: str) -> None:
+        waiting = self._found(call_id)
+        self._settle(waiting, ToolResult.of_error(f"{waiting.call.name} failed: {message}"))
+
+    def open(self) -> None:
+        self._open, self._arrived = True, anyio.Event()
+
+    def close(self) -> None:
+        self._open = False
+        self._arrived.set()
+
+    async def wait(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Wait for the application's result; when the caller gives up, the call is not pending any more."""
+        # What only the type of the input refuses is the model's to mend, not the application's to find out.
+        if fault := binding.misfit(call):
+            raise InvalidArgumentsError(fault)
+        seconds = self._timeout if binding.timeout is None else binding.timeout
+        with self._entered(binding, call, context) as waiting:
+            with anyio.move_on_after(seconds):
+                await self._settled(waiting, context)
+        if waiting.result is not None:
+            return waiting.result
+        return ToolResult.of_error(
+            f"{call.name} is answered by a person or a program, and no answer came within {seconds:g} s; "
+            "it may be tried again later"
+        )
+
+    @contextmanager
+    def _entered(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> Generator[_Waiting]:
+        name = secrets.token_hex(8)
+        pending = PendingCall(
+            name, call.name, call.arguments, context.session, context.principal, datetime.now(UTC)
+        )
+        waiting = self._waiting[name] = _Waiting(pending, binding, threading.get_ident())
+        self._fresh.append(name)
+        self._arrived.set()
+        if self._open:
+            self._arrived = anyio.Event()
+        try:
+            yield waiting
+        finally:
+            self._waiting.pop(name, None)
+
+    async def _settled(self, waiting: _Waiting, context: ToolContext) -> None:
+        if not context.wants_progress:
+            await waiting.done.wait()
+            return
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._report, waiting.call, context)
+            await waiting.done.wait()
+            group.cancel_scope.cancel()
+
+    async def _report(self, call: PendingCall, context: ToolContext) -> None:
+        began = anyio.current_time()
+        notes = 0
+        while True:
+            notes += 1
+            waited = anyio.current_time() - began
+            note = f"{call.name} waits for the application" + (f" ({waited:.0f} s)" if notes > 1 else "")
+            await context.progress(notes, None, note)
+            await anyio.sleep(self._note_every)
+
+    def _found(self, call_id: str) -> _Waiting:
+        waiting = self._waiting.get(call_id)
+        if waiting is None:
+            raise StateError(
+                f"no call waits under the id {call_id!r}: it was answered, cancelled or timed out, or is "
+                "not manual; pending_calls lists those that wait"
+            )
+        return waiting
+
+    def _settle(self, waiting: _Waiting, result: ToolResult) -> None:
+        def settle() -> None:
+            if self._waiting.pop(waiting.call.id, None) is None:
+                self._found(waiting.call.id)
+            waiting.result = result
+            waiting.done.set()
+
+        _on_thread(waiting.thread, settle)
+
+
+def _on_thread(thread: int, function: Callable[[], _T]) -> _T:
+    """Run something on the event loop's thread; other callers are anyio's worker threads."""
+    if threading.get_ident() == thread:
+        return function()
+    return anyio.from_thread.run_sync(function)
+
+
 _S = TypeVar("_S")
 
 
@@ -48,31 +220,21 @@ class Host(Protocol):
     def members(self) -> Membership: ...
 
     @property
-    def work(self) -> BackgroundWork:
-        """What runs longer than a call."""
-        ...
+    def work(self) -> BackgroundWork: ...
 
     @property
-    def sessions(self) -> Sessions | None:
-        """Tells tools of other sessions, if the program lets them know of any."""
-        ...
+    def sessions(self) -> Sessions | None: ...
 
     @property
     def events(self) -> EventLog: ...
 
-    def need(self, kind: type[_S]) -> _S | None:
-        """A service of an extension, by type; `None` if there is none."""
-        ...
+    def need(self, kind: type[_S]) -> _S | None: ...
 
-    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that a caller is shown, in wire form."""
-        ...
+    def listed(self, context: ToolContext) -> list[dict[str, Any]]: ...
 
     def search(
         self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
-    ) -> Sequence[CatalogHit]:
-        """Search the deferred tools that a caller may know of."""
-        ...
+    ) -> Sequence[CatalogHit]: ...
 
 
 class HandlerContext(ToolContext):
@@ -94,7 +256,6 @@ class HandlerContext(ToolContext):
     )
 
     def __init__(self, call: ToolCall, outer: ToolContext, host: Host, capabilities: frozenset[str]) -> None:
-        """Show of `outer` and `host` what `capabilities` allow."""
         self._call = call
         self._outer = outer
         self._host = host
@@ -110,28 +271,23 @@ class HandlerContext(ToolContext):
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of the request."""
         return self._outer.meta
 
     @property
     def wants_progress(self) -> bool:
-        """Whether the caller asked for progress reports."""
         return self._outer.wants_progress
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress to the caller."""
         self.require("progress")
         await self._outer.progress(progress, total, message)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message to the caller."""
         self.require("log")
         await self._outer.log(level, data, logger=logger)
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
     ) -> ElicitationAnswer:
-        """The same as `ask`: a handler needs the grant for either."""
         self.require("ask")
         return await self._outer.elicit(question, schema, key=key)
 
@@ -155,11 +311,9 @@ class HandlerContext(ToolContext):
 
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
-        """What the client declares that it can do."""
         return self._outer.client_capabilities
 
     def snapshot(self) -> SessionSnapshot:
-        """Who calls, and which tools that caller is shown."""
         self.require("session")
         names = tuple(str(listed["name"]) for listed in self._host.listed(self._outer))
         return SessionSnapshot(self.session, self.principal, self.protocol_version, names)
@@ -172,7 +326,6 @@ class HandlerContext(ToolContext):
         return known_session(self._host.sessions, session, self)
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
-        """Search the deferred tools that the caller may know of."""
         self.require("catalog")
         return self._host.search(query, server=server, limit=limit, context=self._outer)
 
@@ -190,7 +343,6 @@ class HandlerContext(ToolContext):
 
     @property
     def processes(self) -> OwnProcesses:
-        """The caller's processes, whose records outlive the server."""
         self.require("processes")
         # Few tools start processes.
         from mcp_toolset.tools.core.processes import ProcessesOf
@@ -200,27 +352,21 @@ class HandlerContext(ToolContext):
         return found.owned_by(self)
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
-        """Note something in the server's `events`."""
         self.require("events")
         return self._host.events.append(kind, data, call=self._call, context=self)
 
 
 class LocalTools:
-    """Runs the calls of a server's own tools.
-
-    Attributes:
-        has_tasks: Whether one of them may become a task.
-    """
+    """Runs the calls of a server's own tools."""
 
     def __init__(self, host: Host, manual: ManualCalls, capabilities: frozenset[str]) -> None:
         """Grant `capabilities` to every tool; `manual` takes the calls of those that do not run."""
         self._host = host
         self._manual = manual
         self._capabilities = capabilities
-        self.has_tasks = False
+        self.has_tasks = False  # whether one of them may become a task
 
     def bound(self, binding: ToolBinding) -> ToolBinding:
-        """The binding as this server runs it; mounted tools run where they are."""
         if binding.source or binding.redirect is not None:
             return binding
         run = partial(self._manual.wait, binding) if binding.manual else self._handled(binding)

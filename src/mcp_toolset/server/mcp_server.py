@@ -7,10 +7,12 @@ on `ToolsetServer.lowlevel`, the SDK's view of this server, has requests pass th
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from mcp_toolset.calls.pipeline.call_report import label_of
 from mcp_toolset.calls.pipeline.decision import tracing
 from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.context.client import client_of
@@ -18,51 +20,125 @@ from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.context.spans import provide, server_span
-from mcp_toolset.protocol.revisions import SERVER_INFO_META_KEY
-from mcp_toolset.server.answers.handshake import Handshake
-from mcp_toolset.server.answers.tool_answers import Surface, ToolAnswers
-from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.offers.resource_handlers import Reading
-from mcp_toolset.server.offers.subscriptions import OVERLAP, Announcements, Subscriptions
+from mcp_toolset.context.task import TASKS
+from mcp_toolset.protocol.cache_hints import STRICTEST
+from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
+from mcp_toolset.protocol.server_machine import negotiated_version
+from mcp_toolset.server.offering import Offering
+from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, Reading, Subscriptions
+from mcp_toolset.server.tool_answers import Surface, ToolAnswers
+from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.text.hidden_text import in_log
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.observers import Sampler
     from mcp_toolset.extending.joined import Extensions
 
-Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 
-_log = logging.getLogger("mcp_toolset.server")
+_log: Final = logging.getLogger("mcp_toolset.server")
+
+
+class Handshake:
+    """The name, the version, the instructions and the capabilities of one server."""
+
+    def __init__(
+        self, surface: Surface, offering: Offering, *, name: str, version: str, instructions: str | None
+    ) -> None:
+        self._surface = surface
+        self._offering = offering
+        self.info: Mapping[str, Any] = {"name": name, "version": version}
+        self.instructions = instructions  # text for the model; it changes with what is served
+        self.has_tasks: Callable[[], bool] = lambda: False  # own tools may be tasks
+        self.methods: Container[str] = ()  # the methods that are answered
+        self.extensions: Mapping[str, Any] = {}
+
+    def capabilities(self, identity: Identity | None = None, *, modern: bool) -> dict[str, Any]:
+        """The capabilities for what the server offers a caller now, and no more."""
+        declares = partial(self._offering.declares, identity=identity)
+        found: dict[str, Any] = {"tools": {"listChanged": True}}
+        if declares("resources"):
+            found["resources"] = {"subscribe": declares("resources", "subscribe"), "listChanged": True}
+        if declares("prompts"):
+            found["prompts"] = {"listChanged": True}
+        if declares("completions"):
+            found["completions"] = {}
+        if declares("logging", "" if modern else "setLevel"):
+            found["logging"] = {}
+        extensions: dict[str, Any] = dict(self.extensions)
+        if self.offers_tasks(identity):
+            if modern:
+                extensions[TASKS] = {}
+            else:
+                # Whose tasks they are is not known without a login, so there is no `list`.
+                found["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+        theirs = self._offering.extensions()
+        if extensions := {**theirs.get("extensions", {}), **extensions}:
+            found["extensions"] = extensions
+        if "experimental" in theirs:
+            found["experimental"] = theirs["experimental"]
+        return found
+
+    def offers_tasks(self, identity: Identity | None = None) -> bool:
+        """Whether a call of something that a caller is offered may become a task."""
+        declared = self._offering.declared
+        return "tasks/get" in self.methods and (
+            self.has_tasks()
+            or declared("extensions", TASKS, identity)
+            or declared("tasks", "requests", identity)
+        )
+
+    async def initialize(self, request: RequestContext) -> dict[str, Any]:
+        """The answer to the handshake of a legacy client, whose connection is open from then on."""
+        params = request.params or {}
+        version = negotiated_version(params.get("protocolVersion", ""))
+        answer = {
+            "protocolVersion": version,
+            "capabilities": self.capabilities(request.identity, modern=False),
+            "serverInfo": self._offering.server_info() or dict(self.info),
+        }
+        answer = self._introducing(answer, request.identity)
+        request.connection.accept(version, params.get("clientInfo"), params.get("capabilities"))
+        _log_client(request, version)
+        return answer
+
+    async def discover(self, request: RequestContext) -> dict[str, Any]:
+        answer = {
+            "resultType": "complete",
+            "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
+            "capabilities": self.capabilities(request.identity, modern=True),
+            **STRICTEST.to_wire(),
+        }
+        _log_client(request, request.protocol_version)
+        return self._introducing(answer, request.identity)
+
+    def _introducing(self, answer: dict[str, Any], identity: Identity | None) -> dict[str, Any]:
+        if (text := self._surface.instructions_to(identity)) is not None:
+            answer["instructions"] = text
+        meta = self._surface.handshake_meta(identity)
+        return {**answer, "_meta": meta} if meta else answer
+
+
+def _log_client(request: RequestContext, version: str | None) -> None:
+    if _log.isEnabledFor(logging.INFO):
+        name = in_log(label_of(request.connection.client_info or {}) or "a client without a name")
+        _log.info("%s asks what is served, in revision %s", name, version, extra={"client": name})
+
+
+Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 
 
 class Program(Protocol):
     """What a program has added to this server by way of the SDK."""
 
-    def takes(self, method: str) -> bool:
-        """Whether a request or notification of a method has to pass it."""
-        ...
+    def takes(self, method: str) -> bool: ...
 
-    async def answer(self, request: RequestContext) -> dict[str, Any]:
-        """The result of a request, by the program's middleware and handlers."""
-        ...
+    async def answer(self, request: RequestContext) -> dict[str, Any]: ...
 
-    async def notified(self, request: RequestContext) -> None:
-        """Hand a notification to the program's middleware and handlers."""
-        ...
+    async def notified(self, request: RequestContext) -> None: ...
 
 
 class MCPServer:
-    """Answers the requests to one toolset server; see `context.connection.Answers`.
-
-    Attributes:
-        handshake: What the server says of itself.
-        announcements: Tells clients that lists have changed.
-        reading: Answers about resources, prompts and completions.
-        subscriptions: The modern clients that listen for changes.
-        tools: Answers about tools, and calls.
-        program: What a program has added; `None` while it has not asked for `lowlevel`.
-        shared: What replicas of the server share; `None` without replicas.
-        traces: Chooses the requests that are traced, if the program collects no traces; `None` for none.
-    """
+    """Answers the requests to one toolset server; see `context.connection.Answers`."""
 
     def __init__(
         self,
@@ -77,7 +153,6 @@ class MCPServer:
         suspended: SuspendedStore | None = None,
         traces: Sampler | None = None,
     ) -> None:
-        """Serve what `surface` and `offering` give; calls that wait for answers are kept in `suspended`."""
         provide()
         self._surface = surface
         self.subscriptions = Subscriptions(overlap=0.0 if shared is None else OVERLAP)
@@ -89,8 +164,8 @@ class MCPServer:
         tools.offers_tasks = self.handshake.offers_tasks
         self.reading = Reading(offering, trips, self.subscriptions, stamp)
         self.program: Program | None = None
-        self.traces = traces
-        self.shared = shared
+        self.traces = traces  # chooses requests, if the program collects none
+        self.shared = shared  # what replicas of the server share; `None` without replicas
         self._extensions = extensions
         self._own: dict[str, Answer] = {
             **extensions.methods(),
@@ -111,7 +186,6 @@ class MCPServer:
         self._unknown, self._answers = answers.pop(""), answers
 
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
-        """The result of a request, in the envelope of its client's era; see `Answers`."""
         if self.program is not None and self.program.takes(request.method):
             return self.program.answer(request)
         if self.traces is not None or tracing():
@@ -130,7 +204,6 @@ class MCPServer:
         return work
 
     async def notified(self, request: RequestContext) -> None:
-        """Take a notification; nothing is raised."""
         try:
             if self.program is not None and self.program.takes(request.method):
                 await self.program.notified(request)
@@ -141,22 +214,18 @@ class MCPServer:
             _log.exception("the handler of %r failed", request.method)
 
     async def own_notified(self, request: RequestContext) -> None:
-        """The same past what a program has added, within a span while a program collects traces."""
         work = self._note(request)
         if tracing():
             work = server_span(work, request)
         await work
 
     def opened(self) -> AbstractAsyncContextManager[None]:
-        """Keep the server open for as long as the block runs."""
         return self._surface.opened()
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The input schema of a tool that the caller of an ASGI scope can call."""
         return self._surface.input_schema(name, scope)
 
     def end_streams(self) -> None:
-        """End every `subscriptions/listen` stream in order."""
         self.subscriptions.end_streams()
 
     async def _note(self, request: RequestContext) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from mcp_toolset._index import index, needed, part
 from mcp_toolset._rule import refuse_replaced, refuse_rules_in, rules_among, take
@@ -23,11 +23,9 @@ from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.joined import extensions_of
 from mcp_toolset.protocol.cache_hints import STRICTEST
-from mcp_toolset.server import unlisted_mounts as unlisted
-from mcp_toolset.server.answers.tool_answers import ToolAnswers
-from mcp_toolset.server.attachments import Attachments
+from mcp_toolset.server import mounts
 from mcp_toolset.server.changes import News
-from mcp_toolset.server.handler_context import LocalTools
+from mcp_toolset.server.handler_context import MANUAL_TIMEOUT, LocalTools, ManualCalls
 from mcp_toolset.server.interface.keywords import OWN, OwnKeywords
 from mcp_toolset.server.interface.parts import (
     HostCalls,
@@ -37,31 +35,161 @@ from mcp_toolset.server.interface.parts import (
     observed_by,
     turned_on,
 )
-from mcp_toolset.server.kept_catalogs import KeptCatalogs, folder_for
-from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
 from mcp_toolset.server.mcp_server import MCPServer
-from mcp_toolset.server.offers.local_offers import LocalOffers
-from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.reloadable import reloadable_in
-from mcp_toolset.server.server_host import ServerHost
+from mcp_toolset.server.mounts import (
+    Attachments,
+    KeptCatalogs,
+    Reloadable,
+    UnlistedMounts,
+    folder_for,
+    reloadable_in,
+    toolsets_in,
+)
+from mcp_toolset.server.offering import LocalOffers, Offering
+from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.server.tool_table import ServedTools
-from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import CallGuards, Visibility
 from mcp_toolset.tools.core.capability import ALWAYS, granted
+from mcp_toolset.tools.core.names import FIXED_TOOLS
 from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset, offered_by
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
+    from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.catalog.registry.state_store import StateStore
-    from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.config import HubConfig
+    from mcp_toolset.config.extensions import ServerSettings, Settings
+    from mcp_toolset.extending.joined import Extensions
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.sdk.servers import Server
     from mcp_toolset.security.authentication.authenticator import Auth
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.keywords import ServerKeywords
     from mcp_toolset.server.state_keeper import StateKeeper
+    from mcp_toolset.server.tool_table import ServedTools
+    from mcp_toolset.server.visibility import Visibility
+    from mcp_toolset.tools.binding.binding import ToolBinding
+    from mcp_toolset.tools.core.call import ToolCall, ToolContext
+    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.result import ToolResult
+    from mcp_toolset.tools.core.source import SourceStatus
+    from mcp_toolset.tools.toolsets.toolset import Toolset
+
+
+_S = TypeVar("_S")
+
+
+class ServerHost:
+    """The server as its extensions see it, before its parts are made and after."""
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        configured: Reloadable | None,
+        services: Mapping[type, object],
+        grants: GrantLedger,
+        *,
+        toolsets: Callable[[], Iterable[Toolset]],
+        extensions: Callable[[], Extensions],
+        served: Callable[[], ServedTools],
+        visibility: Callable[[], Visibility],
+        lowlevel: Callable[[], Any],
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.grants = grants
+        self._configured = configured
+        self._services = services
+        self._toolsets = toolsets
+        self._extensions = extensions
+        self._served = served
+        self._visibility = visibility
+        self._lowlevel = lowlevel
+
+    @property
+    def configuration(self) -> Path | None:
+        return None if (config := self._config) is None else config.path
+
+    @property
+    def served_as(self) -> str:
+        return self.name if (config := self._config) is None else str(config.path)
+
+    @property
+    def identified(self) -> str:
+        return self.name if (config := self._config) is None else f"{self.name} {config.path}"
+
+    @property
+    def table(self) -> Mapping[str, ToolBinding]:
+        return self._served().table
+
+    def stated(self, key: str) -> Settings | None:
+        return None if (config := self._config) is None else config.extensions.get(key)
+
+    def stated_by_server(self, key: str) -> Mapping[str, ServerSettings]:
+        return {} if (config := self._config) is None else _by_server(config, key)
+
+    def stated_by_file(self, key: str) -> Sequence[tuple[Settings | None, Mapping[str, ServerSettings]]]:
+        every = (each for one in self._toolsets() for each in toolsets_in(one))
+        files = [each.config for each in every if isinstance(each, Reloadable)]
+        return [(file.extensions.get(key), _by_server(file, key)) for file in files]
+
+    def preview(self, identity: Identity | None) -> str | None:
+        return self._served().preview(identity)
+
+    def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
+        return self._visibility().hides(binding, identity)
+
+    def statuses(self) -> Mapping[str, SourceStatus]:
+        return self._served().statuses()
+
+    def seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
+        visible, seen = self._visibility(), set[tuple[str, str]]()
+        for name, binding in self.table.items():
+            if not visible.hides(binding, identity):
+                seen |= {(binding.source, name), (binding.source, binding.definition.name)}
+
+        def sees(server: str, tool: str) -> bool:
+            if visible.policy is None:
+                return True
+            return not visible.hides_server(server, identity) and (not tool or (server, tool) in seen)
+
+        return sees
+
+    @property
+    def catalog_names(self) -> Collection[str]:
+        return (*FIXED_TOOLS, *(one.name for one in self._extensions().catalog_tools))
+
+    @property
+    def reshapes(self) -> bool:
+        return self._extensions().reshapes
+
+    @property
+    def lowlevel(self) -> Any:
+        return self._lowlevel()
+
+    async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
+        return await self._served().catalog.in_scope(references, context)
+
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        sent = self._extensions().sent
+        return await self._served().call(call if sent is None else sent(call, context), context)
+
+    def need(self, kind: type[_S]) -> _S | None:
+        return cast("Any", self._services.get(kind))
+
+    @property
+    def _config(self) -> HubConfig | None:
+        return None if self._configured is None else self._configured.config
+
+
+def _by_server(file: HubConfig, key: str) -> Mapping[str, ServerSettings]:
+    enabled = (one for one in file.servers if not one.disabled)
+    return {one.name: one.extensions[key] for one in enabled if key in one.extensions}
 
 
 class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
@@ -314,7 +442,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         if (told := self._own.get("list_patience")) is not None:
             return told
         configured = None if self.configured is None else self.configured.config.list_patience
-        return unlisted.LIST_PATIENCE if configured is None else configured
+        return mounts.LIST_PATIENCE if configured is None else configured
 
     def _catalog(self) -> DeferredCatalog:
         # Search has tables to load, which a server without deferred tools does without.

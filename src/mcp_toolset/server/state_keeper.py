@@ -20,8 +20,7 @@ from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.errors import StaleStateError, StateError
 
-TRIES: Final = 8
-"""Times that a save is tried again because another replica has saved meanwhile."""
+TRIES: Final = 8  # times that a save is tried again because another replica has saved meanwhile
 
 _log = logging.getLogger("mcp_toolset.registry")
 
@@ -30,7 +29,6 @@ class StateKeeper:
     """Restores a registry when a server opens, and saves each change while it is open."""
 
     def __init__(self, place: str | os.PathLike[str] | StateStore, registry: ToolRegistry) -> None:
-        """Name the file; nothing is read yet."""
         self._file = StoredState(place)
         self._registry = registry
         self._flag = ThreadEvent()
@@ -53,7 +51,6 @@ class StateKeeper:
             await self._file.save(self._registry.snapshot())
 
     def changed(self) -> None:
-        """Note that there is something to save; from any thread."""
         self._flag.set()
 
     @asynccontextmanager
@@ -69,7 +66,6 @@ class StateKeeper:
                 stop()
 
     async def run(self) -> None:
-        """Save after every change, until cancelled."""
         while True:
             await self._flag.wait()
             if self._heard:

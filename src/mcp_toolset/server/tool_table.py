@@ -22,7 +22,7 @@ from mcp_toolset.context.principal import identity_of
 from mcp_toolset.errors import GrantError, ToolsetError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.protocol.eras import joint_meta
-from mcp_toolset.server.offers.offering import Passing
+from mcp_toolset.server.offering import Passing
 from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -39,8 +39,6 @@ from mcp_toolset.tools.view.view import Made, NameReport, ToolBinding, passed_by
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.security.policy.policy import Policy
-
-__all__ = ["OverrideReport", "overridden"]
 
 
 def held_tools(
@@ -93,8 +91,7 @@ def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -
 
 def _touched(change: ToolChange, served: ToolDefinition, shown: ToolDefinition) -> list[str]:
     # It takes long to load and is seldom asked.
-    from mcp_toolset.catalog.pins.canonical import canonical
-    from mcp_toolset.catalog.pins.differences import compared
+    from mcp_toolset.catalog.pins.canonical import canonical, compared
 
     moved = {_place(path) for path in change.differences}
     ours = {_place(difference.path) for difference in compared(canonical(served), canonical(shown))}
@@ -135,8 +132,7 @@ Texts = dict[str, ToolDefinition | None]
 _NO_TEXTS: Final[Texts] = {}
 _SHARED: Final = object()
 
-MAX_LISTS: Final = 256
-"""Lists that are kept at once."""
+MAX_LISTS: Final = 256  # lists that are kept at once
 
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -150,11 +146,7 @@ class Shown:
 
 
 class ListVariants:
-    """The lists of one table: one object for all callers who see the same, made when it is first asked for.
-
-    Attributes:
-        policy: Hides tools from callers.
-    """
+    """The lists of one table: one object for all callers who see the same, made on first use."""
 
     def __init__(
         self,
@@ -163,15 +155,7 @@ class ListVariants:
         policy: Policy | None = None,
         searching: Callable[[Identity | None], ToolBinding] | None = None,
     ) -> None:
-        """List `shown`.
-
-        Args:
-            shown: All tools that are listed.
-            varying: The sources that do not list the same to every client.
-            policy: Hides tools from callers.
-            searching: `search_tools` with the preview for a caller, where there is a policy and a catalog.
-        """
-        self.policy = policy
+        self.policy = policy  # hides tools from callers
         self._shown = shown
         self._varying = varying or {}
         self._searching = searching
@@ -188,7 +172,6 @@ class ListVariants:
         return renewed
 
     def of(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that a caller sees without grants."""
         hidden = self._hidden_from(context)
         return self._list(hidden, context.identity, self._texts(context) if self.personal else _NO_TEXTS)
 
@@ -259,29 +242,13 @@ _T = TypeVar("_T")
 class Apps(Protocol):
     """What names the pages of mounted tools."""
 
-    def apps(self) -> object:
-        """What the names depend on beside the tool."""
-        ...
+    def apps(self) -> object: ...
 
-    def with_app(self, binding: ToolBinding) -> ToolBinding:
-        """The tool with its page, if it has one, under its public address."""
-        ...
+    def with_app(self, binding: ToolBinding) -> ToolBinding: ...
 
 
 class ServedTools:
-    """The members of a registry: described, bound, gated, as one table that calls and lists are read off.
-
-    Attributes:
-        defers: Whether some of it is behind search.
-        has_own: Whether some tool is the application's own, and not a mounted server's.
-        table: Everything that can be called, by public name.
-        wire: What a client without grants is shown, in wire form; replaced, never changed.
-        lists: What is listed to each kind of caller; replaced as `wire` is.
-        visibility: The policy, and what it hides from each caller.
-        passing: Where calls of unlisted tools go.
-        moved: Set whenever it was compiled anew.
-        report: The names, in rules and in verbs, that stand for no tool.
-    """
+    """The members of a registry: described, bound, gated, as one table that calls and lists are read off."""
 
     def __init__(
         self,
@@ -296,32 +263,18 @@ class ServedTools:
         promises: bool = True,
         beside: Sequence[ToolBinding] = (),
     ) -> None:
-        """Start with nothing.
-
-        Args:
-            registry: The names and tools of all sources.
-            catalog: Makes what deferred tools are behind; asked when there is one.
-            bound: Gives a tool what this server lets it have; it looks at nothing but the tool.
-            apps: Names the pages of mounted tools.
-            visibility: The policy, which is read anew by each compilation.
-            rules: What decides about calls and texts; description hooks are asked at each compilation.
-            own_hint: How long clients may keep the application's part of the list.
-            promises: Whether tools are listed with their output schemas; a client refuses a result that does
-                not have what its schema says.
-            beside: The tools of extensions beside those of the catalog.
-        """
         self.registry = registry
-        self.passing = Passing(registry, visibility)
+        self.passing = Passing(registry, visibility)  # where calls of unlisted tools go
         self._make_catalog = catalog
         self._catalog: DeferredCatalog | None = None
-        self.defers = registry.defers
-        self.has_own = False
-        self.table: Mapping[str, ToolBinding] = {}
-        self.wire: list[dict[str, Any]] = []
-        self.moved = ThreadEvent()
+        self.defers = registry.defers  # whether some of it is behind search
+        self.has_own = False  # whether some tool is the application's own, and not a mounted server's
+        self.table: Mapping[str, ToolBinding] = {}  # everything that can be called, by public name
+        self.wire: list[dict[str, Any]] = []  # of a client without grants
+        self.moved = ThreadEvent()  # set whenever it was compiled anew
         self._bound = bound
         self._apps = apps
-        self.visibility = visibility
+        self.visibility = visibility  # the policy, and what it hides from each caller
         # What was made of each tool; a source that has not changed is not compiled again.
         self._made_addressed = Made(apps.with_app)
         self._made_bound = Made(bound)
@@ -329,14 +282,14 @@ class ServedTools:
         self._made_gated = Made(registry.gated)
         self._rules = rules
         self._named = ToolNames(())
-        self.report = NameReport(rules.strict)
+        self.report = NameReport(rules.strict)  # the names, in rules and in verbs, that stand for no tool
         self._own_hint = own_hint
         self._promises = promises
         self._beside_search = beside
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
         self._dispatch = ToolDispatch(())
         self._check_late: Callable[[], None] | None = None
-        self.lists = ListVariants()
+        self.lists = ListVariants()  # what is listed to each kind of caller; replaced as `wire` is
         self._list_meta: Mapping[str, Any] = {}
         self._shown: list[Shown] = []
         self._varying: Mapping[str, VaryingSource] = {}
@@ -349,7 +302,6 @@ class ServedTools:
 
     @property
     def catalog(self) -> DeferredCatalog:
-        """What deferred tools are behind; a server that defers nothing never needs one."""
         if self._catalog is None:
             self._catalog = self._make_catalog()
         return self._catalog
@@ -390,11 +342,7 @@ class ServedTools:
             self.moved.set()
 
     async def take_statuses(self) -> bool:
-        """Take in that the status of sources has changed, and none of their tools.
-
-        Returns:
-            Whether that was enough; what was compiled before may have to be compiled anew otherwise.
-        """
+        """Take in that only the status of sources has changed; `False` if that may need a compilation."""
         async with self._compiling:
             if self._settlement() != self._settled:
                 return False
@@ -409,7 +357,6 @@ class ServedTools:
         return ListVariants(self._shown, self._varying, policy, searching)
 
     def _same(self, wire: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The list that was served before, if it is the same."""
         return self.wire if self.wire == wire else wire
 
     def _settlement(self) -> object:
@@ -443,7 +390,6 @@ class ServedTools:
             _log.warning("%s", in_log(fault))
 
     async def _beside(self, work: Callable[[], _T]) -> _T:
-        """Do what takes long for a big catalog, and next to nothing for others."""
         listed = sum(status.tools for status in self.statuses().values())
         return await in_worker_if_large(work, max(listed, len(self.table)))
 
@@ -499,7 +445,6 @@ class ServedTools:
         return wire if self._promises else {key: wire[key] for key in wire if key != "outputSchema"}
 
     async def compiled_by_now(self) -> None:
-        """Wait for the running compilation, if there is one."""
         async with self._compiling:
             return
 
@@ -515,7 +460,6 @@ class ServedTools:
         return self._dispatch.call(call, context)
 
     async def call_ungranted(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run one call for the program that owns the server: it needs no grant, a member it must be."""
         binding = self.catalog.ungated(call.name) if self.defers else None
         if binding is None:
             return await self.call(call, context)
@@ -525,7 +469,6 @@ class ServedTools:
         )
 
     def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that a caller sees without grants: one object for as long as nothing changes."""
         return self.lists.of(context) if self._differing else self.wire
 
     def lists_some(self, source: str) -> bool:
@@ -534,11 +477,9 @@ class ServedTools:
         return not own or any(not binding.deferred for binding in own)
 
     def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
-        """The sources of which it has still to be found out what they list to a caller."""
         return self.lists.unknown_to(context)
 
     def list_meta(self, identity: Identity | None) -> Mapping[str, Any]:
-        """What the lists of the mounted servers that a caller may know of have in `_meta`."""
         if self.visibility.policy is None or not self._list_meta:
             return self._list_meta
         return self._joint_meta(lambda name: self.visibility.hides_server(name, identity))
@@ -556,7 +497,6 @@ class ServedTools:
         return [*listed, *granted] if granted else listed
 
     def granted(self, context: ToolContext) -> list[dict[str, Any]]:
-        """Of these, what only this caller sees."""
         if context.session is None or not self.defers:
             return []
         return [self._wire(binding) for binding in self.catalog.granted(context)]
@@ -587,7 +527,6 @@ class ServedTools:
         return binding.definition.input_schema
 
     def deferred_digests(self) -> dict[str, str]:
-        """The digest of each deferred tool's definition, by public name."""
         return self.catalog.digests() if self.defers else {}
 
     def preview(self, identity: Identity | None) -> str | None:
@@ -595,7 +534,6 @@ class ServedTools:
         return self.catalog.preview(identity) if self.defers else None
 
     def statuses(self) -> dict[str, SourceStatus]:
-        """How each mounted server is doing, by its name."""
         return {name: source.status for name, source in self.registry.sources().items()}
 
 

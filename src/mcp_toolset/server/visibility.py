@@ -11,7 +11,7 @@ from mcp_toolset.calls.pipeline.middleware import Bounding, Guard, NamesPatterns
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
-from mcp_toolset.server.reloadable import toolsets_in
+from mcp_toolset.server.mounts import toolsets_in
 from mcp_toolset.tools.binding.selector import MAX_NEAR
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.toolsets.toolset import Toolset
@@ -28,7 +28,6 @@ class CallGuards:
     """The guards of one server: they are the same objects for as long as nothing that they apply changes."""
 
     def __init__(self, served: Callable[[], str], extensions: Extensions) -> None:
-        """Begin with nothing; `served` tells the server from others."""
         self._served = served
         self._extensions = extensions
         self._policy: tuple[Policy | None, tuple[Guard, ...]] = (None, ())
@@ -64,22 +63,16 @@ class Permitting(Protocol):
 
 
 def permissions_in(toolset: Toolset) -> Iterator[Permissions]:
-    """What a toolset, and each that is nested in it, says of who may use what."""
     return (each.stated_permissions for each in toolsets_in(toolset) if isinstance(each, Permitting))
 
 
 class Sight:
-    """One policy over one set of tools: which servers are left for a caller.
-
-    Attributes:
-        policy: `None` where every caller may know of everything.
-    """
+    """One policy over one set of tools: which servers are left for a caller."""
 
     def __init__(
         self, policy: Policy | None = None, tools: Iterable[ToolBinding] = (), before: Sight | None = None
     ) -> None:
-        """Judge servers by `tools`, the listed, the deferred and those held back; else by those `before`."""
-        self.policy = policy
+        self.policy = policy  # `None` where every caller may know of everything
         self._tools: dict[str, list[ToolBinding]] = {}
         self._secret: dict[tuple[Group, str], bool] = {}
         if policy is not None:
@@ -105,16 +98,11 @@ class Sight:
         return known
 
     def differs(self, before: Sight, names: Iterable[str], identity: Identity | None) -> bool:
-        """Whether other ones of some servers exist for a caller than before."""
         return any(self.hides_server(name, identity) != before.hides_server(name, identity) for name in names)
 
 
 class Visibility(Visible):
-    """What callers may know of, by the policy of the program and those of configurations together.
-
-    Attributes:
-        sight: What holds now; replaced by each compilation.
-    """
+    """What callers may know of, by the policy of the program and those of configurations together."""
 
     def __init__(
         self,
@@ -123,30 +111,20 @@ class Visibility(Visible):
         rules: RuleSet,
         guards: CallGuards,
     ) -> None:
-        """Begin with the program's policy; those of `toolsets` are read by each `wanted`.
-
-        Args:
-            own: The policy of the program.
-            toolsets: What is served.
-            rules: The rules of the program.
-            guards: Makes what applies a policy to calls.
-        """
         self._rules = rules
         self._guards = guards
         self._guarded: tuple[tuple[Guard, ...], RuleSet] = ((), rules)
         self._own = () if own is None else own.permissions
         self._toolsets = toolsets
         self._compiled: tuple[tuple[Permissions, ...], Policy | None] = ((), None)
-        self.sight = Sight(self.wanted())
+        self.sight = Sight(self.wanted())  # what holds now; replaced by each compilation
 
     @property
     def policy(self) -> Policy | None:
-        """The policy that holds now; `None` where every caller may know of everything."""
         return self.sight.policy
 
     @property
     def varies(self) -> bool:
-        """Whether lists differ by caller."""
         return self.policy is not None and self.policy.varies
 
     def wanted(self) -> Policy | None:
@@ -176,12 +154,10 @@ class Visibility(Visible):
         return (wanted is not None and wanted.varies) or any(getattr(one, "varies", False) for one in guards)
 
     def limits_of(self, binding: ToolBinding, identity: Identity | None) -> list[Any]:
-        """How much a caller may use of a tool, as guards say."""
         guards = self.rules().guards
         return [one for each in guards if isinstance(each, Bounding) for one in each.of(binding, identity)]
 
     def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:
-        """The patterns of the guards of extensions that fit none of some tools."""
         if not (guards := self._guards.with_patterns()):
             return
         # Few servers have such guards.
@@ -202,15 +178,12 @@ class Visibility(Visible):
         return None if self.policy is None else (self.policy, self.policy.group(identity))
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
-        """Whether a tool does not exist for a caller."""
         return self.policy is not None and self.policy.decide(binding, identity).kind == "deny"
 
     def hides_server(self, name: str, identity: Identity | None) -> bool:
-        """Whether a mounted server does not exist for a caller; see `Sight`."""
         return self.sight.hides_server(name, identity)
 
     def hides_absent(self, entry: RegistryEntry, identity: Identity | None) -> bool:
-        """Whether a tool of the last run, of which only the names are known, does not exist for a caller."""
         if self.policy is None:
             return False
         facts = self.policy.remembered(entry.name, entry.asked, entry.source, entry.id)

@@ -34,25 +34,19 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult, fault_of_result
 from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.upstream.dormancy import DEFAULT, Dormancy, StartOptions
+from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientLists, ClientOffers, ListTaker
 from mcp_toolset.upstream.forwarding import Exchange, fault_of_task
 from mcp_toolset.upstream.known_server import KnownServer, MountState, ServerInfo, catalog_of, keep_key
-from mcp_toolset.upstream.lists.change_stream import ChangeStream
-from mcp_toolset.upstream.lists.client_lists import ClientLists
-from mcp_toolset.upstream.lists.client_offers import ClientOffers
-from mcp_toolset.upstream.lists.client_watches import ClientWatches
-from mcp_toolset.upstream.lists.offers import CAPABILITY_CHANGED, UpstreamOffers
-from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
-from mcp_toolset.upstream.lists.taken_list import TOOLS, TOOLS_CHANGED, ListTaker
-from mcp_toolset.upstream.lists.tool_list import ToolRefresh, UpstreamTools
+from mcp_toolset.upstream.offers import CAPABILITY_CHANGED, UpstreamOffers
 from mcp_toolset.upstream.owner import Lists, Owner
-from mcp_toolset.upstream.resting import ListingSession, Rest
+from mcp_toolset.upstream.pool import PooledSession, SessionPool
+from mcp_toolset.upstream.resting import DEFAULT, Dormancy, ListingSession, Rest, StartOptions
+from mcp_toolset.upstream.routing import SessionOptions
 from mcp_toolset.upstream.secrets import Secrets
-from mcp_toolset.upstream.sessions.pool import SessionPool
-from mcp_toolset.upstream.sessions.pooled_session import PooledSession
-from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Link
 from mcp_toolset.upstream.tasks import UpstreamTasks
+from mcp_toolset.upstream.tool_list import ToolRefresh, UpstreamTools
+from mcp_toolset.upstream.watches import ChangeStream, ClientWatches, ResourceWatches
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
@@ -78,38 +72,22 @@ class ConnectionOptions(TypedDict):
 
 
 class UpstreamConnection:
-    """The state of one mounted server, and the way to call it.
-
-    Attributes:
-        extensions: The parts of extensions in it, the outermost first.
-    """
+    """The state of one mounted server, and the way to call it."""
 
     def __init__(
         self,
-        link: Link,
+        link: Link,  # how to reach it
         *,
-        timeout: float,
-        start_timeout: float,
-        pins: Pins,
-        options: SessionOptions | None = None,
-        forward_authorization: bool = False,
-        shows: Sequence[Asked] = (),
-        stated: Mapping[str, ServerSettings] = MappingProxyType({}),
-        starts: StartOptions = DEFAULT,
+        timeout: float,  # seconds that one call may take, without the time for which its client is asked
+        start_timeout: float,  # seconds that connecting and listing may take, together
+        pins: Pins,  # what judges its definitions; by default, pins of this process
+        options: SessionOptions | None = None,  # era and sharing of sessions; docs/sessions.md
+        forward_authorization: bool = False,  # whether a caller's own credentials are sent on to it
+        shows: Sequence[Asked] = (),  # what is declared for the sake of what it lists
+        stated: Mapping[str, ServerSettings] = MappingProxyType({}),  # settings of extensions
+        starts: StartOptions = DEFAULT,  # when it is started, and when it is stopped
     ) -> None:
-        """Describe the upstream; nothing is opened before `run`.
-
-        Args:
-            link: How to reach it.
-            timeout: Seconds that one call may take, without the time for which its client is asked.
-            start_timeout: Seconds that connecting and listing may take, together.
-            pins: What judges its definitions; by default, pins of this process.
-            options: In which era it is spoken to and how callers share sessions; see docs/sessions.md.
-            forward_authorization: Whether a caller's own credentials are sent on to it.
-            shows: What is declared for the sake of what it lists.
-            stated: What is said of extensions, by their keys.
-            starts: When it is started, and when it is stopped.
-        """
+        """Describe the upstream; nothing is opened before `run`."""
         self.link = link
         self.timeout = timeout
         options = replace(options or SessionOptions(), shows=bool(shows))
@@ -121,7 +99,7 @@ class UpstreamConnection:
         self._protocol: ProtocolRule = options.protocol
         self._server = KnownServer(link)
         self._state = MountState(link)
-        self.extensions = self._extended(stated)
+        self.extensions = self._extended(stated)  # the parts of extensions in it, the outermost first
         self._listing = ListingSession(link, forwards=forward_authorization, shows=self._shows)
         self._exchange = Exchange(link, self._listing, self.pool, self._state, timeout=timeout)
         self._tasks = UpstreamTasks(self._exchange, options.task_wait)
@@ -177,7 +155,6 @@ class UpstreamConnection:
         self._connect_callbacks()
 
     def _connect_callbacks(self) -> None:
-        """Have the parts tell each other what one of them has found out."""
         self.lists.merge = self._merge
         self.lists.on_change = self._state.changed
         self.offers.resting = lambda: self._rest.resting or self.dormancy.asleep
@@ -205,7 +182,6 @@ class UpstreamConnection:
 
     @property
     def protocol_version(self) -> str | None:
-        """The revision that was settled with the server."""
         return self._listing.main.protocol_version
 
     @property
@@ -234,16 +210,14 @@ class UpstreamConnection:
 
     @property
     def is_personal(self) -> bool:
-        """Whether each caller has a connection with lists of its own."""
         return False
 
     @property
     def offered(self) -> Offers:
-        """What the server offers beside its tools."""
         return self.client_offers
 
     def gate(self, definition: ToolDefinition) -> Gate | None:
-        """What refuses calls of a tool by callers to whom it is not listed; `None` if it is listed to all."""
+        """A check that refuses callers to whom the tool is not listed; `None` if there are none."""
         return None
 
     def personal(self, definition: ToolDefinition) -> Personal | None:
@@ -251,11 +225,9 @@ class UpstreamConnection:
         return None
 
     def login_of(self, ticket: str) -> PendingLogin | None:
-        """The pending login of a caller."""
         return None
 
     def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-        """Call `callback` with the facts of each login of a caller that ends; return what stops this."""
         return lambda: None
 
     def _silence(self) -> str:
@@ -263,25 +235,20 @@ class UpstreamConnection:
 
     @property
     def identity(self) -> str:
-        """Which server this is: its address, and the name that it gave itself when it was reached."""
         return self._server.identity(self._listing.main.server)
 
     def list_hint(self) -> CacheHint | None:
-        """How long the tools may be kept from now on; `None` if it declares that it has none."""
         return self._refresh.hint()
 
     @property
     def instructions(self) -> str:
-        """What the server tells models, as the policy lets it through; while it is down, what it said."""
         return self._server.shown_instructions(self.pins.hidden_text)
 
     @cached_property
     def keep_key(self) -> str | None:
-        """What its lists are kept under from one run to the next; see `kept_mount`."""
         return keep_key(self.link, self._protocol, tuple(self._shows), self._forwards)
 
     def kept(self) -> KeptCatalog | None:
-        """What is to be kept of it for the next run; `None` while it is not ready."""
         if self._state.now != "ready":
             return None
         return catalog_of(
@@ -303,7 +270,6 @@ class UpstreamConnection:
         self._state.changed()
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the tools or the status have changed."""
         return self._state.on_change(callback)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -324,13 +290,11 @@ class UpstreamConnection:
         await self._exchange.ending.close(drain, lambda: bool(self._exchange.suspended))
 
     def _at_work(self) -> bool:
-        """Whether the session that lists has requests in flight, or resources that clients watch."""
         listing = self._listing
         return bool(listing.main.calls or listing.asking or self._refresh.is_due or self.watches)
 
     @property
     def _in_use(self) -> bool:
-        """Whether a client has a call in flight, watches a resource, or has what a session keeps for it."""
         exchange = self._exchange
         return bool(
             exchange.ending.working
@@ -341,7 +305,6 @@ class UpstreamConnection:
         )
 
     def _outdated(self) -> None:
-        """List everything again: a change may have been missed."""
         self._refresh.outdated()
         self.offers.outdated()
 
@@ -380,11 +343,9 @@ class UpstreamConnection:
         self._exchange.suspended.follow(before._exchange.suspended)
 
     def unfollow(self, before: UpstreamConnection) -> None:
-        """Forget a connection that has ended."""
         self._exchange.suspended.unfollow(before._exchange.suspended)
 
     async def summoned(self) -> None:
-        """Have a stopped server started, and wait for that."""
         if self._state.now != "ready":
             await self._state.summoned(self.timeout)
 
@@ -442,19 +403,16 @@ class UpstreamConnection:
         return ToolResult(own.of_error(self.link.secrets.of_error(wire)))
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
-        """The tools that are listed to other clients than this one."""
         seen = self.lists.seen_by(context).get(TOOLS)
         listed = self.tools.snapshot.tools.keys()
         common = self.tools.common if seen is None else seen.names
         return frozenset() if len(common) >= len(listed) and listed <= common else frozenset(listed - common)
 
     def unknown_to(self, context: ToolContext) -> bool:
-        """Whether it has still to be found out what the server lists to clients like this one."""
         stale = self._refresh.is_stale or (self._refresh.is_asked_for and self.lists.has_session(context))
         return self.lists.unknown(context) or stale
 
     async def known_to(self, context: ToolContext) -> None:
-        """Wait, for a little while at most, until that is known."""
         await self.lists.learned(context)
         if self._refresh.is_asked_for:
             await self._refresh.read_again()

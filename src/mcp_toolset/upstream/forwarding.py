@@ -12,6 +12,7 @@ It serves `tools/call`, `prompts/get` and `resources/read`: the three that may a
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, field
 from functools import partial
@@ -21,24 +22,24 @@ import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.drain import Drain
-from mcp_toolset.context.request import WireContext
+from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import TASKS
 from mcp_toolset.errors import CallError, UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.eras import round_trip
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED
-from mcp_toolset.tools.core.asking import ELICITATION
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, URL_ELICITATION_REQUIRED, MCPError
+from mcp_toolset.tools.core.asking import ELICITATION, InputRequired
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.transports.backpressure import calling
+from mcp_toolset.upstream.in_flight import CallInFlight, StandIn, carried_to, keep, parted, with_kept
 from mcp_toolset.upstream.known_server import MountState
-from mcp_toolset.upstream.resting import ListingSession
-from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
-from mcp_toolset.upstream.sessions.client_questions import MAX_ASKED
-from mcp_toolset.upstream.sessions.pool import SessionPool
-from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
-from mcp_toolset.upstream.sessions.question_shapes import (
+from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
+from mcp_toolset.upstream.questions import (
+    MAX_ASKED,
     answers_to,
     checked,
+    for_modern,
     pages_of,
     requests_in,
     shown_in,
@@ -46,17 +47,263 @@ from mcp_toolset.upstream.sessions.question_shapes import (
     undeclared,
     unshowable,
 )
-from mcp_toolset.upstream.sessions.session import UpstreamSession
-from mcp_toolset.upstream.sessions.session_key import SessionKey, canonical
-from mcp_toolset.upstream.sessions.stand_in import StandIn, carried_to, keep, parted, with_kept
-from mcp_toolset.upstream.suspended import SuspendedCall, SuspendedCalls
+from mcp_toolset.upstream.resting import ListingSession
+from mcp_toolset.upstream.routing import SessionKey, canonical
+from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
 
-MAX_ROUNDS: Final = 16
-"""Times that a modern upstream may ask a legacy client in the course of one request."""
+MAX_SUSPENDED: Final = 128
+"""Calls of one upstream that may wait for answers at once; further questions are refused."""
 
-MAX_IN_FLIGHT: Final = 256
-"""Calls that one upstream is given at once; more wait, within their own deadline."""
+OWN_SUSPENDED: Final = 32  # the same of one caller
+
+MAX_LEGS: Final = 64
+"""Requests with which a client may come for one call; one that never answers is not asked forever."""
+
+GATHERING: Final = 0.01
+"""Seconds after a question in which others may join it, so that those asked at once are one round."""
+
+Work = Callable[["SuspendedCall"], Awaitable[dict[str, Any]]]
+
+
+@dataclass(eq=False, slots=True)
+class _Question:
+    request: Mapping[str, Any]
+    answer: Mapping[str, Any] | None = None
+    answered: anyio.Event = field(default_factory=anyio.Event)
+
+
+class SuspendedCall(CallInFlight):
+    """A call that outlives the requests of the client that it is for."""
+
+    __slots__ = (
+        "_changed",
+        "_fault",
+        "_legs",
+        "_paced_by",
+        "_suspended",
+        "_questions",
+        "_result",
+        "_scope",
+        "collected",
+        "done",
+        "handle",
+        "share",
+    )
+
+    def __init__(self, caller: WireContext, suspended: SuspendedCalls) -> None:
+        super().__init__(caller, client=caller.client_key)
+        self.handle = secrets.token_urlsafe(12)
+        self.share = caller.share
+        self.done = False
+        self.collected = anyio.Event()
+        self._suspended = suspended
+        self._legs = 0
+        self._questions: dict[str, _Question] = {}
+        self._changed = anyio.Event()
+        self._result: dict[str, Any] | None = None
+        self._fault: Exception | None = None
+        self._paced_by = calling.get()
+        self._scope = anyio.CancelScope()
+
+    async def run(self, work: Work) -> None:
+        calling.set(self._paced_by)
+        try:
+            with self._scope:
+                self._result = await work(self)
+        # Whatever it is, it is raised where the call is waited for, and must not end the upstream.
+        except Exception as fault:
+            self._fault = fault
+        finally:
+            self.done = True
+            self._tell()
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Have the client asked by the request that waits for this call now, or by its next one."""
+        if taken := self._suspended.taken_for(self):
+            raise MCPError(INVALID_REQUEST, f"{method} is refused: {taken} wait for answers already")
+        # From now on: calls that ask at once are counted before the first of their clients is told.
+        self.keep()
+        key = f"{self.handle}.{self.asked}"
+        question = self._questions[key] = _Question(for_modern(method, params))
+        self._tell()
+        try:
+            with anyio.move_on_after(ASK_DEADLINE):
+                await question.answered.wait()
+            if question.answer is None:
+                self._scope.cancel()
+                raise MCPError(INTERNAL_ERROR, f"the client gave no answer within {ASK_DEADLINE:g} s")
+            return dict(question.answer)
+        finally:
+            del self._questions[key]
+            self._tell()
+
+    async def leg(self, caller: WireContext) -> dict[str, Any]:
+        """Wait for the result, on behalf of one request of the client."""
+        self.context = caller
+        self._legs += 1
+        if self._legs > MAX_LEGS:
+            self._scope.cancel()
+            raise CallError(f"the call was repeated {MAX_LEGS} times and still asks; it was ended")
+        try:
+            await self._catch_up()
+            self._take(caller.replay.answers)
+            while not (self.done and not self._questions):
+                if self._unanswered():
+                    await anyio.sleep(GATHERING)
+                    if self._unanswered():
+                        await self.delivery.hold()
+                    if unanswered := self._unanswered():
+                        raise InputRequired(unanswered)
+                    await self._catch_up()
+                    continue
+                await self._changed.wait()
+            await super().told()
+        except anyio.get_cancelled_exc_class():
+            self._scope.cancel()
+            raise
+        finally:
+            super().bill()
+        self.collected.set()
+        return self._outcome()
+
+    def bill(self) -> None:
+        """Add nothing: the work has a task of its own, and `leg` bills each request of the client."""
+
+    async def told(self) -> None:
+        """Wait for nothing: the client is told by its requests, and before the last of them is answered."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.collected.is_set()
+
+    async def _catch_up(self) -> None:
+        if self.home is not None and self.delivery.held:
+            self.home.go_on(self)
+            await self.delivery.all_left()
+
+    def keep(self) -> None:
+        self._suspended.keep(self)
+
+    def forget(self) -> None:
+        self._suspended.forget(self)
+
+    async def drained(self) -> None:
+        """Wait until nothing is asked any more, for what may have been asked by another call."""
+        while self._questions:
+            await self._changed.wait()
+
+    def _unanswered(self) -> dict[str, Mapping[str, Any]]:
+        return {key: each.request for key, each in self._questions.items() if each.answer is None}
+
+    def _take(self, answers: dict[str, Mapping[str, Any]]) -> None:
+        """Hand the answers on; what has been handed on need not travel any further."""
+        for key in [key for key in answers if key.startswith(f"{self.handle}.")]:
+            answer = answers.pop(key)
+            question = self._questions.get(key)
+            if question is not None and question.answer is None:
+                question.answer = answer
+                question.answered.set()
+
+    def _outcome(self) -> dict[str, Any]:
+        if self._fault is not None:
+            raise self._fault
+        if self._result is None:
+            raise CallError("the call has ended before its questions were answered; call again")
+        return self._result
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+
+class SuspendedCalls:
+    """The calls of one upstream that go on between the requests of their clients."""
+
+    def __init__(self) -> None:
+        self.on_freed: Callable[[], None] = _nothing
+        self._calls: dict[str, SuspendedCall] = {}
+        self._before: SuspendedCalls | None = None
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def taken_for(self, call: SuspendedCall) -> str:
+        """What is in the way of one more call that waits for its client; empty if nothing is."""
+        if call.handle in self._calls:
+            return ""
+        own = sum(bool(call.share) and each.share == call.share for each in self._calls.values())
+        if own >= OWN_SUSPENDED:
+            return f"{OWN_SUSPENDED} calls of this caller"
+        return f"{MAX_SUSPENDED} calls" if len(self._calls) >= MAX_SUSPENDED else ""
+
+    async def carry(
+        self, caller: WireContext, name: str, start: Callable[..., None], work: Work
+    ) -> dict[str, Any]:
+        """Begin a call, or go on with the one of the same `name` that the caller was asked for."""
+        key = caller.replay.key("parked", {}, name)
+        handle = caller.replay.parked.pop(key, None)
+        call = self._begun(caller, start, work) if handle is None else self._found(handle)
+        try:
+            result = await call.leg(caller)
+        except InputRequired:
+            call.keep()
+            caller.replay.parked[key] = call.handle
+            raise
+        except BaseException:
+            call.forget()
+            raise
+        call.forget()
+        return result
+
+    def follow(self, before: SuspendedCalls) -> None:
+        """Find here the calls that wait there as well: their upstream is being replaced."""
+        self._before = before
+
+    def unfollow(self, before: SuspendedCalls) -> None:
+        """Look there no longer, where nothing waits any more."""
+        if self._before is before:
+            self._before = None
+
+    def keep(self, call: SuspendedCall) -> None:
+        self._calls[call.handle] = call
+
+    def forget(self, call: SuspendedCall) -> None:
+        if self._calls.pop(call.handle, None) is not None:
+            self.on_freed()
+
+    def _begun(self, caller: WireContext, start: Callable[..., None], work: Work) -> SuspendedCall:
+        if caller.replay.foreign:
+            raise CallError(f"{FOREIGN}; call again")
+        call = SuspendedCall(caller, self)
+        start(self._run, call, work)
+        return call
+
+    async def _run(self, call: SuspendedCall, work: Work) -> None:
+        """The life of a call; what it came to is kept for a while if its client is away."""
+        try:
+            await call.run(work)
+            if call.handle in self._calls:
+                with anyio.move_on_after(ASK_DEADLINE):
+                    await call.collected.wait()
+        finally:
+            self.forget(call)
+
+    def _found(self, handle: str) -> SuspendedCall:
+        call = self._calls.get(handle)
+        if call is None and self._before is not None:
+            return self._before._found(handle)
+        if call is None:
+            raise CallError("the call that waited for this answer has ended; call again")
+        return call
+
+
+def _nothing() -> None:
+    return None
+
+
+MAX_ROUNDS: Final = 16  # times that a modern upstream may ask a legacy client in the course of one request
+MAX_IN_FLIGHT: Final = 256  # calls that one upstream is given at once; more wait, within their own deadline
 
 _FIRST_PAUSE: Final = 0.05
 _LAST_PAUSE: Final = 0.25
@@ -82,24 +329,14 @@ Then = Callable[[Send, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 @dataclass(eq=False)
 class Exchange:
-    """The way of requests to one upstream.
+    """The way of requests to one upstream."""
 
-    Attributes:
-        link: How the upstream is reached.
-        listing: The session that lists.
-        pool: The sessions of clients.
-        state: How the server is doing.
-        timeout: Seconds that the upstream may work on one request.
-        suspended: The calls that go on while their clients are asked.
-        current: The definition of a tool as it is listed now; raises `CallError` if it is another tool.
-    """
-
-    link: Link
-    listing: ListingSession
-    pool: SessionPool
-    state: MountState
+    link: Link  # how the upstream is reached
+    listing: ListingSession  # the session that lists
+    pool: SessionPool  # the sessions of clients
+    state: MountState  # how the server is doing
     _: KW_ONLY
-    timeout: float
+    timeout: float  # seconds that the upstream may work on one request
     suspended: SuspendedCalls = field(default_factory=SuspendedCalls, init=False)
     ending: Drain = field(default_factory=Drain, init=False)
     current: Callable[[ToolDefinition], ToolDefinition] = field(default=lambda tool: tool, init=False)
@@ -120,15 +357,7 @@ class Exchange:
         tool: ToolDefinition | None = None,
         then: Then | None = None,
     ) -> dict[str, Any]:
-        """Send a request of a client on, once, and return the answer in wire form.
-
-        Args:
-            method: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
-            params: Its parameters, without what belongs to one connection.
-            context: Whose request it is.
-            tool: The definition of the tool that is called.
-            then: Makes the result of the answer, with further requests over the same session (legacy).
-        """
+        """Send a request on, once; `then` makes the result of the answer on the same session."""
         if self.state.now != "ready":
             await self.state.summoned(self.timeout)
             tool = tool and self.current(tool)
@@ -312,7 +541,6 @@ class Exchange:
     async def _again(
         self, session: UpstreamSession, call: CallInFlight, method: str, params: dict[str, Any]
     ) -> dict[str, Any]:
-        """A further request in the course of a call."""
         return await session.perform(call, method, params, seconds=self.timeout, slots=self._slots)
 
     async def _opened(
@@ -394,11 +622,7 @@ class Exchange:
 
 
 def _refuse_foreign(caller: WireContext) -> None:
-    """Refuse a request state that no call of this server has given out.
-
-    Raises:
-        CallError: the request has such a state.
-    """
+    """Raise `CallError` for a request state that no call of this server has given out."""
     if caller.replay.foreign:
         raise CallError(f"{FOREIGN}; call again")
 

@@ -29,22 +29,13 @@ from mcp_toolset.upstream.target import Link
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """A server in its own words (schema, `Implementation`).
+    """A server in its own words (schema, `Implementation`)."""
 
-    Attributes:
-        name: The name of its program.
-        version: The version of its program.
-        title: A name for people.
-        description: What it is for.
-        website_url: Where more is said about it.
-        wire: All that it said, members that no revision knows included.
-    """
-
-    name: str
-    version: str
-    title: str | None = None
-    description: str | None = None
-    website_url: str | None = None
+    name: str  # the name of its program
+    version: str  # the version of its program
+    title: str | None = None  # a name for people
+    description: str | None = None  # what it is for
+    website_url: str | None = None  # where more is said about it
     wire: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     @classmethod
@@ -69,29 +60,20 @@ MAX_INSTRUCTIONS: Final = 100_000
 
 
 class KnownServer:
-    """What one server has said about itself.
-
-    Attributes:
-        info: Its name, version and description; `None` before anything is known of it.
-        instructions: What it tells models, as it came.
-        about: One line about it for people.
-    """
+    """What one server has said about itself."""
 
     def __init__(self, link: Link) -> None:
-        """Nothing is known yet; `link` knows the secrets that are not shown."""
-        self.info: ServerInfo | None = None
-        self.instructions = self.about = ""
+        self.info: ServerInfo | None = None  # `None` before anything is known
+        self.instructions = self.about = ""  # what it tells models, as it came
         self._link = link
 
     def take(self, server: ServerInfo | None, instructions: str) -> None:
-        """Note what the server says now."""
         instructions = instructions[:MAX_INSTRUCTIONS]
         self.info, self.instructions = server, instructions
         said = "" if server is None else server.description or server.title or ""
         self.about = self._link.scrubbed(one_line(said or instructions))
 
     def shown_instructions(self, policy: HiddenTextPolicy) -> str:
-        """What it tells models, without secrets and as the policy lets it through."""
         return clean_instructions(self._link.scrubbed(self.instructions), policy)
 
     def identity(self, live: ServerInfo | None) -> str:
@@ -157,29 +139,19 @@ def _clean(link: Link, value: Any) -> Any:
 
 
 class MountState:
-    """The state of one mounted server: its owner sets it, calls look at it.
-
-    Attributes:
-        now: The state.
-        reason: Why it is in this state, cleared of secrets.
-        retry_in: Seconds until the next attempt, if one is waited for.
-        used: Whether a request of a client was sent on since this was set to `False`.
-        calls: How many were sent on.
-        wake: Has the server started, if it is stopped.
-    """
+    """The state of one mounted server: its owner sets it, calls look at it."""
 
     def __init__(self, link: Link) -> None:
-        self.now: SourceState = "closed"
-        self.reason = ""
-        self.retry_in: float | None = None
-        self.used = False
-        self.calls = 0
-        self.wake: Callable[[], None] = _nothing
+        self.now: SourceState = "closed"  # the state
+        self.reason = ""  # why it is in this state, cleared of secrets
+        self.retry_in: float | None = None  # seconds until the next attempt, if one is waited for
+        self.used = False  # whether a request of a client was sent on since this was set to `False`
+        self.calls = 0  # how many were sent on
+        self.wake: Callable[[], None] = _nothing  # has the server started, if it is stopped
         self._link = link
         self._listeners: dict[object, Callable[[], None]] = {}
 
     def set(self, now: SourceState, reason: str, retry_in: float | None = None) -> None:
-        """Enter a state, and tell who listens."""
         self.now, self.reason, self.retry_in = now, self._link.scrubbed(reason), retry_in
         self.changed()
 
@@ -190,7 +162,6 @@ class MountState:
         return lambda: self._listeners.pop(key, None) and None
 
     def changed(self) -> None:
-        """Tell who listens that something has changed."""
         for callback in list(self._listeners.values()):
             callback()
 
@@ -216,11 +187,7 @@ class MountState:
             stop()
 
     def require_ready(self) -> None:
-        """Refuse a request while the server is not ready.
-
-        Raises:
-            UpstreamUnavailableError: it is not ready; the message says why, and when it is tried again.
-        """
+        """Raise `UpstreamUnavailableError`, with the reason, unless the server is ready."""
         if self.now == "ready":
             return
         reason = f"the server is {self.now}" + (f": {self.reason}" if self.reason else "")

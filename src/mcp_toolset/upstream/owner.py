@@ -23,18 +23,16 @@ from mcp_toolset.protocol.errors import ENDED, reason_of
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.text.screen import counted
 from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.upstream.dormancy import Dormancy
+from mcp_toolset.upstream.client_lists import ClientLists
 from mcp_toolset.upstream.known_server import MountState, ServerInfo
-from mcp_toolset.upstream.lists.change_stream import ACKNOWLEDGING, ChangeStream
-from mcp_toolset.upstream.lists.client_lists import ClientLists
-from mcp_toolset.upstream.lists.offers import UpstreamOffers
-from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
-from mcp_toolset.upstream.lists.tool_list import ToolRefresh
-from mcp_toolset.upstream.resting import ListingSession, Rest
-from mcp_toolset.upstream.sessions.client_questions import Notified
-from mcp_toolset.upstream.sessions.pool import SessionPool
-from mcp_toolset.upstream.sessions.session import UpstreamSession
+from mcp_toolset.upstream.offers import UpstreamOffers
+from mcp_toolset.upstream.pool import SessionPool
+from mcp_toolset.upstream.questions import Notified
+from mcp_toolset.upstream.resting import Dormancy, ListingSession, Rest
+from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
+from mcp_toolset.upstream.tool_list import ToolRefresh
+from mcp_toolset.upstream.watches import ACKNOWLEDGING, ChangeStream, ResourceWatches
 
 LOGGED_OUT: Final = "its tokens are not kept any more: there was a logout"
 """Why a connection has ended whose tokens were removed."""
@@ -59,32 +57,19 @@ class Lists:
 
 @dataclass(eq=False)
 class Owner:
-    """Supervises the connection to one mounted server, for as long as it is mounted.
+    """Supervises the connection to one mounted server, for as long as it is mounted."""
 
-    Attributes:
-        link: How the upstream is reached.
-        listing: The session that lists, which each connection renews.
-        lists: What is listed over it.
-        pool: The sessions of clients, which end with the connection.
-        rest: When the connection is closed for a while.
-        dormancy: When the server is started, and when it is stopped.
-        state: How the server is doing.
-        log: Where losses are noted.
-        introduced: Takes what the server says about itself.
-        notified: Takes the notifications of the server.
-    """
-
-    link: Link
-    listing: ListingSession
-    lists: Lists
+    link: Link  # how the upstream is reached
+    listing: ListingSession  # the session that lists, which each connection renews
+    lists: Lists  # what is listed over it
     _: KW_ONLY
-    pool: SessionPool
-    rest: Rest
-    dormancy: Dormancy
-    state: MountState
-    log: logging.Logger
-    introduced: Introduced
-    notified: Notified
+    pool: SessionPool  # the sessions of clients, which end with the connection
+    rest: Rest  # when the connection is closed for a while
+    dormancy: Dormancy  # when the server is started, and when it is stopped
+    state: MountState  # how the server is doing
+    log: logging.Logger  # where losses are noted
+    introduced: Introduced  # takes what the server says about itself
+    notified: Notified  # takes the notifications of the server
     _era: str | None = field(default=None, init=False)
     _ready_at: float = field(default=float("inf"), init=False)
     _lost: anyio.Event = field(default_factory=anyio.Event, init=False)
@@ -271,7 +256,6 @@ class Owner:
         self._lost.set()
 
     async def _watch_health(self) -> None:
-        """Give up a server that answers nothing any more."""
         health = self.listing.main.health
         health.heard()
         self._lost_by = await health.lost()
@@ -279,7 +263,6 @@ class Owner:
         self.lose()
 
     async def _watch_login(self) -> None:
-        """Give the connection up once its tokens are logged out."""
         if self.link.credentials is not None:
             await self.link.credentials.withdrawn()
             self._lost_by = LOGGED_OUT

@@ -15,8 +15,7 @@ from mcp_toolset.protocol.eras import drop_own, own_meta
 from mcp_toolset.protocol.http_headers import header_fault
 
 MAX_PAGES: Final = 200
-MAX_TOOLS: Final = 20_000
-"""Where a listing that never ends is cut."""
+MAX_TOOLS: Final = 20_000  # where a listing that never ends is cut
 
 MARGIN: Final = 0.25
 """The part of the time for a listing that is kept for judging and using it when it was cut."""
@@ -30,32 +29,18 @@ class NotAListError(Exception):
 
 @dataclass(slots=True)
 class Listing:
-    """What was listed.
+    """What was listed."""
 
-    Attributes:
-        method: The method that lists, and `key` the key of the list in its answers.
-        tools: The entries in wire form, as untrusted as they come.
-        complete: `False` when a cap on pages, tools or time ended the walk.
-        hint: How long the whole may be kept: the strictest of its pages.
-        began: The time of the event loop from which the hint counts.
-        meta: What its pages have in `_meta`, a key of an earlier one before that of a later.
-    """
-
-    method: str = "tools/list"
+    method: str = "tools/list"  # the method that lists, and `key` the key of the list in its answers
     key: str = "tools"
-    tools: list[Any] = field(default_factory=list[Any])
-    complete: bool = False
-    hint: CacheHint = STRICTEST
-    began: float = float("-inf")
+    tools: list[Any] = field(default_factory=list[Any])  # the entries in wire form, as untrusted as they come
+    complete: bool = False  # `False` when a cap on pages, tools or time ended the walk
+    hint: CacheHint = STRICTEST  # how long the whole may be kept: the strictest of its pages
+    began: float = float("-inf")  # the time of the event loop from which the hint counts
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     async def walk(self, request: Request, limit: float) -> None:
-        """Ask for page after page.
-
-        Args:
-            request: Sends a request and returns its raw result.
-            limit: Seconds that the walk may take; less if a deadline outside comes first.
-        """
+        """Ask for page after page, for `limit` seconds at most."""
         self.began = anyio.current_time()
         until = min(anyio.current_effective_deadline(), anyio.current_time() + limit)
         with anyio.CancelScope(deadline=until - MARGIN * limit) as patience:

@@ -13,34 +13,25 @@ from typing import Any, Final
 
 import anyio
 
+from mcp_toolset._records import dataclass
+from mcp_toolset.config import StartRule
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.upstream.sessions.pool import SessionPool
-from mcp_toolset.upstream.sessions.session import UpstreamSession
+from mcp_toolset.upstream.known_server import MountState
+from mcp_toolset.upstream.pool import SessionPool
+from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
 
 
 class ListingSession:
-    """The session that lists; each connection of the owner has another one.
-
-    Attributes:
-        main: The session of the last connection; its `dispatcher` is `None` while it is not open.
-        asking: How many requests of the bridge itself are in flight in it.
-    """
+    """The session that lists; each connection of the owner has another one."""
 
     def __init__(self, link: Link, *, forwards: bool, shows: Mapping[str, Any]) -> None:
-        """Describe the session.
-
-        Args:
-            link: How the upstream is reached.
-            forwards: Whether a caller's own credentials are sent on.
-            shows: What is declared for the sake of what is listed.
-        """
         self._link = link
         self._forwards = forwards
         self._shows = shows
-        self.asking = 0
-        self.main = self._made()
+        self.asking = 0  # how many requests of the bridge itself are in flight in it
+        self.main = self._made()  # its `dispatcher` is `None` while it is not open
 
     def _made(self) -> UpstreamSession:
         return UpstreamSession(self._link, forwards_credentials=self._forwards, shows=self._shows)
@@ -58,7 +49,6 @@ class ListingSession:
         context: ToolContext | None = None,
         opts: CallOptions | None = None,
     ) -> dict[str, Any]:
-        """Send a request of the bridge; see `UpstreamSession.request` for what it raises."""
         self.asking += 1
         try:
             return await self.main.request(method, params, context=context, opts=opts)
@@ -70,34 +60,20 @@ class ListingSession:
         self.main.calls.outside.meet(context)
 
 
-QUIET: Final = 300.0
-"""Seconds for which the session that lists stays open after its last use."""
-
-SETTLING: Final = 3.0
-"""Seconds in which a server may still add to what it lists after the handshake."""
+QUIET: Final = 300.0  # seconds for which the session that lists stays open after its last use
+SETTLING: Final = 3.0  # seconds in which a server may still add to what it lists after the handshake
 
 LINGER: Final = 2.0
 """Seconds after which it is opened again, once there is no session of a client to take its place."""
 
-BUSY: Final = 5.0
-"""Seconds until another look at one that is at work."""
+BUSY: Final = 5.0  # seconds until another look at one that is at work
 
 
 class Rest:
-    """When the session that lists is closed for a while, and when it is opened again.
-
-    Attributes:
-        resting: Whether it is closed, or being closed.
-    """
+    """When the session that lists is closed for a while, and when it is opened again."""
 
     def __init__(self, pool: SessionPool, *, at_work: Callable[[], bool]) -> None:
-        """Do not rest yet.
-
-        Args:
-            pool: The sessions of clients.
-            at_work: Whether the session that lists has requests in flight.
-        """
-        self.resting = False
+        self.resting = False  # whether it is closed, or being closed
         self._pool = pool
         self._at_work = at_work
         self._used_at = float("-inf")
@@ -109,11 +85,9 @@ class Rest:
         self._stirred.set()
 
     def begin(self) -> None:
-        """The session that lists is closed."""
         self.resting, self._wanted, self._back = True, False, anyio.Event()
 
     def over(self) -> None:
-        """It is open again, or cannot be opened."""
         self.resting = False
         if self._back is not None:
             self._back.set()
@@ -161,3 +135,126 @@ class Rest:
                 break
         self.resting = False
         return self._wanted
+
+
+IDLE: Final = 300.0
+"""Seconds without a request after which a lazy server is stopped, unless its mount says otherwise."""
+
+_LOOKS: Final = 4  # looks in a row that find a server unused before it is stopped
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """What a mount says about the start of its server, and about its end."""
+
+    rule: StartRule = "background"  # `lazy` starts it by a call, `eager` has lists wait for it
+    idle_timeout: float | None = None  # seconds; by default `IDLE` if it is lazy
+
+    @property
+    def stops_after(self) -> float | None:
+        """Seconds without use after which it is stopped; `None` for never."""
+        return IDLE if self.idle_timeout is None and self.rule == "lazy" else self.idle_timeout
+
+
+DEFAULT: Final = StartOptions()
+
+
+class Dormancy:
+    """Whether one server is to run."""
+
+    def __init__(
+        self,
+        state: MountState,
+        options: StartOptions,
+        *,
+        is_known: Callable[[], bool],
+        in_use: Callable[[], bool],
+    ) -> None:
+        self.asleep = self.resting = False  # whether it is stopped, and the next call starts it
+        self.stops = 0  # how often it was stopped because nothing used it
+        self._state = state
+        self._options = options
+        self._is_known = is_known
+        self._in_use = in_use
+        state.wake = self.wake
+        self._wanted = self._settled = anyio.Event()
+        self._started_at = float("-inf")
+        self._was_called = self._has_changed = False
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether it is started by calls alone."""
+        return self._options.rule == "lazy"
+
+    def settle(self, options: StartOptions) -> None:
+        if options != self._options:
+            self._options = options
+            self._settled.set()
+
+    def begin(self) -> None:
+        """Have the server left alone at first, if calls start it and its lists are known."""
+        if self.is_lazy and self._is_known():
+            self._sleep("it is not started; a call starts it")
+        else:
+            self._state.set("starting", "connecting")
+
+    def end(self) -> None:
+        self.asleep = self.resting = False
+
+    def started(self) -> None:
+        self._started_at, self._has_changed = anyio.current_time(), False
+
+    def has_changed(self) -> None:
+        """Its lists have changed; by a call, unless that is how it starts: another process would not know."""
+        called = self._was_called or self._state.used
+        if called and anyio.current_time() > self._started_at + SETTLING:
+            self._has_changed = True
+
+    def wake(self) -> None:
+        if self.asleep:
+            self.asleep, self._was_called = False, True
+            self._state.set("starting", "a call starts it")
+            self._wanted.set()
+
+    async def until_wanted(self) -> None:
+        if self.resting:
+            await self._wanted.wait()
+            self.resting = False
+
+    async def until_unused(self) -> None:
+        """Return once nothing has used it for long enough."""
+        quiet = 0
+        while quiet < _LOOKS:
+            self._settled, self._state.used = anyio.Event(), False
+            with anyio.move_on_after(self._until_look):
+                await self._settled.wait()
+                continue
+            self._was_called |= self._state.used
+            if self._state.used or self._has_changed or self._in_use():
+                quiet = 0
+            else:
+                quiet += _LOOKS if self._only_listed else 1
+
+    def sleep(self) -> None:
+        seconds = self._options.stops_after or 0
+        reason = "it was only listed" if self._only_listed else f"nothing used it for {seconds:g} s"
+        self.stops += 1
+        self._sleep(f"{reason}; a call starts it")
+
+    @property
+    def _only_listed(self) -> bool:
+        """Whether it is lazy and was started without a call, so that it need not stay."""
+        return self.is_lazy and not self._was_called
+
+    @property
+    def _until_look(self) -> float | None:
+        """Seconds until it is looked at next; `None` for never."""
+        after = self._options.stops_after
+        if after is None:
+            return None
+        return min(SETTLING, after) if self._only_listed else after / _LOOKS
+
+    def _sleep(self, reason: str) -> None:
+        self.asleep = self.resting = True
+        self._was_called, self._wanted = False, anyio.Event()
+        self._state.set("stopped", reason)

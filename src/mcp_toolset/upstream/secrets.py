@@ -28,21 +28,8 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.security.egress import is_web_address
 from mcp_toolset.tools.schema.effort import levels, texts_in
 
-__all__ = [
-    "Secrets",
-    "blanked_url",
-    "may_hold_a_token",
-    "origin_of",
-    "secret_arguments",
-    "secrets_of_url",
-    "shown_url",
-]
-
-SHORTEST: Final = 4
-"""Characters from which on a value is blanked: shorter ones are in every text by chance."""
-
-ANYWHERE: Final = 8
-"""Characters from which on a value is blanked inside of words too."""
+SHORTEST: Final = 4  # characters from which on a value is blanked: shorter ones are in every text by chance
+ANYWHERE: Final = 8  # characters from which on a value is blanked inside of words too
 
 BLANK: Final = "***"
 
@@ -71,8 +58,7 @@ _HEADER: Final = re.compile(
 )
 """A header in an argument, such as `Authorization: Bearer …` after `-H`."""
 
-_PARTS: Final = re.compile(r"[\W_]+")
-"""What stands between the parts of a secret that have one spelling each."""
+_PARTS: Final = re.compile(r"[\W_]+")  # what stands between the parts of a secret that have one spelling each
 
 _TOKEN: Final = re.compile(r"(?=.*[0-9A-Z%=~])|.{16}")
 """A segment of a path that may be a token; plain words in lower case name places."""
@@ -113,7 +99,6 @@ class Secrets:
         return bool(self.values or self.url or self.issued)
 
     def scrubbed(self, text: str) -> str:
-        """`text` with its secrets blanked and the address shortened."""
         if self.issued is not None:
             text = self._of_tokens(self.issued()).scrubbed(text)
         if self._address is not None and "://" in text:
@@ -226,7 +211,6 @@ class _Blanking(logging.Filter):
         self._loggers: list[logging.Logger] = []
 
     def hold(self) -> None:
-        """Begin with the first session of the mount; several sessions share the filter."""
         self._holders += 1
         if self._holders == 1:
             self._loggers = [logging.getLogger(name) for name in _loggers()]
@@ -234,7 +218,6 @@ class _Blanking(logging.Filter):
                 logger.addFilter(self)
 
     def release(self) -> None:
-        """End with the last session."""
         self._holders -= 1
         if not self._holders:
             for logger in self._loggers:

@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from mcp_toolset.transports.client.credentials import TokenSource
 from typing import Final, TypeAlias
 
-_HEARING: Final = 5.0
-"""Seconds that an extension has for a notification."""
+_HEARING: Final = 5.0  # seconds that an extension has for a notification
 
 _log = logging.getLogger("mcp_toolset.upstream")
 
@@ -66,22 +65,13 @@ TransportName: TypeAlias = Literal["stdio", "http", "sse", "in-process"]
 
 @dataclass(frozen=True, slots=True)
 class TransportFacts:
-    """One transport to a mounted server.
+    """One transport to a mounted server."""
 
-    Attributes:
-        in_process: The server is an object of this process: nothing is framed, and it speaks 2026-07-28.
-        binds_messages: A message of the server comes on the stream of the call that it belongs to
-            (2025-11-25, basic/transports, "Streamable HTTP").
-        carries_headers: Each request has HTTP headers of its own.
-        breaks_requests: One request may fail on the network while the connection goes on.
-        starts_process: Each session is a process of this machine.
-    """
-
-    in_process: bool = False
-    binds_messages: bool = False
-    carries_headers: bool = False
-    breaks_requests: bool = False
-    starts_process: bool = False
+    in_process: bool = False  # nothing is framed, and it speaks 2026-07-28
+    binds_messages: bool = False  # messages come on the stream of their call (2025-11-25)
+    carries_headers: bool = False  # each request has HTTP headers of its own
+    breaks_requests: bool = False  # one request may fail on the network while the connection goes on
+    starts_process: bool = False  # each session is a process of this machine
 
 
 TRANSPORTS: Final[Mapping[TransportName, TransportFacts]] = {
@@ -99,41 +89,24 @@ Target = str | Sequence[str] | ProcessTarget | object
 
 @dataclass(frozen=True)
 class Link:
-    """One upstream's transport and what it needs.
+    """One upstream's transport and what it needs."""
 
-    Attributes:
-        name: The name it is mounted under, for messages.
-        transport: Which transport reaches it.
-        url: For `http` and `sse`.
-        headers: Sent with every HTTP request to this upstream and to no other.
-        auth: Gets and renews the credentials of an HTTP upstream, such as the SDK's `OAuthClientProvider`.
-        credentials: The same, by the bridge's own OAuth.
-        process: For `stdio`.
-        server: For `in-process`.
-        hidden: Values that must not be shown, beside those in the other fields; see `Secrets`.
-        about_caller: Sent with every HTTP request as well, where the link is for one caller.
-        stand_in: What answers its requests in calls of clients that cannot be asked (`StandIn`).
-        declared: The extensions of the client side that the program has, by name; see `DeclaredToMounts`.
-        egress: Where its requests may go besides.
-        plain: Whether errors of the server are passed on without its name.
-    """
-
-    name: str
-    transport: TransportName
-    url: str = field(default="", repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    auth: httpx2.Auth | None = field(default=None, repr=False)
-    credentials: TokenSource | None = field(default=None, repr=False)
-    process: ProcessTarget | None = field(default=None, repr=False)
-    server: Any = field(default=None, repr=False)
-    hidden: tuple[str, ...] = field(default=(), repr=False)
+    name: str  # the name it is mounted under, for messages
+    transport: TransportName  # which transport reaches it
+    url: str = field(default="", repr=False)  # for `http` and `sse`
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # for each request
+    auth: httpx2.Auth | None = field(default=None, repr=False)  # of HTTP
+    credentials: TokenSource | None = field(default=None, repr=False)  # the same, by the bridge's own OAuth
+    process: ProcessTarget | None = field(default=None, repr=False)  # for `stdio`
+    server: Any = field(default=None, repr=False)  # for `in-process`
+    hidden: tuple[str, ...] = field(default=(), repr=False)  # more values not to be shown
     about_caller: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     stand_in: Any = field(default=None, repr=False)
     declared: dict[str, DeclaredToMounts] = field(
         default_factory=dict[str, DeclaredToMounts], repr=False, compare=False
     )
-    egress: Egress = Egress()
-    plain: bool = False
+    egress: Egress = Egress()  # where its requests may go besides
+    plain: bool = False  # whether errors of the server are passed on without its name
 
     def share(self, shared: Shared) -> None:
         """Take what the replicas of the server share, before the link is opened."""
@@ -222,7 +195,6 @@ class Link:
 
     @cached_property
     def secrets(self) -> Secrets:
-        """What this mount was given that must not come out of it."""
         found = [*self.hidden]
         found += [part for header in self.headers.values() for part in (header, *header.split(None, 1)[1:])]
         if self.process is not None:
@@ -239,7 +211,6 @@ class Link:
         return self.secrets.scrubbed(text)
 
     def cleaned(self, value: Any) -> Any:
-        """A JSON value, every text in it scrubbed."""
         return self.secrets.cleaned(value)
 
     def _check_command(self, process: ProcessTarget) -> None:

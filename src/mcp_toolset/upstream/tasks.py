@@ -12,6 +12,7 @@ created. A task of 2025-11-25 is followed over the session that has begun it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from functools import partial
 from typing import Any, Final
@@ -19,6 +20,7 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.task import POLL_MS, RELATED, TASKS, TaskContext
 from mcp_toolset.errors import (
@@ -27,39 +29,239 @@ from mcp_toolset.errors import (
     UpstreamError,
     UpstreamProtocolError,
     UpstreamTimeoutError,
+    UpstreamUnavailableError,
 )
-from mcp_toolset.protocol.json_rpc import MISSING_REQUIRED_CLIENT_CAPABILITY
+from mcp_toolset.protocol.codec import MAX_ERROR
+from mcp_toolset.protocol.dispatch import CallOptions
+from mcp_toolset.protocol.json_rpc import (
+    INTERNAL_ERROR,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    URL_ELICITATION_REQUIRED,
+)
+from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition, task_support
-from mcp_toolset.upstream.followed_task import (
-    DECLARED,
-    LEAST_PAUSE,
-    TELLING,
-    FollowedTask,
-    Teller,
-    Wire,
-    milliseconds,
-    too_long,
-)
 from mcp_toolset.upstream.forwarding import Exchange, Send
-from mcp_toolset.upstream.sessions.question_shapes import mapping_of
+from mcp_toolset.upstream.questions import (
+    answers_to,
+    checked,
+    mapping_of,
+    requests_in,
+)
+from mcp_toolset.upstream.session import OWN_EXTENSIONS, OwnExtensions
+
+LEAST_PAUSE: Final = 0.02
+"""Seconds between two requests for the state of a task, however short its interval is."""
+
+MISSES: Final = 5  # requests for the state in a row that may be lost before a client that waits is told
+LONGEST_PAUSE: Final = 30.0  # seconds between two attempts to reach a server that has a task and is away
+TELLING: Final = 2.0  # seconds in which a server is told that its task is cancelled
+
+DECLARED: Final[Mapping[str, Any]] = {OWN_EXTENSIONS: OwnExtensions({TASKS: {}})}
+"""What the `_meta` of a request has that may begin a task, or is about one."""
+
+Wire = Mapping[str, Any]
+
+
+class FollowedTask:
+    """One task of a server, while the bridge follows it."""
+
+    def __init__(self, exchange: Exchange, id: str, context: ToolContext, wait: float) -> None:
+        self._wait = wait
+        self._teller = Teller(context)
+        self._exchange = exchange
+        self._name = exchange.link.name
+        self._id = id
+        self._context = context
+        self._way = context.way if isinstance(context, TaskContext) else None
+        self._time: WorkingTime | None = None
+        self._answered: set[str] = set()
+
+    async def within_deadline(self, state: Wire) -> dict[str, Any]:
+        try:
+            with anyio.fail_after(self._wait) as scope:
+                self._time = WorkingTime(scope)
+                return await self.result(state)
+        except TimeoutError:
+            raise too_long(self._name, self._wait) from None
+
+    async def result(self, state: Wire) -> dict[str, Any]:
+        """Its result, once there is one; the server is told if the task is given up."""
+        ending = self._exchange.ending
+        ending.working += 1
+        try:
+            return await self._followed(state)
+        except anyio.get_cancelled_exc_class():
+            if self._way is None or self._way.withdrawn or not self._way.outlives:
+                await self._cancel()
+            raise
+        finally:
+            ending.working -= 1
+            ending.request_ended()
+
+    async def _followed(self, state: Wire) -> dict[str, Any]:
+        """Its result; `state` is the handle just given, or empty if an earlier run got it."""
+        if state:
+            await self._teller.tell(state)
+            if state.get("status") == "working":
+                await self._pause(state)
+            state = {}
+        misses = 0
+        while True:
+            if state:
+                misses = 0
+                await self._take(state)
+                if state.get("status") == "completed":
+                    return dict(mapping_of(state.get("result")))
+                await self._pause(state)
+            try:
+                state = await self._ask("tasks/get", {"taskId": self._id})
+            except UpstreamUnavailableError:
+                misses += 1
+                # A client that has a handle may ask for as long as the task is kept.
+                if misses >= MISSES and (self._way is None or not self._way.begun):
+                    raise
+                state = {}
+                await self._pause({"pollIntervalMs": min(POLL_MS * misses, int(LONGEST_PAUSE * 1000))})
+
+    async def _take(self, state: Wire) -> None:
+        """Tell the client of a state, and end with it if it is not that of success."""
+        status, said = state.get("status"), _said(state)
+        if status == "failed":
+            error = mapping_of(state.get("error"))
+            code = error.get("code")
+            link, data = self._exchange.link, error.get("data")
+            told = link.scrubbed(str(error.get("message") or said or "the task has failed")[:MAX_ERROR])
+            data = link.cleaned(data) if link.secrets.takes(data) else None
+            if not isinstance(code, int) or code == URL_ELICITATION_REQUIRED:
+                code, data = INTERNAL_ERROR, None
+            raise UpstreamProtocolError(self._name, code, told, data)
+        if status == "cancelled":
+            if self._way is not None:
+                self._way.ended_upstream = True
+            raise CallError(f"{self._name}: the server has cancelled the task" + _because(said))
+        if status not in ("working", "input_required", "completed"):
+            raise InvalidOutputError(
+                f"{self._name}: its task does not follow the protocol: status {status!r}"
+            )
+        await self._teller.tell(state)
+        if status == "input_required":
+            await self._answer(state)
+
+    async def _answer(self, state: Wire) -> None:
+        """Have the client asked what the task asks, each question once."""
+        context = self._context
+        requests: Mapping[str, Wire] = {
+            key: each for key, each in requests_in(state).items() if key not in self._answered
+        }
+        if not isinstance(context, WireContext):
+            raise CallError(f"{self._name}: its task asks the client, and this call has none")
+        requests = checked(self._exchange.link, requests, context)
+        if not requests:
+            return
+        if context.modern:
+            # The id of the task sets its questions apart from those of other tasks in the same call.
+            places = {key: f"{self._id}/{key}" for key in requests}
+            given = context.replay.answers
+            if missing := {places[key]: requests[key] for key in requests if places[key] not in given}:
+                raise InputRequired(missing)
+            answers: dict[str, Any] = {key: given[place] for key, place in places.items()}
+        else:
+            answers = await self._asked(requests, context)
+        self._answered |= answers.keys()
+        await self._ask("tasks/update", {"taskId": self._id, "inputResponses": answers})
+
+    async def _asked(self, requests: Mapping[str, Wire], context: WireContext) -> dict[str, Any]:
+        if self._time is not None:
+            self._time.pause()
+        try:
+            return dict(await answers_to(self._name, requests, context))
+        finally:
+            if self._time is not None:
+                self._time.resume()
+
+    async def _pause(self, state: Wire) -> None:
+        seconds = max((milliseconds(state) or POLL_MS) / 1000, LEAST_PAUSE)
+        if self._way is not None:
+            await self._way.wait_for_interest(seconds)
+        else:
+            await anyio.sleep(seconds)
+
+    async def _ask(self, method: str, params: dict[str, Any]) -> Wire:
+        exchange = self._exchange
+        if exchange.state.now != "ready":
+            await exchange.state.summoned(exchange.timeout)
+        exchange.state.require_ready()
+        opts: CallOptions = {"timeout": exchange.timeout}
+        try:
+            return await exchange.listing.main.request(
+                method, {**params, "_meta": dict(DECLARED)}, context=self._context, opts=opts
+            )
+        except TimeoutError:
+            raise UpstreamUnavailableError(self._name, f"no answer to {method}") from None
+
+    async def _cancel(self) -> None:
+        with anyio.move_on_after(TELLING, shield=True):
+            try:
+                await self._ask("tasks/cancel", {"taskId": self._id})
+            except UpstreamError:
+                return
+
+
+class Teller:
+    """Tells the client of a call what its task is doing."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._said = ""
+        self._steps = 0
+
+    async def tell(self, state: Wire) -> None:
+        message, ttl = _said(state), state.get("ttlMs")
+        if isinstance(self._context, TaskContext):
+            way = self._context.way
+            kept = ttl if isinstance(ttl, int) else None
+            way.begin(ttl_ms=kept, poll_ms=milliseconds(state), message=message)
+            if way.begun:
+                return
+        if message and message != self._said and self._context.wants_progress:
+            self._said = message
+            self._steps += 1
+            await self._context.progress(self._steps, message=message)
+
+
+def too_long(server: str, seconds: float) -> CallError:
+    """The error for a client that has waited too long for a task, which is cancelled then."""
+    return CallError(
+        f"{server}: the task has not ended within {seconds:g} s, and was cancelled; set a longer `task_wait` "
+        f"for this server, or call it from a client that declares {TASKS}"
+    )
+
+
+def milliseconds(state: Wire) -> int | None:
+    found = state.get("pollIntervalMs")
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _said(state: Wire) -> str | None:
+    message = state.get("statusMessage")
+    return message if isinstance(message, str) else None
+
+
+def _because(message: str | None) -> str:
+    return f": {message}" if message else ""
+
 
 _ENDED: Final = ("completed", "failed", "cancelled")
 
 
 @dataclass(eq=False)
 class UpstreamTasks:
-    """The tasks of one mounted server.
+    """The tasks of one mounted server."""
 
-    Attributes:
-        exchange: The way of requests to it.
-        wait: Seconds that a client which takes no tasks waits; 0 if it does not wait.
-        needed: The tools that run only as tasks, as far as it has said so.
-    """
-
-    exchange: Exchange
-    wait: float
-    needed: set[str] = field(default_factory=set[str])
+    exchange: Exchange  # the way of requests to it
+    wait: float  # seconds that a client which takes no tasks waits; 0 if it does not wait
+    needed: set[str] = field(default_factory=set[str])  # run only as tasks, as far as said
 
     def is_for(self, context: ToolContext, tool: ToolDefinition) -> bool:
         """Whether a call is made as one that may become a task."""

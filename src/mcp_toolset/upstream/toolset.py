@@ -46,9 +46,9 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.view import KnownTools, ToolBinding, UnboundName
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
-from mcp_toolset.upstream.dormancy import StartOptions
 from mcp_toolset.upstream.known_server import introduction
-from mcp_toolset.upstream.sessions.session_key import TASK_WAIT, SessionOptions
+from mcp_toolset.upstream.resting import StartOptions
+from mcp_toolset.upstream.routing import TASK_WAIT, SessionOptions
 from mcp_toolset.upstream.target import Target, link_to
 
 if TYPE_CHECKING:

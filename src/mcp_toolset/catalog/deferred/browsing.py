@@ -9,10 +9,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.deferred.answers import Hit, Unavailable, of_away, said
-from mcp_toolset.catalog.deferred.findable import FindableTools
+from mcp_toolset.catalog.deferred.findable import FindableTools, Hit, Unavailable, of_away, said
 from mcp_toolset.catalog.deferred.next_call import next_call, query_of
-from mcp_toolset.catalog.deferred.slips import plain, spellings
+from mcp_toolset.catalog.deferred.preparing import plain, spellings
 from mcp_toolset.catalog.deferred.tools import SearchRequest
 from mcp_toolset.catalog.grants.ledger import ToolGrant
 from mcp_toolset.catalog.search.entry import CatalogEntry, shortened
@@ -21,19 +20,15 @@ from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.listener import SearchListener
+    from mcp_toolset.catalog.search.entry import SearchListener
 
-LOCAL: Final = "this server"
-"""What the server of local tools is called."""
-
-_BYTES_A_HIT: Final = 135
-"""The size of a hit as JSON, on average, to which the hits of a page are cut."""
+LOCAL: Final = "this server"  # what the server of local tools is called
+_BYTES_A_HIT: Final = 135  # the size of a hit as JSON, on average, to which the hits of a page are cut
 
 _LENGTHS: Final = ((160, 200), (110, 110), (80, 80), (60, 60), (40, 40))
 """The longest description and the longest parameters of a hit; the first that fit are taken."""
 
-_OF_LISTED: Final = 0.9
-"""The share of its score by which a listed tool is placed among the hits."""
+_OF_LISTED: Final = 0.9  # the share of its score by which a listed tool is placed among the hits
 
 _MAX_SERVERS: Final = 30
 _EVERYTHING: Final = frozenset(("list", "show", "all", "every", "everything", "available", "tools", "tool"))
@@ -44,17 +39,11 @@ _WORDS: Final = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a search shows.
+    """What a search shows."""
 
-    Attributes:
-        found: The hits.
-        unavailable: The servers that the search could not see into.
-        note: What else a model should know.
-    """
-
-    found: Sequence[SearchHit]
-    unavailable: list[Unavailable]
-    note: str | None
+    found: Sequence[SearchHit]  # the hits
+    unavailable: list[Unavailable]  # the servers that the search could not see into
+    note: str | None  # what else a model should know
 
 
 class Browser:
@@ -63,13 +52,11 @@ class Browser:
     def __init__(
         self, shown: FindableTools, index: SearchIndex, listener: SearchListener | None = None
     ) -> None:
-        """Search `index`, which holds everything in `shown`; `listener` moves up hits."""
         self._shown = shown
         self._index = index
         self._listener = listener
 
     def page(self, request: SearchRequest, hidden: frozenset[str], context: ToolContext) -> Page:
-        """The hits of a request, among the tools that the caller may know of."""
         server = None
         if request.server is not None:
             servers = self._shown.servers(hidden, context)
@@ -116,7 +103,7 @@ class Browser:
         return [name for id in ids for one in spellings(id) for name in (one, *self._shown.ids.named(one))]
 
     def _server(self, asked: str, servers: Sequence[str], hidden: frozenset[str]) -> str | None:
-        """The server that is meant, whatever its case, its marks and its separators."""
+        """The server that is meant, whatever its case, marks and separators."""
         for spelled in (str, str.casefold, _joined):
             alike = [name for name in servers if spelled(name) == spelled(asked)]
             if len(alike) == 1:
@@ -125,7 +112,6 @@ class Browser:
         return LOCAL if local and _joined(asked) == _joined(LOCAL) else None
 
     def _names(self, server: str | None, hidden: frozenset[str], exclude: Sequence[str]) -> list[str]:
-        """The public names of the tools of a server, or of all, sorted."""
         source = "" if server == LOCAL else server
         left_out = {*self._excluded(exclude), *hidden} if exclude else hidden
         return sorted(
@@ -157,7 +143,6 @@ class Browser:
         return Page([self._hit(name) for name in shown], unavailable, note)
 
     def _hit(self, name: str) -> SearchHit:
-        """A tool that was not searched for, so that it has no score."""
         tool = self._shown.found(name)
         entry = CatalogEntry(tool.definition, name, tool.source or None)
         return SearchHit(entry.id, name, entry.server, entry.description_line, entry.signature, -1.0)

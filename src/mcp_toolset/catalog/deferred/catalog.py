@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import anyio.lowlevel
 
 from mcp_toolset._records import replace
-from mcp_toolset.catalog.deferred.answers import Found, Hit, Resolution
 from mcp_toolset.catalog.deferred.browsing import Browser, fitted
-from mcp_toolset.catalog.deferred.findable import FindableTools, Reporting, key_of
-from mcp_toolset.catalog.deferred.grant_gate import GrantGate
+from mcp_toolset.catalog.deferred.findable import FindableTools, Found, Hit, Reporting, Resolution, key_of
+from mcp_toolset.catalog.deferred.grant_gate import GrantGate, Resolver
 from mcp_toolset.catalog.deferred.preparing import Preparing
 from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
-from mcp_toolset.catalog.deferred.resolver import Resolver
 from mcp_toolset.catalog.deferred.tools import (
-    MAX_RESOLVED,
     SearchRequest,
     call_binding,
     previewing,
@@ -32,7 +30,7 @@ from mcp_toolset.catalog.deferred.tools import (
     resolve_binding,
     search_binding,
 )
-from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessDenied, AccessPolicy, Visible
+from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessPolicy, Visible
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.text import is_english
@@ -45,16 +43,32 @@ from mcp_toolset.tools.core.source import Scrubbing
 from mcp_toolset.tools.view.view import Made, ToolBinding
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.deferred.index_keeping import IndexKeeping
-    from mcp_toolset.catalog.search.listener import SearchListener
+    from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener
+    from mcp_toolset.catalog.search.index import SearchIndex
 
-__all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "AccessDenied"]
 
-_ADDED: Final = 16
-"""The number of tools that are indexed at once: about five milliseconds."""
+class IndexKeeping(Protocol):
+    """Keeps the index of one server's search."""
 
-_REMOVED: Final = 256
-"""The number of tools that are removed from the index at once: about as long."""
+    def rest(self, index: SearchIndex, leave_out: Callable[[CatalogEntry], bool]) -> None:
+        """Have an empty index begin with its file, and write that, without tools to `leave_out`."""
+        ...
+
+    def look(self) -> None:
+        """Write the index later, if that is worth it; it has read its tools by now."""
+        ...
+
+    async def fetch(self) -> None:
+        """Take what another replica has made, so that the first search begins with it."""
+        ...
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Write for the length of a block; what is worth it by then is written at its end."""
+        ...
+
+
+_ADDED: Final = 16  # the number of tools that are indexed at once: about five milliseconds
+_REMOVED: Final = 256  # the number of tools that are removed from the index at once: about as long
 
 
 class DeferredCatalog:
@@ -62,32 +76,18 @@ class DeferredCatalog:
 
     def __init__(
         self,
-        ledger: GrantLedger,
+        ledger: GrantLedger,  # issues and judges the grants
         sources: Callable[[], Mapping[str, Reporting]] = dict[str, Reporting],
         *,
-        access: Access | None = None,
-        visible: Visible = EVERYTHING,
-        scorer: Scorer | Literal["built-in"] | None = "built-in",
-        arrive: Callable[[], Awaitable[None]] | None = None,
-        deferring: Callable[[], Collection[str]] = frozenset,
-        listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
-        listener: SearchListener | None = None,
-        keeper: IndexKeeping | None = None,
+        access: Access | None = None,  # the access policy; by default every caller has access to every tool
+        visible: Visible = EVERYTHING,  # what the policy of the server lets each caller know of
+        scorer: Scorer | Literal["built-in"] | None = "built-in",  # for this catalog only
+        arrive: Callable[[], Awaitable[None]] | None = None,  # waits a bounded time for sources without tools
+        deferring: Callable[[], Collection[str]] = frozenset,  # the sources behind search
+        listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),  # names of listed tools
+        listener: SearchListener | None = None,  # what is told of searches
+        keeper: IndexKeeping | None = None,  # by default the index is built anew by each process
     ) -> None:
-        """Start empty.
-
-        Args:
-            ledger: Issues and judges the grants.
-            sources: The sources by name, also those without a tool so far.
-            access: The access policy; by default every caller has access to every tool.
-            visible: What the policy of the server lets each caller know of.
-            scorer: As for `SearchIndex`; for this catalog only.
-            deferring: The names of the sources whose tools are behind search, for the preview.
-            listed_to: The names of the tools that a caller is listed; a search finds these too.
-            listener: What is told of searches.
-            keeper: Keeps the index of the search on disk; by default it is built anew by each process.
-            arrive: Waits a bounded time for sources whose tools are unknown; called by each search.
-        """
         self._ledger = ledger
         self._sources = sources
         self._policy = AccessPolicy(access, visible)
@@ -114,17 +114,11 @@ class DeferredCatalog:
 
     def update(
         self,
-        bindings: Iterable[ToolBinding],
-        held: Iterable[tuple[ToolBinding, str]] = (),
-        listed: Iterable[ToolBinding] = (),
+        bindings: Iterable[ToolBinding],  # the tools that can be resolved and called
+        held: Iterable[tuple[ToolBinding, str]] = (),  # quarantined, with the reason
+        listed: Iterable[ToolBinding] = (),  # found, and called by name
     ) -> None:
-        """Set the deferred tools; only changes are indexed.
-
-        Args:
-            bindings: The tools that can be resolved and called.
-            held: Quarantined tools: found with the state `changed` and the reason, not callable.
-            listed: Tools that are listed: found with the state `listed`, and called by name.
-        """
+        """Set the deferred tools; only changes are indexed."""
         for _ in self.updating(bindings, held, listed):
             pass
 
@@ -184,7 +178,6 @@ class DeferredCatalog:
         return isinstance(source, Scrubbing) and any(source.scrubbed(text) != text for text in entry.texts())
 
     def digests(self) -> dict[str, str]:
-        """The digest of each deferred tool's definition, by public name."""
         return {name: binding.definition.digest for name, binding in self._shown.tools.items()}
 
     def bindings(self) -> list[ToolBinding]:
@@ -192,7 +185,6 @@ class DeferredCatalog:
         return [*self.surface(), *self.gated()]
 
     def surface(self) -> list[ToolBinding]:
-        """The four fixed tools."""
         return [self.previewing(None), *self._fixed]
 
     def previewing(self, identity: Identity | None) -> ToolBinding:
@@ -203,7 +195,6 @@ class DeferredCatalog:
         return previewing(self._searching, self._preview_without(hidden, identity), english=english)
 
     def gated(self) -> list[ToolBinding]:
-        """Every deferred tool, behind the gate."""
         return self._made_gated.of(self._shown.tools.values())
 
     def _gated(self, binding: ToolBinding) -> ToolBinding:
@@ -212,12 +203,7 @@ class DeferredCatalog:
         return replace(binding, gate=self._gate.gate, execute=run, explain=explain)
 
     async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
-        """The tools of some grants of a caller: their public names, each with what its grant is found by.
-
-        Args:
-            references: The handles; all that the caller holds if `None`.
-            context: The caller.
-        """
+        """The tools granted by `references`, or by all grants: name, and what its grant is found by."""
         if references is None:
             await self._ledger.know_held(context)
             return {binding.name: binding.name for binding in self.granted(context)}
@@ -285,7 +271,6 @@ class DeferredCatalog:
     def search(
         self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
     ) -> list[SearchHit]:
-        """The deferred tools that a search finds for the host: all of them, unless it is for a caller."""
         hidden = frozenset[str]() if context is None else self._shown.hidden(context)
         hidden |= self._shown.listed.keys()
         found = self._index.search(query, server=server, limit=limit, hidden=hidden)
@@ -337,14 +322,12 @@ class DeferredCatalog:
         return done
 
     async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run a granted call, and learn from it if it succeeds."""
         result = await self._gate.run(binding, call, context)
         if self._listener is not None and _succeeded(binding, result):
             self._listener.called(context, key_of(binding))
         return result
 
     async def _hit_of(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
-        """A hit; without the grant's data if the grant store cannot be reached."""
         try:
             return await loaded(partial(self._browser.hit, hit, grant, context))
         except StoreError:

@@ -2,21 +2,225 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import field, fields
+from difflib import SequenceMatcher
 from time import gmtime, strftime
-from typing import Final, Protocol
+from typing import Any, Final, Literal, Protocol, cast
 
-from mcp_toolset.catalog.deferred.answers import HitState, Unavailable
-from mcp_toolset.catalog.deferred.hit_ids import HitIds
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.deferred.next_call import mended, next_call, query_of, signature_of
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
+from mcp_toolset.tools.binding.selector import MAX_NEAR
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.core.names import mounted_name, prefix_from, public_name, qualified
+from mcp_toolset.tools.core.result import encodable
+from mcp_toolset.tools.core.source import STARTING, SourceStatus
+from mcp_toolset.tools.toolsets.queries import chosen_id
 from mcp_toolset.tools.view.view import ToolBinding
 
-MAX_GROUPS: Final = 64
-"""Groups of callers whose hidden tools are remembered."""
+HitState = Literal["available", "listed", "offline", "changed", "filtered", "unauthorised"]
+"""Whether a found tool can be had now, and if not, what stands in the way; `listed` needs no grant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One found tool."""
+
+    id: str  # what `resolve_tools` takes
+    signature: str  # the public name, with the names of the parameters
+    description: str  # one line
+    state: HitState = "available"  # left out where the tool is available
+    reason: str | None = None  # why it is not available, or how it is called
+    retry_in: float | None = None  # seconds until another try makes sense
+    score: float | None = None  # from 0 to 1; left out where nothing was searched for
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """One resolved tool, or why it could not be."""
+
+    id: str  # the id that was asked for
+    status: Literal["granted", "not_available"]  # whether there is a grant
+    grant: str | None = None  # what `call_tool` and `call_read_only_tool` take
+    expires_in: int | None = None  # seconds that the grant lasts
+    reason: str | None = None  # why there is none, and what to do
+    retry_in: float | None = None  # seconds until another try makes sense
+    definition: dict[str, Any] | None = None
+    stub: str | None = None  # the same as a typed function of Python, if stubs were asked for
+
+
+SEARCH_AGAIN: Final = 5.0  # seconds after which a search may see the tools of a server that is starting
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A server whose tools cannot be had now; they may be missing among the hits."""
+
+    server: str
+    state: str
+    reason: str
+    retry_in: float | None = None
+
+    @classmethod
+    def of(cls, server: str, status: SourceStatus) -> Unavailable:
+        """The status of a server; for one that is starting also when to search again."""
+        again = SEARCH_AGAIN if status.is_starting else status.retry_in
+        return cls(server, status.state, status.reason, again)
+
+    @property
+    def is_starting(self) -> bool:
+        return self.state in STARTING
+
+
+def of_away(away: Sequence[Unavailable]) -> str:
+    """What a search could not see, and when to search again; empty if it saw everything."""
+    starting = ", ".join(one.server for one in away if one.is_starting)
+    down = ", ".join(one.server for one in away if not one.is_starting)
+    verb = "are" if ", " in starting else "is"
+    told = f"{starting} {verb} starting: search again in {SEARCH_AGAIN:g} s" if starting else ""
+    return "; ".join(
+        filter(None, (told, f"{down} cannot be reached, so that more may be there" * bool(down)))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found."""
+
+    hits: list[Hit]
+    resolved: list[Resolution] = field(default_factory=list[Resolution])
+    unavailable: list[Unavailable] = field(default_factory=list[Unavailable])
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What became of each id, in order."""
+
+    tools: list[Resolution]
+
+
+Answer = Hit | Resolution | Unavailable | Found | Resolved
+
+_ALWAYS: Final = ("hits", "tools")
+
+
+def said(answer: Answer) -> dict[str, Any]:
+    """An answer as JSON, without what is empty and what goes without saying."""
+    found: dict[str, Any] = {}
+    for each in fields(answer):
+        value = getattr(answer, each.name)
+        if isinstance(value, list):
+            value = [said(one) for one in cast("list[Answer]", value)]
+        if each.name in _ALWAYS or value not in (None, [], "available"):
+            found[each.name] = value
+    return found
+
+
+LONGEST_ID: Final = 200  # the largest length of an id in a catalog
+_NEAR: Final = 0.6  # the least similarity, from 0 to 1, of an unknown id to another id that is then suggested
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The ids of one tool: `short` unless another tool has it too, else `full`."""
+
+    binding: ToolBinding
+    short: str
+    full: str
+
+    @property
+    def is_local(self) -> bool:
+        return not self.binding.source
+
+    def is_of(self, binding: ToolBinding) -> bool:
+        known = self.binding
+        return (known.source, known.tool_id, known.definition.name) == (
+            binding.source,
+            binding.tool_id,
+            binding.definition.name,
+        ) and known.origin is binding.origin
+
+
+class HitIds:
+    """The ids of the tools of one catalog."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._names: dict[str, set[str]] = {}
+
+    def add(self, bindings: Iterable[ToolBinding]) -> None:
+        for binding in bindings:
+            known = self._known.get(binding.name)
+            if known is not None and known.is_of(binding):
+                continue
+            self.remove([binding.name])
+            known = self._known[binding.name] = _known(binding)
+            for id in (known.short, known.full):
+                self._names.setdefault(id, set()).add(binding.name)
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            known = self._known.pop(name, None)
+            for id in () if known is None else {known.short, known.full}:
+                self._names[id].discard(name)
+                if not self._names[id]:
+                    del self._names[id]
+
+    def id_of(self, name: str) -> str:
+        """The id of the tool with a public name, unique in the catalog."""
+        known = self._known[name]
+        return next((id for id in (known.short, known.full) if self._having(id) == {name}), name)
+
+    def spellings(self, name: str) -> set[str]:
+        """Everything by which a tool can be requested, given its public name."""
+        known = self._known[name]
+        return {name, known.short, known.full}
+
+    def named(self, text: str, sees: Callable[[str], bool] = lambda name: True) -> list[str]:
+        """The public names of the tools that an id or a public name refers to; several if it is ambiguous."""
+        having = sorted(name for name in self._having(text) if sees(name))
+        # The host chooses local names: the tool that has one now wins over tools that had it before.
+        if text in having and all(self._known[name].is_local for name in having):
+            return [text]
+        return having
+
+    def near(self, text: str, names: Iterable[str]) -> list[str]:
+        """The ids that may have been meant, the likeliest first, among tools given by public name."""
+        alike = SequenceMatcher(b=text.casefold(), autojunk=False)
+        found: list[tuple[float, str]] = []
+        for name in names:
+            for spelling in self.spellings(name):
+                alike.set_seq1(spelling.casefold())
+                # The bounds cost a tenth of the ratio, and most names are unlike.
+                if alike.real_quick_ratio() < _NEAR or alike.quick_ratio() < _NEAR:
+                    continue
+                if (ratio := alike.ratio()) >= _NEAR:
+                    found.append((-ratio, self.id_of(name)))
+        return list(dict.fromkeys(id for _, id in sorted(found)))[:MAX_NEAR]
+
+    def _having(self, text: str) -> set[str]:
+        return self._names.get(text, set[str]()) | ({text} & self._known.keys())
+
+
+def _known(binding: ToolBinding) -> _Known:
+    own = binding.own_id
+    if own.rstrip("@").endswith(f"@{binding.asked or binding.name}"):
+        # One tool with several names: only the names tell its places apart.
+        return _Known(binding, binding.name, binding.name)
+    if binding.source:
+        short = mounted_name(prefix_from(binding.source), own)
+        return _Known(binding, short, qualified(short, f"{binding.source}\n{own}"))
+    return _Known(binding, _usable(chosen_id(binding) or binding.definition.name), _usable(own))
+
+
+def _usable(id: str) -> str:
+    return encodable(id) if len(id) <= LONGEST_ID else public_name(id)
+
+
+MAX_GROUPS: Final = 64  # groups of callers whose hidden tools are remembered
 
 
 class Reporting(Protocol):
@@ -27,15 +231,7 @@ class Reporting(Protocol):
 
 
 class FindableTools:
-    """The deferred tools, those held back included, and what stands in the way of each.
-
-    Attributes:
-        tools: What can be resolved and called, by public name.
-        held: What is found and cannot be had, with the reason.
-        listed: What is found and needs no grant, since it is listed.
-        ids: The ids by which tools are found.
-        policy: Who may have what.
-    """
+    """The deferred tools, those held back included, and what stands in the way of each."""
 
     def __init__(
         self,
@@ -44,19 +240,11 @@ class FindableTools:
         sources: Callable[[], Mapping[str, Reporting]],
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
     ) -> None:
-        """Start empty.
-
-        Args:
-            ledger: Knows what has changed since it was granted.
-            policy: Who may have what.
-            sources: All servers by name, those without a tool so far too.
-            listed_to: The names of the tools that a caller is listed.
-        """
-        self.tools: dict[str, ToolBinding] = {}
-        self.held: dict[str, tuple[ToolBinding, str]] = {}
-        self.listed: dict[str, ToolBinding] = {}
-        self.ids = HitIds()
-        self.policy = policy
+        self.tools: dict[str, ToolBinding] = {}  # what can be resolved and called, by public name
+        self.held: dict[str, tuple[ToolBinding, str]] = {}  # what is found and cannot be had, with the reason
+        self.listed: dict[str, ToolBinding] = {}  # what is found and needs no grant, since it is listed
+        self.ids = HitIds()  # the ids by which tools are found
+        self.policy = policy  # who may have what
         self._ledger = ledger
         self._sources = sources
         self._listed_to = listed_to
@@ -81,15 +269,12 @@ class FindableTools:
         self._is_personal = any(tool.personal is not None for tool in self.every().values())
 
     def every(self) -> dict[str, ToolBinding]:
-        """Every deferred tool that a search can find, those held back too."""
         return self.tools | {name: binding for name, (binding, _) in self.held.items()}
 
     def findable(self) -> dict[str, ToolBinding]:
-        """Every tool that a search can find."""
         return self.every() | self.listed
 
     def hidden(self, context: ToolContext) -> frozenset[str]:
-        """The names of the tools that the caller is not to know of."""
         hidden = self._hidden_deferred(context)
         return hidden | (self.listed.keys() - set(self._listed_to(context))) if self.listed else hidden
 
@@ -114,7 +299,6 @@ class FindableTools:
         return self._hidden[group]
 
     def found(self, name: str) -> ToolBinding:
-        """A tool that a search has found, by its public name."""
         return self.held[name][0] if name in self.held else self.tools.get(name) or self.listed[name]
 
     def key_of(self, name: str) -> str:
@@ -122,7 +306,6 @@ class FindableTools:
         return key_of(self.found(name))
 
     def id_of(self, name: str) -> str:
-        """The id of a tool that a search has found: its name, if it is listed."""
         return name if name in self.listed else self.ids.id_of(name)
 
     def knows(self, id: str, context: ToolContext) -> bool:
@@ -153,7 +336,6 @@ class FindableTools:
         return _told_held(id, held[0]) if len(held) == 1 else ""
 
     def servers(self, hidden: frozenset[str], context: ToolContext) -> list[str]:
-        """The servers that a caller may know of, in the order in which they were mounted."""
         seen = {tool.source for name, tool in self.findable().items() if name not in hidden}
         away = {one.server for one in self.unavailable(None, hidden, context)}
         mounted = [name for name in self._sources() if name in seen or name in away]

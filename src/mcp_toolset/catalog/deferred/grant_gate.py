@@ -3,27 +3,244 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, cast
 
-from mcp_toolset.catalog.deferred.findable import FindableTools
+import anyio
+
+from mcp_toolset.catalog.deferred.findable import FindableTools, Resolution, of_away
 from mcp_toolset.catalog.deferred.next_call import explained, next_call, query_of
-from mcp_toolset.catalog.deferred.slips import HOLDERS, Reading, inner_readings, key_of, plain, readings_of
+from mcp_toolset.catalog.deferred.preparing import (
+    HOLDERS,
+    Reading,
+    inner_readings,
+    key_of,
+    plain,
+    readings_of,
+)
 from mcp_toolset.catalog.grants.access import AccessPolicy
-from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
-from mcp_toolset.errors import GrantError, GrantStoreError, InvalidArgumentsError, UnknownToolError
-from mcp_toolset.tools.binding.binding import StoreMiss, loaded
+from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, ToolGrant, replay_key
+from mcp_toolset.catalog.search.index import SearchIndex
+from mcp_toolset.errors import CallError, GrantError, GrantStoreError, InvalidArgumentsError, UnknownToolError
+from mcp_toolset.tools.binding.binding import HasContract, StoreMiss, loaded
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.export.python_stub import python_stub
 from mcp_toolset.tools.schema.argument_repair import repairs_of, with_repairs
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.view.view import ToolBinding
 
-_MAX_READINGS: Final = 8
-"""Readings of one call that are compared."""
+_UNNEEDED: Final = frozenset(("outputSchema", "execution", "icons", "_meta", "title"))
+_TOLD: Final = ("readOnlyHint", "destructiveHint")
+_EMPTY: Final[tuple[object, ...]] = (None, {}, [], "")
+_MAPS: Final = ("properties", "$defs", "definitions")
+_LISTS: Final = ("anyOf", "oneOf", "allOf")
+_DEEPEST: Final = 16  # levels of a schema that are looked at; what is deeper stays as it is
+
+
+def needed(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """A definition without what is empty, and without what only programs read."""
+    hints: Mapping[str, Any] = definition.get("annotations") or {}
+    kept = {key: value for key, value in definition.items() if key not in _UNNEEDED}
+    kept["annotations"] = {key: hints[key] for key in _TOLD if hints.get(key) is not None}
+    kept["inputSchema"] = {
+        key: value for key, value in _plain(kept["inputSchema"], None, 0).items() if key != "title"
+    }
+    return {key: value for key, value in kept.items() if value not in _EMPTY}
+
+
+def _plain(schema: Mapping[str, Any], name: str | None, depth: int) -> dict[str, Any]:
+    """A schema without its dialect, and without titles that only repeat the name of a property."""
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "$schema" or (key == "title" and _is_repeated(value, name)):
+            continue
+        if key in ("description", "required", "default") and value in (None, [], ""):
+            continue
+        found[key] = value if depth == _DEEPEST else _part(key, value, name, depth + 1)
+    return found
+
+
+def _part(key: str, value: Any, name: str | None, depth: int) -> Any:
+    if key in _MAPS and isinstance(value, Mapping):
+        table = cast("Mapping[str, Any]", value)
+        return {each: _schema(part, each, depth) for each, part in table.items()}
+    if key in _LISTS and isinstance(value, list | tuple):
+        return [_schema(part, name, depth) for part in cast("list[Any]", value)]
+    return _schema(value, name, depth) if key == "items" else value
+
+
+def _schema(value: Any, name: str | None, depth: int) -> Any:
+    return _plain(cast("Mapping[str, Any]", value), name, depth) if isinstance(value, Mapping) else value
+
+
+def _is_repeated(title: object, name: str | None) -> bool:
+    if name is None or not isinstance(title, str):
+        return False
+    return title.replace(" ", "").casefold() == name.replace("_", "").casefold()
+
+
+_NO_SUCH: Final = "no such tool; use the id of a search hit"
+_SEARCH: Final = next_call("search_tools", {"query": query_of("")})
+_COMPARED: Final = 5_000  # names with which an unknown id is compared where some tools are hidden
+_LOOKED_AT: Final = 10  # hits among which those are looked for that an unknown id is like
+
+
+class Resolver:
+    """Grants the tools that a caller asks for by id, or says why it cannot have them."""
+
+    def __init__(
+        self,
+        shown: FindableTools,
+        ledger: GrantLedger,
+        index: SearchIndex,
+        arrive: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        self._shown = shown
+        self._ledger = ledger
+        self._index = index
+        self._arrive = arrive
+
+    async def resolve(
+        self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
+    ) -> list[Resolution]:
+        """The outcome for each id, in order; one that comes twice is granted once."""
+        if not ids:
+            return []
+        if self._arrive is not None and not all(self._shown.named(id, context) for id in ids):
+            # The tool may be of a server that has not listed its tools yet.
+            await self._arrive()
+        replay = replay_key(context)
+        wanted = {id: self._available(id, context) for id in ids}
+        await _fetch_contracts(wanted)
+        records = await self._records(wanted, context, replay)
+        return [await loaded(partial(self._resolution, id, records[id], context, stubs)) for id in ids]
+
+    async def _records(
+        self, wanted: Mapping[str, ToolBinding | str], context: ToolContext, replay: str
+    ) -> dict[str, GrantRecord]:
+        known = {id: await self._recorded(id, found, context, replay) for id, found in wanted.items()}
+        if not replay:
+            await self._ledger.know_held(context)
+            known = {id: self._live(id, found, context) for id, found in wanted.items()}
+        asked = [(id, found) for id, found in wanted.items() if known[id] is None]
+        fresh = iter(await self._ledger.resolve(asked, context, replay) if asked else ())
+        return {id: record or next(fresh) for id, record in known.items()}
+
+    def _live(self, id: str, found: ToolBinding | str, context: ToolContext) -> GrantRecord | None:
+        """A grant that the caller holds for the tool as it is, and that lasts half its time or longer."""
+        if isinstance(found, str):
+            return None
+        for grant in self._ledger.held(context):
+            same = (grant.name, grant.digest) == (found.name, found.definition.digest)
+            if same and grant.handle and grant.uses is None and not self._ledger.moved(grant, found):
+                if 2 * self._ledger.remaining(grant) >= grant.expires - grant.issued:
+                    return GrantRecord(grant.owner, "", id, grant.issued, grant.expires, grant)
+        return None
+
+    async def _recorded(
+        self, id: str, found: ToolBinding | str, context: ToolContext, replay: str
+    ) -> GrantRecord | None:
+        """What came of an id under the caller's replay key, or of the same tool by another id."""
+        if not replay:
+            return None
+        others = () if isinstance(found, str) else sorted(self._shown.ids.spellings(found.name))
+        for one in (id, *others):
+            if (record := await self._ledger.recall(one, context, replay)) is not None:
+                return record
+        return None
+
+    def _available(self, id: str, context: ToolContext) -> ToolBinding | str:
+        """The tool that an id or a public name stands for, or why it cannot be had."""
+        names = self._shown.named(id, context)
+        if len(names) > 1:
+            ids = list(map(self._shown.ids.id_of, names))
+            following = next_call("resolve_tools", {"ids": ids})
+            return f"several tools have this id; use {' or '.join(ids)}\n{following}"
+        if not names:
+            return self._no_such(id, context)
+        binding = self._shown.found(names[0])
+        _, reason, _ = self._shown.standing(binding, None, context)
+        return reason or binding
+
+    def _no_such(self, id: str, context: ToolContext) -> str:
+        """Alike for what is not there and what is hidden; a server that is down may have it."""
+        if self._shown.is_listed(id, context):
+            return self._shown.direct(id)
+        hidden = self._shown.hidden(context)
+        near = self._near(id, hidden, context)
+        told = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
+        away = of_away(self._shown.unavailable(None, hidden, context))
+        may_have = f" ({away})" if away else ""
+        return f"{told}{may_have}\n{next_call('resolve_tools', {'ids': near[:1]}) if near else _SEARCH}"
+
+    def _near(self, id: str, hidden: frozenset[str], context: ToolContext) -> list[str]:
+        """The ids of tools with names like that of one that does not exist.
+
+        What the search finds depends on the words of all tools, so that it would tell of hidden ones: where
+        tools may be hidden, names are compared with those that the caller may see.
+        """
+        if self._shown.may_hide(context):
+            others = hidden | self._shown.listed.keys()
+            seen = (name for name in self._shown.every() if name not in others)
+            return self._shown.ids.near(id, islice(seen, _COMPARED))
+        hits = self._index.search(id, limit=_LOOKED_AT, exclude=self._shown.listed.keys(), wait=False)
+        return self._shown.ids.near(id, [hit.name for hit in hits])
+
+    def _resolution(
+        self, id: str, record: GrantRecord, context: ToolContext, stubs: bool = False
+    ) -> Resolution:
+        grant = record.grant
+        if grant is None:
+            found = self._shown.named(id, context)
+            binding = self._shown.tools.get(found[0]) if len(found) == 1 else None
+            fault = record.reason
+        else:
+            binding = self._shown.tools.get(grant.name)
+            fault = self._ledger.lapsed(grant) or self._ledger.moved(grant, binding)
+        if (
+            grant is None
+            or fault
+            or binding is None
+            or self._shown.policy.withheld(binding, context) is not None
+        ):
+            retry_in = None if binding is None else self._shown.standing(binding, None, context)[2]
+            reason = fault or f"{_NO_SUCH}\n{_SEARCH}"
+            return Resolution(id=id, status="not_available", reason=reason, retry_in=retry_in)
+        binding = binding.contracted()
+        return Resolution(
+            id=id,
+            status="granted",
+            grant=grant.handle,
+            expires_in=self._ledger.remaining(grant),
+            definition=None if stubs else needed(binding.to_wire()),
+            stub=python_stub(binding.name, binding.definition) if stubs else None,
+        )
+
+
+async def _fetch_contracts(wanted: dict[str, ToolBinding | str]) -> None:
+    """Replace the tools that are listed by manifests: by the tools with their schemas, or by why not."""
+    async with anyio.create_task_group() as fetching:
+        for id, found in wanted.items():
+            if not isinstance(found, str) and found.contract is not None:
+                fetching.start_soon(_fetch_contract, id, found, found.contract, wanted)
+
+
+async def _fetch_contract(
+    id: str, found: ToolBinding, contract: HasContract, wanted: dict[str, ToolBinding | str]
+) -> None:
+    try:
+        await contract.fetch()
+        wanted[id] = found.contracted()
+    except CallError as fault:
+        wanted[id] = str(fault)
+
+
+_MAX_READINGS: Final = 8  # readings of one call that are compared
 
 
 class GrantGate:
@@ -36,7 +253,6 @@ class GrantGate:
         self._ids = shown.ids
 
     def gate(self, call: ToolCall, context: ToolContext) -> None:
-        """Refuse a call without a grant, when it arrives."""
         self._admitted(call, context)
 
     def _admitted(self, call: ToolCall, context: ToolContext) -> ToolGrant:
@@ -53,7 +269,6 @@ class GrantGate:
         return grant
 
     def _check(self, grant: ToolGrant, context: ToolContext) -> None:
-        """Refuse a grant that is no longer valid, with the way on."""
         binding = self._shown.tools.get(grant.name)
         if binding is None and (held := self._shown.why_held(grant, context)):
             raise GrantError(held)
@@ -173,11 +388,9 @@ class GrantGate:
         return self._found(reference, context) or self._found(plain(reference), context)
 
     def _says_again(self, reading: Reading, grant: ToolGrant) -> bool:
-        """Whether what a reading leaves out names the tool of the grant, and nothing else."""
         return {plain(value) for value in reading.beside} <= self._names(grant)
 
     def _names(self, grant: ToolGrant) -> set[str]:
-        """What names the tool of a grant, or its server."""
         names = {grant.source, grant.handle, grant.name}
         if grant.name in self._shown.tools:
             names |= self._ids.spellings(grant.name) | {self._shown.tools[grant.name].definition.name}
@@ -195,14 +408,7 @@ class GrantGate:
         return None
 
     def _fits(self, reading: Reading, context: ToolContext, *, known: bool, sure: bool = True) -> bool:
-        """Whether the arguments of a reading fit its tool.
-
-        Args:
-            reading: The reading.
-            context: The caller's.
-            known: Whether the tool must list each of their names.
-            sure: Whether it must list those that may have been meant to name a tool.
-        """
+        """True if the arguments fit the tool, which lists their names (`known`), doubtful ones (`sure`)."""
         grant = self._named(reading.reference, context)
         listed = None if grant is None else self._shown.tools.get(grant.name)
         if listed is None or not _fits(binding := listed.contracted(), reading.arguments):
@@ -229,7 +435,6 @@ async def _unknown_unless(miss: StoreMiss, name: str) -> None:
 
 
 def _no_grant(reference: str) -> str:
-    """The same for what does not exist, was not granted, and was granted to another caller."""
     told = f"no live grant for {reference!r}; find the tool with search_tools, then resolve_tools"
     if not reference:
         return f"{told}\n{next_call('search_tools', {'query': query_of('')})}"
@@ -237,7 +442,6 @@ def _no_grant(reference: str) -> str:
 
 
 def _fits(binding: ToolBinding, arguments: dict[str, Any]) -> bool:
-    """Whether arguments fit a tool, repaired as they are where the tool has its arguments repaired."""
     if binding.arguments.is_valid(arguments):
         return True
     if binding.prepare is None:

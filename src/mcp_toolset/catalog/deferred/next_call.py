@@ -19,28 +19,19 @@ from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.schema.argument_repair import repairs_of
 from mcp_toolset.tools.schema.validation import SchemaCheck, resolved
 
-_LONGEST_VALUE: Final = 200
-"""The length of a value, as JSON, from which the next call does not repeat it."""
-
-_LEVELS: Final = 2
-"""Levels of objects whose values are shortened one by one."""
-
-_LIKE: Final = 0.6
-"""The least likeness, from 0 to 1, of a wrong name to a parameter that is then suggested."""
+_LONGEST_VALUE: Final = 200  # the length of a value, as JSON, from which the next call does not repeat it
+_LEVELS: Final = 2  # levels of objects whose values are shortened one by one
+_LIKE: Final = 0.6  # the least likeness, from 0 to 1, of a wrong name to a parameter that is then suggested
 
 _MOST_WRONG: Final = 8
-_MOST_COMPARED: Final = 40
-"""The number of wrong names, and of parameters, that are compared."""
-
-_LONGEST_NAME: Final = 32
-"""The number of characters of a name that are compared."""
+_MOST_COMPARED: Final = 40  # the number of wrong names, and of parameters, that are compared
+_LONGEST_NAME: Final = 32  # the number of characters of a name that are compared
 
 _PLACE: Final = re.compile(r"[.\[:]")
 _WORDS: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 def next_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """The next call, for a model to copy."""
     shown = {key: _short(value, 0) for key, value in arguments.items()}
     return f"Next: {name} {encodable(json.dumps(shown, ensure_ascii=False))}"
 
@@ -73,14 +64,7 @@ def mended(
     sent: Mapping[str, Any],
     known: Mapping[str, Any] | None = None,
 ) -> tuple[str, dict[str, Any]]:
-    """What may have been meant by wrong names, in words, and arguments that fit but for placeholders.
-
-    Args:
-        schema: The input schema.
-        check: The same, compiled.
-        sent: The arguments that do not fit.
-        known: What to write for a parameter that is missing, in place of its type.
-    """
+    """What may have been meant by wrong names, in words, and arguments that fit but for placeholders."""
     properties = _properties(schema)
     required = [str(name) for name in cast("Sequence[object]", schema.get("required") or ())]
     strict = schema.get("additionalProperties") is False
@@ -108,16 +92,7 @@ def explained(
     handle: str = "",
     known: Mapping[str, Any] | None = None,
 ) -> str:
-    """What follows the faults of arguments: what was meant, the signature, the next call.
-
-    Args:
-        definition: The tool that was called.
-        check: Its input schema, compiled.
-        calls: The tool that the next call is of: the tool itself, or the one that runs it by a grant.
-        call: The call.
-        handle: The grant of the next call, if it needs one.
-        known: What to write for a parameter that is missing, in place of its type.
-    """
+    """The end of an error about arguments: what was meant, the signature, the next call of `calls`."""
     meant, arguments = mended(definition.input_schema, check, call.arguments, known)
     following = {"grant": handle, "arguments": arguments} if handle else arguments
     return f"{meant}\n{signature_of(definition, call.name)}\n{next_call(calls, following)}"

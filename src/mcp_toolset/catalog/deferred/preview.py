@@ -9,11 +9,8 @@ from typing import Final
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.tools.text.hidden_text import cleaned
 
-BUDGET: Final = 300
-"""The default limit of a preview in tokens."""
-
-DETAILS: Final = 45
-"""The limit in tokens up to which a preview describes servers."""
+BUDGET: Final = 300  # the default limit of a preview in tokens
+DETAILS: Final = 45  # the limit in tokens up to which a preview describes servers
 
 _CHARACTERS_A_TOKEN = 3
 _LONGEST_SERVER = 64
@@ -23,15 +20,10 @@ _LATER: Final = ". Servers that are not ready join later; search again then."
 
 @dataclass(frozen=True, slots=True)
 class ServerNote:
-    """One server in a preview.
+    """One server in a preview."""
 
-    Attributes:
-        state: Why its tools are unavailable; empty for a server that has been ready.
-        about: The server's description of itself, in one line.
-    """
-
-    state: str = ""
-    about: str = ""
+    state: str = ""  # why its tools are unavailable; empty for a server that has been ready
+    about: str = ""  # the server's description of itself, in one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +44,6 @@ class _Group:
         return f"{self.server} ({'; '.join(filter(None, (count, self.note.state, self.note.about)))})"
 
     def short(self) -> _Group:
-        """The same without the server's description."""
         return replace(self, note=replace(self.note, about=""))
 
 
@@ -64,15 +55,10 @@ def preview_of(
     servers: Mapping[str, ServerNote] = _NO_NOTES,
     budget: int = BUDGET,
 ) -> str:
-    """The number of tools, then the servers with all names if they fit, else with counts.
+    """The number of tools, then the servers with all names if these fit `budget` tokens, else with counts.
 
-    Descriptions of servers are left out first, then the names of the tools. Servers that do not fit are
-    counted; the largest are named first. Empty for an empty catalog.
-
-    Args:
-        tools: The server, if any, and the name of each tool.
-        servers: The servers whose tools are behind search, also those without a known tool.
-        budget: The largest number of tokens, estimated at three characters each: names cost more than prose.
+    Descriptions of servers are left out first, then the names of the tools; the largest servers come first.
+    Tokens are estimated at three characters each: names cost more than prose.
     """
     names: dict[str, list[str]] = {server: [] for server in servers}
     for server, name in tools:

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.deferred.answers import Found, Resolution, Resolved, said
-from mcp_toolset.catalog.deferred.hit_ids import LONGEST_ID
+from mcp_toolset.catalog.deferred.findable import LONGEST_ID, Found, Resolution, Resolved, said
 from mcp_toolset.catalog.deferred.preparing import Preparing, explained_fixed
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE
 from mcp_toolset.errors import GrantError
@@ -26,8 +25,7 @@ from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.view.view import ToolBinding
 
-MAX_RESOLVED: Final = 20
-"""Tools that one `resolve_tools` call may ask for."""
+MAX_RESOLVED: Final = 20  # tools that one `resolve_tools` call may ask for
 
 _Schema = Mapping[str, Any]
 
@@ -124,13 +122,11 @@ CHECKED: Final[Mapping[str, _Schema]] = {
 
 
 class Resolve(Protocol):
-    """Resolves ids: to definitions, or to Python stubs."""
+    """Resolves ids, in order: to definitions, or to Python stubs."""
 
     def __call__(
         self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
-    ) -> Awaitable[list[Resolution]]:
-        """What becomes of each id, in order."""
-        ...
+    ) -> Awaitable[list[Resolution]]: ...
 
 
 def search_binding(search: Search, preparing: Preparing) -> ToolBinding:
@@ -157,8 +153,6 @@ def previewing(search: ToolBinding, preview: str, *, english: bool = False) -> T
 
 
 def resolve_binding(resolve: Resolve, preparing: Preparing) -> ToolBinding:
-    """`resolve_tools`."""
-
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:
         ids, stubs = call.arguments["ids"], call.arguments.get("stubs", False)
         return ToolResult.of_structured(said(Resolved(await resolve(ids, context, stubs=stubs))))

@@ -26,14 +26,9 @@ from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import plain_to_see, visible
 
-__all__ = ["LockEntry", "LockFile", "Pinned", "Servers", "lock_beside"]
-
 VERSION: Final = 1
-MAX_SIZE: Final = 256 * 1024 * 1024
-"""The largest size of a lock file in bytes."""
-
-PATIENCE: Final = 10.0
-"""Seconds that a writer waits for other writers."""
+MAX_SIZE: Final = 256 * 1024 * 1024  # the largest size of a lock file in bytes
+PATIENCE: Final = 10.0  # seconds that a writer waits for other writers
 
 _PAUSE: Final = 0.02
 _MAGIC: Final = "mcpToolsetLock"
@@ -43,8 +38,7 @@ _log: Final = logging.getLogger("mcp_toolset.pins")
 Pinned: TypeAlias = Mapping[str, dict[str, Any]]
 """The canonical definitions of one server's tools, by their own names."""
 
-Servers: TypeAlias = Mapping[str, Pinned]
-"""The pins of every server in the file, by the server's name there."""
+Servers: TypeAlias = Mapping[str, Pinned]  # the pins of every server in the file, by the server's name there
 
 _Signature: TypeAlias = tuple[int, int, int, int]
 
@@ -58,7 +52,7 @@ class LockFile:
     """The pins in one file, read again whenever the file has changed."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Read the file, if it exists; `ConfigError` if it cannot be read, or is not a lock file of ours."""
+        """Read the file, if it exists; `ConfigError` if it is no lock file of ours."""
         self.path = Path(path)
         self._turn = threading.Lock()
         self._pause = threading.Event()
@@ -69,15 +63,12 @@ class LockFile:
         self.reload()
 
     def entry(self, server: str) -> LockEntry:
-        """The part of one server; it need not be pinned yet."""
         return LockEntry(self, server)
 
     def servers(self) -> Servers:
-        """The pins as they were last read."""
         return self._servers
 
     def reload(self) -> None:
-        """Read the file again if it has changed."""
         with self._turn:
             signature = self._signed()
             if signature == self._signature and self.exists:
@@ -224,7 +215,6 @@ class LockEntry:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the file, as it was last read, pins the server."""
         return self.server in self.file.servers()
 
 

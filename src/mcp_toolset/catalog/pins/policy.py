@@ -16,23 +16,439 @@ or found; its name, its accepted definition and the reason are in the status of 
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.pins.canonical import canonical, digest_of
-from mcp_toolset.catalog.pins.capability_changes import gained
-from mcp_toolset.catalog.pins.differences import compared, says_otherwise
-from mcp_toolset.catalog.pins.hygiene import Tidied, tidied
+from mcp_toolset.catalog.pins.canonical import (
+    TABLES_OF_SCHEMAS,
+    VALUES,
+    Part,
+    canonical,
+    compared,
+    digest_of,
+    only_says,
+    parts,
+    plain_json,
+    says_otherwise,
+)
 from mcp_toolset.catalog.pins.lockfile import LockEntry, Pinned
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.frozen import texts_in
 from mcp_toolset.tools.core.source import ToolChange
-from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, in_log, visible
+from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
 
-__all__ = ["ChangePolicy", "PinPolicy", "Pins"]
+_LIKE_LATIN: Final = frozenset(
+    "АВЕЅІЈКМНОРСТУХҮԌԚԜаеорсухіјѕһԁԛԝҽҹпгӏѴѵΑΒΕΖΗΙΚΜΝΟΡΤΥΧαιοκνρτυχγϲϳՕՍՏօսհոցզքԱᎪᏴᏟᎠᎬᎳᎷᎻᎫᏞᎡᏚᎢᏙᏔᏃⲟⲣⲥⲭⲞⲢⲤⲦ"
+)
+_WORD: Final = re.compile(r"[^\W_]+")
+
+
+def lookalikes(name: str) -> str:
+    """The letters of a name that look like Latin ones next to real Latin ones; empty if it is honest.
+
+    Forms that are Latin letters by compatibility (full width, mathematical) count as well.
+    """
+    if name.isascii():
+        return ""
+    found = [letter for word in _WORD.findall(name) for letter in _mixed(word)]
+    return "".join(dict.fromkeys(found))
+
+
+def _mixed(word: str) -> list[str]:
+    imitations = [letter for letter in word if letter in _LIKE_LATIN]
+    forms = [letter for letter in word if not letter.isascii() and _is_latin_form(letter)]
+    has_latin = any(letter.isascii() and letter.isalpha() for letter in word)
+    return [*forms, *(imitations if has_latin or forms else ())]
+
+
+def _is_latin_form(letter: str) -> bool:
+    plain = unicodedata.normalize("NFKC", letter)
+    return plain.isascii() and plain.isalnum() and unicodedata.category(letter)[0] == "L"
+
+
+_ESCAPED: Final = re.compile(r"\\[^\"\\]")
+_BREAKS: Final = ("\t", "\n", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """The result of checking one definition."""
+
+    definition: ToolDefinition  # the definition to use; unchanged if nothing was cleaned
+    notes: tuple[str, ...] = ()  # what was found, one line each; empty if nothing was
+    refused: bool = False  # whether the tool should be set aside
+
+
+def tidied(definition: ToolDefinition, policy: HiddenTextPolicy = "strip") -> Tidied:
+    if _is_plain(definition):
+        return Tidied(definition)
+    said = [
+        Part(part.kind, f"{label}{part.path}", part.value)
+        for label, schema in (
+            ("inputSchema", definition.input_schema),
+            ("outputSchema", definition.output_schema),
+        )
+        for part in parts(schema)
+    ]
+    fixed = (*_in_name("its name", definition.name), *_in_values(definition, said))
+    notes = (*fixed, *_in_wording(definition, said))
+    if not notes or policy == "flag":
+        return Tidied(definition, notes)
+    if policy == "refuse" or fixed:
+        return Tidied(definition, notes, refused=True)
+    return Tidied(_without(definition), notes)
+
+
+def _is_plain(definition: ToolDefinition) -> bool:
+    """Whether it is printable ASCII: the common case, checked at once."""
+    text = json.dumps(definition.to_wire(), ensure_ascii=False)
+    return text.isascii() and "\x7f" not in text and not _ESCAPED.search(text)
+
+
+def _in_values(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
+    """Hidden characters where nothing can be cleaned."""
+    for part in said:
+        match part.kind:
+            case "name":
+                yield from _in_name(f"a name in {visible(part.path)}", part.value)
+            case "pattern":
+                yield from (note for note in _hidden(part.path, part.value) if "tag characters" in note)
+            case "value":
+                yield from _hidden(part.path, part.value)
+            case "wording":
+                pass
+    for key, value in definition.extra.items():
+        yield from _hidden(key, [key, value])
+
+
+def _in_name(place: str, name: str) -> Iterator[str]:
+    found = hidden_in(name)
+    if found or any(sign in name for sign in _BREAKS):
+        yield f"{place} hides {', '.join(found) or 'a line break'}: {visible(name)!r}"
+    if letters := lookalikes(name):
+        yield f"{place} imitates Latin letters: {ascii(letters)[1:-1]} in {ascii(name)}"
+
+
+def _in_wording(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
+    wording = [(part.path, part.value) for part in said if part.kind == "wording"]
+    for place, value in (
+        ("title", definition.title),
+        ("description", definition.description),
+        ("annotations", definition.annotations),
+        *wording,
+    ):
+        yield from _hidden(place, value)
+        if letters := lookalikes(" ".join(texts_in(value))):
+            yield f"{visible(place)} imitates Latin letters: {ascii(letters)[1:-1]}"
+
+
+def _hidden(place: str, value: Any) -> Iterator[str]:
+    for text in texts_in(value):
+        if found := hidden_in(text):
+            yield f"{visible(place)} hides {', '.join(found)}"
+
+
+def _without(definition: ToolDefinition) -> ToolDefinition:
+    return replace(
+        definition,
+        title=cast("str | None", cleaned_metadata(definition.title)),
+        description=cast("str | None", cleaned_metadata(definition.description)),
+        annotations=cast("Any", cleaned_metadata(definition.annotations)),
+        input_schema=_cleaned_schema(definition.input_schema),
+        output_schema=_cleaned_schema(definition.output_schema),
+    )
+
+
+def _cleaned_schema(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_cleaned_schema(part) for part in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    table = cast("Mapping[str, Any]", schema)
+    return {key: _cleaned_member(key, value) for key, value in table.items()}
+
+
+def _cleaned_member(key: str, value: Any) -> Any:
+    if key in TABLES_OF_SCHEMAS and isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        return {name: _cleaned_schema(part) for name, part in table.items()}
+    if only_says(key):
+        return value if key in VALUES else cleaned_metadata(value)
+    return value if key in ("enum", "const") else _cleaned_schema(value)
+
+
+_LEAST: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
+_MOST: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
+_NARROW_BY_BEING_THERE: Final = ("pattern", "format", "multipleOf", "uniqueItems", "dependentRequired")
+_TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
+_COMPARED: Final = frozenset(
+    {
+        "type",
+        "enum",
+        "const",
+        "required",
+        "properties",
+        "additionalProperties",
+        "patternProperties",
+        "propertyNames",
+        "items",
+        "allOf",
+        "anyOf",
+        "$defs",
+        "definitions",
+        *_LEAST,
+        *_MOST,
+        *_NARROW_BY_BEING_THERE,
+    }
+)
+_TURNS_AROUND: Final = re.compile(
+    r'"(?:not|if|oneOf|contains|dependentSchemas|dependencies|unevaluated\w+|\$dynamicRef|\$recursiveRef)":'
+)
+"""Keywords under which a narrower subschema can make the whole wider."""
+
+_REFERENCE: Final = re.compile(r'"\$ref":"([^"]*)"')
+_PLAIN_REFERENCE: Final = re.compile(r"#(?:/(?:\$defs|definitions)/[^/]+)?")
+
+_HINTS: Final = (
+    ("readOnlyHint", True, "it is no longer annotated as read-only"),
+    ("destructiveHint", False, "it is no longer annotated as harmless (destructiveHint: false)"),
+    ("idempotentHint", True, "it is no longer annotated as safe to repeat (idempotentHint)"),
+    ("openWorldHint", False, "it is no longer annotated as closed to the outside (openWorldHint: false)"),
+)
+"""The hints that promise something, with the promising value; an absent hint promises nothing (schema.ts)."""
+
+
+def gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why the new canonical definition can, or may be able to, do more than the old; empty if it cannot."""
+    reasons = [*_hints(old.get("annotations"), new.get("annotations"))]
+    before, after = old.get("inputSchema"), new.get("inputSchema")
+    if plain_json(_enforced(before)) != plain_json(_enforced(after)):
+        reasons.extend(_found(before, after))
+    return tuple(dict.fromkeys(reasons))
+
+
+def _hints(old: Any, new: Any) -> Iterator[str]:
+    before, after = _table(old), _table(new)
+    for hint, promise, reason in _HINTS:
+        if before.get(hint) is promise and after.get(hint) is not promise:
+            yield reason
+
+
+def _found(old: Any, new: Any) -> list[str]:
+    if _is_beyond_comparing(old) or _is_beyond_comparing(new):
+        # The parts are compared as well: a new parameter is easier to judge than a keyword.
+        return [
+            *_wider(old, new, ""),
+            "the arguments that it takes have changed in a way that is hard to compare",
+        ]
+    return [*_wider(old, new, "")]
+
+
+def _is_beyond_comparing(schema: Any) -> bool:
+    """Whether a part may take effect elsewhere, so that parts cannot be compared one by one."""
+    text = plain_json(schema)
+    references = _REFERENCE.findall(text)
+    if any(not _PLAIN_REFERENCE.fullmatch(reference) for reference in references):
+        return True
+    return bool(_TURNS_AROUND.search(text)) and (bool(references) or "unevaluated" in text)
+
+
+def _wider(old: Any, new: Any, at: str) -> Iterator[str]:
+    """The reasons why `new` may accept a value that `old` does not."""
+    if new is False:
+        return
+    if old is False:
+        yield f"{_shown(at)} was never allowed and is now"
+        return
+    before, after = _table(old), _table(new)
+    if not before and not after:
+        return
+    yield from _types(before, after, at)
+    yield from _choices(before, after, at)
+    yield from _bounds(before, after, at)
+    yield from _named(before, after, at)
+    yield from _parts(before, after, at)
+    yield from _unread(before, after, at)
+
+
+def _types(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+    more = _types_of(new) - _types_of(old)
+    if more:
+        yield f"{_shown(at)} takes more types: {', '.join(sorted(more))}"
+
+
+def _types_of(schema: Mapping[str, Any]) -> frozenset[str]:
+    said: Any = schema.get("type")
+    if said is None:
+        return _TYPES
+    several = cast("list[Any]", said) if isinstance(said, list) else [said]
+    names = frozenset(str(name) for name in several)
+    return names | {"integer"} if "number" in names else names
+
+
+def _choices(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+    before, after = _values(old), _values(new)
+    if before is not None and (after is None or not after <= before):
+        more = "any value" if after is None else "more values: " + _some(after - before)
+        yield f"{_shown(at)} takes {more}"
+
+
+def _values(schema: Mapping[str, Any]) -> frozenset[str] | None:
+    listed: Any = schema.get("enum")
+    enum = None if not isinstance(listed, list) else frozenset(map(plain_json, cast("list[Any]", listed)))
+    const = frozenset([plain_json(schema["const"])]) if "const" in schema else None
+    return const if enum is None else enum if const is None else enum & const
+
+
+def _bounds(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+    for keys, sign in ((_LEAST, -1), (_MOST, 1)):
+        for key in keys:
+            if key in old and not _is_within(old[key], new.get(key), sign):
+                yield f"{_shown(at)}: {key} was {old[key]!r} and is {_or_gone(new, key)}"
+    for key in _NARROW_BY_BEING_THERE:
+        if key in old and _differs(key, old, new):
+            yield f"{_shown(at)}: {key} was given up or has changed"
+
+
+def _is_within(old: Any, new: Any, sign: int) -> bool:
+    if not _is_number(old) or not _is_number(new):
+        return old is new
+    return new * sign <= old * sign
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _named(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+    """Changes of parameters by name: new ones, removed ones, those that are no longer required."""
+    before, after = _table(old.get("properties")), _table(new.get("properties"))
+    rest = new.get("additionalProperties", True)
+    for name in sorted(after.keys() - before.keys()):
+        yield f"{_shown(at)} takes a new parameter `{name}`" if at else f"it takes a new parameter `{name}`"
+    for name in sorted(before.keys() & after.keys()):
+        yield from _wider(before[name], after[name], _under(at, name))
+    for name in sorted(before.keys() - after.keys()):
+        if new.get("patternProperties") or [*_wider(before[name], rest, _under(at, name))]:
+            yield f"`{_under(at, name)}` is no longer described, so it takes anything"
+    for name in sorted(_names(old.get("required")) - _names(new.get("required"))):
+        yield f"`{_under(at, name)}` is no longer required"
+
+
+def _parts(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+    for key, step in (("additionalProperties", "*"), ("propertyNames", "(names)")):
+        yield from _wider(old.get(key, True), new.get(key, True), _under(at, step))
+    yield from _items(old, new, at)
+    if _differs("patternProperties", old, new):
+        yield f"{_shown(at)}: patternProperties has changed"
+    for key in ("$defs", "definitions"):
+        before, after = _table(old.get(key)), _table(new.get(key))
+        for name in sorted(before.keys() & after.keys()):
+            yield from _wider(before[name], after[name], _under(at, name))
+    yield from _all_of(old, new, at)
+    yield from _any_of(old, new, at)
+
+
+def _items(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+    before, after = old.get("items", True), new.get("items", True)
+    if isinstance(before, list) or isinstance(after, list):
+        if _differs("items", old, new):
+            yield f"{_shown(at)}: items has changed"
+    else:
+        yield from _wider(before, after, f"{at}[]")
+
+
+def _all_of(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+    before, after = _list(old.get("allOf")), _list(new.get("allOf"))
+    for part, now in zip(before, after, strict=False):
+        yield from _wider(part, now, at)
+    if len(after) < len(before):
+        yield f"{_shown(at)}: a condition of allOf was given up"
+    for added in after[len(before) :]:
+        yield from (reason for reason in _wider({}, added, at) if "new parameter" in reason)
+
+
+def _any_of(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+    before, after = _list(old.get("anyOf")), _list(new.get("anyOf"))
+    if before and not after:
+        yield f"{_shown(at)}: the alternatives of anyOf were given up"
+    known = {plain_json(_enforced(part)) for part in before}
+    for place, now in enumerate(after):
+        if plain_json(_enforced(now)) in known:
+            continue
+        if before and place >= len(before):
+            yield f"{_shown(at)} takes another alternative"
+        else:
+            yield from _wider(before[place] if before else {}, now, at)
+
+
+def _unread(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+    for key in sorted(old.keys() | new.keys()):
+        if key in _COMPARED or only_says(key):
+            continue
+        if _differs(key, old, new):
+            yield f"{_shown(at)}: {key} has changed"
+
+
+def _differs(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    if key not in old or key not in new:
+        return (key in old) != (key in new)
+    return plain_json(_kept(key, old[key])) != plain_json(_kept(key, new[key]))
+
+
+def _enforced(schema: Any) -> Any:
+    """A schema without descriptive keywords; a parameter that is called `title` stays."""
+    if isinstance(schema, list):
+        return [_enforced(part) for part in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    table = cast("dict[str, Any]", schema)
+    return {key: _kept(key, value) for key, value in table.items() if not only_says(key)}
+
+
+def _kept(key: str, value: Any) -> Any:
+    if key in ("enum", "const", "required", "dependentRequired"):
+        return value
+    if key in TABLES_OF_SCHEMAS:
+        return {name: _enforced(part) for name, part in _table(value).items()}
+    return _enforced(value)
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _names(value: Any) -> frozenset[str]:
+    return frozenset(name for name in _list(value) if isinstance(name, str))
+
+
+def _under(at: str, name: str) -> str:
+    return f"{at}.{name}" if at else name
+
+
+def _shown(at: str) -> str:
+    return f"`{at}`" if at else "the input"
+
+
+def _or_gone(schema: Mapping[str, Any], key: str) -> str:
+    return repr(schema[key]) if key in schema else "gone"
+
+
+def _some(values: frozenset[str]) -> str:
+    shown = sorted(values)[:5]
+    return ", ".join(shown) + (f" and {len(values) - 5} more" if len(values) > 5 else "")
+
 
 ChangePolicy = Literal["accept", "warn", "quarantine"]
 """Serve a changed tool; serve it and report it; or quarantine it until a person accepts it."""
@@ -43,7 +459,7 @@ MAX_SEEN: Final = 50_000
 _SHOWN: Final = 300
 _LISTED: Final = 3
 _MEND: Final = "see it with `mcp-toolset pin`, and accept it there"
-_TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
+_TYPE_NAMES: Final = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +480,7 @@ class PinPolicy:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A listed definition without the secrets of its mount; its canonical form is made to compare it."""
+    """A listed definition without the secrets of its mount."""
 
     definition: ToolDefinition
 
@@ -74,7 +490,6 @@ class _Seen:
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the canonical form."""
         return digest_of(self.canonical)
 
 
@@ -88,14 +503,6 @@ class Pins:
         entry: LockEntry | None = None,
         scrub: Callable[[str], str] | None = None,
     ) -> None:
-        """Start without pins.
-
-        Args:
-            server: The name of the mount, for messages.
-            policy: What is done about changes.
-            entry: The server's part of a lock file; without one, pins last as long as the process.
-            scrub: Removes the secrets of the mount from a text; `None` if it has none.
-        """
         self._server = server
         self._policy = policy or PinPolicy()
         self._entry = entry
@@ -110,7 +517,6 @@ class Pins:
 
     @property
     def entry(self) -> LockEntry | None:
-        """The server's part of a lock file."""
         return self._entry
 
     @property
@@ -136,7 +542,6 @@ class Pins:
 
     @property
     def hidden_text(self) -> HiddenTextPolicy:
-        """What is done about hidden characters in the server's lists."""
         return self._policy.hidden_text
 
     def admit(
@@ -249,7 +654,6 @@ class Pins:
         return known[1]
 
     def _report(self, changes: Iterable[ToolChange]) -> None:
-        """Log each change once, as long as it lasts."""
         told = self._told
         self._told = {change.name: change.offered.digest for change in changes}
         for change in changes:
@@ -272,14 +676,14 @@ def scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
     Keys that become equal are kept apart: every part of a definition must count in its digest.
     """
     if isinstance(value, str):
-        return value if value in _TYPES else scrub(value)
+        return value if value in _TYPE_NAMES else scrub(value)
     if isinstance(value, list | tuple):
         return [scrubbed(item, scrub) for item in cast("Iterable[Any]", value)]
     if not isinstance(value, Mapping):
         return value
     table: dict[str, Any] = {}
     for key, item in sorted(cast("Mapping[str, Any]", value).items()):
-        clean = scrub(key) if key not in _TYPES else key
+        clean = scrub(key) if key not in _TYPE_NAMES else key
         while clean in table:
             clean += "*"
         table[clean] = scrubbed(item, scrub)

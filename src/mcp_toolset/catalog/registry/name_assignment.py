@@ -24,15 +24,10 @@ from mcp_toolset.tools.view.view import ToolBinding, by_source, conflict_message
 
 @dataclass(frozen=True, slots=True)
 class NameRules:
-    """The rules for names.
+    """The rules for names."""
 
-    Attributes:
-        reserved: Names of the server's own tools.
-        limit: The largest length of a name.
-    """
-
-    reserved: frozenset[str] = frozenset()
-    limit: int = MAX_NAME_LENGTH
+    reserved: frozenset[str] = frozenset()  # names of the server's own tools
+    limit: int = MAX_NAME_LENGTH  # the largest length of a name
 
 
 def key_of(binding: ToolBinding) -> ToolKey:
@@ -41,38 +36,23 @@ def key_of(binding: ToolBinding) -> ToolKey:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Assigned:
-    """The tools of one source under their public names.
+    """The tools of one source under their public names."""
 
-    Attributes:
-        bindings: The tools as the toolsets have them.
-        known: The same with an id each.
-        live: The same under their public names, by key.
-        names: Their public names.
-        wanted: The names that their toolsets gave them.
-        stands: Whether they keep these names as long as they are remembered and no local tool takes one.
-    """
-
-    bindings: Sequence[ToolBinding]
-    known: Sequence[ToolBinding]
-    live: Mapping[ToolKey, ToolBinding]
-    names: frozenset[str]
-    wanted: frozenset[str]
-    stands: bool
+    bindings: Sequence[ToolBinding]  # the tools as the toolsets have them
+    known: Sequence[ToolBinding]  # the same with an id each
+    live: Mapping[ToolKey, ToolBinding]  # the same under their public names, by key
+    names: frozenset[str]  # their public names
+    wanted: frozenset[str]  # the names that their toolsets gave them
+    stands: bool  # whether they keep these names as long as they are remembered and no local tool takes one
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Assignment:
-    """The tools of all sources under their public names.
+    """The tools of all sources under their public names."""
 
-    Attributes:
-        parts: By source, in the order in which the sources come first.
-        live: All of them, in their order.
-        in_one_piece: Whether the tools of each source are consecutive.
-    """
-
-    parts: Mapping[str, Assigned]
-    live: Mapping[ToolKey, ToolBinding]
-    in_one_piece: bool
+    parts: Mapping[str, Assigned]  # by source, in the order in which the sources come first
+    live: Mapping[ToolKey, ToolBinding]  # all of them, in their order
+    in_one_piece: bool  # whether the tools of each source are consecutive
 
 
 def assigned(
@@ -82,16 +62,7 @@ def assigned(
     rules: NameRules,
     before: Mapping[str, Assigned] = MappingProxyType({}),
 ) -> Assignment:
-    """The bindings under unique public names and ids, in their order.
-
-    Args:
-        bindings: All tools.
-        remembered: What is remembered of present and former tools.
-        live: The tools that have had their names until now; they win over those that return.
-        rules: The rules for names.
-        before: The parts of which `remembered` has the names and `live` the tools. An unchanged source is
-            reused, if none of its tools can have lost its name to the host.
-    """
+    """The bindings under unique public names and ids, in order; unchanged parts of `before` are reused."""
     grouped, pieces = _grouped(bindings)
     kept = {
         source: before[source]
@@ -126,7 +97,6 @@ def assigned(
 
 
 def _grouped(bindings: Iterable[ToolBinding]) -> tuple[dict[str, list[ToolBinding]], int]:
-    """The tools by source, and the number of their runs."""
     grouped: dict[str, list[ToolBinding]] = {}
     pieces = 0
     for source, run in by_source(bindings):
@@ -136,7 +106,6 @@ def _grouped(bindings: Iterable[ToolBinding]) -> tuple[dict[str, list[ToolBindin
 
 
 def _others(known: Mapping[str, Sequence[ToolBinding]], standing: Container[str]) -> list[ToolBinding]:
-    """The mounted tools of the sources that are not reused."""
     return [one for source, tools in known.items() if source and source not in standing for one in tools]
 
 
@@ -179,7 +148,6 @@ def _part(
 def _in_order(
     bindings: Iterable[ToolBinding], parts: Mapping[str, Assigned], pieces: int
 ) -> Mapping[ToolKey, ToolBinding]:
-    """The tools of all parts, in the order in which they came."""
     live: dict[ToolKey, ToolBinding] = {}
     if pieces == len(parts):
         for part in parts.values():

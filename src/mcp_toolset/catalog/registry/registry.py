@@ -16,7 +16,7 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.registry.name_assignment import Assigned, Assignment, NameRules, assigned, key_of
@@ -46,19 +46,13 @@ Entries = Mapping[ToolKey, RegistryEntry]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Chosen:
-    """The members among some tools, by public name, in order.
+    """The members among some tools, by public name, in order."""
 
-    Attributes:
-        keys: The source and id of each.
-        bindings: The bindings to call.
-    """
-
-    keys: Mapping[str, ToolKey]
-    bindings: Mapping[str, ToolBinding]
+    keys: Mapping[str, ToolKey]  # the source and id of each
+    bindings: Mapping[str, ToolBinding]  # the bindings to call
 
 
 def chosen(live: Mapping[ToolKey, ToolBinding], entries: Entries, hidden: Collection[str]) -> Chosen:
-    """The members among the tools of one source."""
     members = {
         key: binding
         for key, binding in live.items()
@@ -82,13 +76,6 @@ def joined(parts: Mapping[str, Chosen], assignment: Assignment) -> Chosen:
 
 
 def remembered(entries: Entries, live: Mapping[ToolKey, ToolBinding], fresh: Collection[str]) -> Entries:
-    """What is remembered of every tool; a name that a live tool has is removed from orphans.
-
-    Args:
-        entries: What was remembered.
-        live: The present tools.
-        fresh: The sources whose tools may have other names than the entries say.
-    """
     given = {key: binding for key, binding in live.items() if key.source in fresh}
     names = {binding.name for binding in given.values()}
     altered = {
@@ -164,12 +151,7 @@ class Surface:
 
 
 def computed(wanted: Surface, given: NameRules) -> Surface:
-    """The surface with names, members and bindings computed from its toolsets.
-
-    Args:
-        wanted: The surface to compute.
-        given: The rules for names; nothing is reserved while no toolset is deferred.
-    """
+    """The surface with names, members and bindings computed from its toolsets."""
     toolsets = wanted.toolsets.values()
     rules = given if any(toolset.defers for toolset in toolsets) else replace(given, reserved=frozenset())
     assignment = assigned(wanted.compiled, wanted.entries, wanted.live.keys(), rules, wanted.parts)
@@ -195,7 +177,6 @@ def computed(wanted: Surface, given: NameRules) -> Surface:
 
 
 def compiled_anew(surface: Surface) -> Surface:
-    """The surface with its toolsets' present tools, before names and members are computed."""
     toolsets = surface.toolsets.values()
     compiled = distinct([binding for toolset in toolsets for binding in toolset.bindings()])
     return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=tuple(compiled))
@@ -279,7 +260,6 @@ class RegistryContents:
     """The tools of a registry, their sources and the members among them, read without a lock."""
 
     def __init__(self, hidden: Collection[str]) -> None:
-        """Hold nothing; tools that fit a pattern of `hidden` stay out."""
         self._surface = Surface(hidden=tuple(hidden))
         self._hiding = HidingPatterns()
         self._missing_names = NameReport()
@@ -374,7 +354,6 @@ class RegistryContents:
         return [*inside, *(replace(one, kind="pattern") for one in self._missing(surface.hidden))]
 
     def _missing(self, patterns: Collection[str]) -> list[UnboundName]:
-        """Patterns of `hide` that have never matched a tool."""
         surface = self._surface
         return self._hiding.missing(
             patterns, surface.entries.values(), surface.live.values(), self.known_tools()
@@ -406,28 +385,10 @@ class RegistryContents:
             inner(call, context)
 
 
-class Members(Protocol):
-    """The methods of a `ToolRegistry` that are used here."""
-
-    @property
-    def generation(self) -> int:
-        """The generation, which grows with each change."""
-        ...
-
-    def members(self) -> Mapping[str, bool]:
-        """Every tool by public name, and whether it is a member."""
-        ...
-
-    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
-        """Add tools to the members or remove them; return the new generation."""
-        ...
-
-
 class RegistryMembership:
     """Reads and changes the members of a registry."""
 
-    def __init__(self, registry: Members) -> None:
-        """Give access to the members of `registry` only."""
+    def __init__(self, registry: ToolRegistry) -> None:
         self._registry = registry
 
     @property

@@ -46,12 +46,10 @@ class RegistryEntry:
     member: bool | None = None
 
     def __post_init__(self) -> None:
-        """By default the host gave it the public name."""
         object.__setattr__(self, "asked", self.asked or self.name)
 
     @property
     def key(self) -> ToolKey:
-        """Source and id."""
         return ToolKey(self.source, self.id)
 
 

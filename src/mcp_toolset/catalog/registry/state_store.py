@@ -17,25 +17,21 @@ from mcp_toolset.concurrency.atomic_file import locked, replace_file
 from mcp_toolset.concurrency.private_files import read_regular
 from mcp_toolset.errors import InvalidStateError, StaleStateError, StoreError
 
-LOCK_PATIENCE: Final = 5.0
-"""Seconds that a save waits for another process."""
+LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process
 
 
 class StateFile:
     """A file with a `RegistryState`; one object for each writer."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Use this file; nothing is read yet."""
         self.path = Path(path)
         self._seen: RegistryState | None = None
 
     def load(self) -> RegistryState | None:
-        """The saved state, `None` if the file does not exist."""
         self._seen = self._read()
         return self._seen
 
     def save(self, state: RegistryState) -> None:
-        """Save a state, atomically."""
         with self._locked():
             saved = self._read()
             if saved != state:
@@ -127,7 +123,6 @@ class StoredState:
     """The state in a file or in a `StateStore`; one object for each writer."""
 
     def __init__(self, place: str | os.PathLike[str] | StateStore, *, timeout: float = STORE_TIMEOUT) -> None:
-        """Name the place; nothing is read yet. A store has `timeout` seconds for an answer."""
         self._file = None if isinstance(place, StateStore) else StateFile(place)
         self._store = place if isinstance(place, StateStore) else None
         self._timeout = timeout
@@ -135,7 +130,6 @@ class StoredState:
         self._unsure: str | None = None
 
     async def load(self) -> RegistryState | None:
-        """The saved state, `None` if there is none yet."""
         if self._file is not None:
             return await anyio.to_thread.run_sync(self._file.load)
         assert self._store is not None
@@ -158,7 +152,6 @@ class StoredState:
         return None if before is None else RegistryState.from_json(before), found
 
     async def save(self, state: RegistryState) -> None:
-        """Replace what is saved, as a whole or not at all."""
         if self._file is not None:
             await anyio.to_thread.run_sync(self._file.save, state)
             return

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, TypeGuard, cast
+from typing import Any, Protocol, TypeGuard, cast
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import cleaned
 
@@ -253,3 +254,15 @@ def _grapheme_end(line: str, end: int) -> int:
 def _continues(character: str) -> bool:
     is_mark = unicodedata.category(character).startswith("M")
     return is_mark or character == _JOINER or "\U0001f3fb" <= character <= "\U0001f3ff"
+
+
+class SearchListener(Protocol):
+    """Told of searches, of what callers do with their hits, and asked before each search."""
+
+    def bonus(self, context: ToolContext, query: str) -> Mapping[str, float]: ...
+
+    def searched(self, context: ToolContext, query: str, tools: Sequence[str]) -> None: ...
+
+    def resolved(self, context: ToolContext, tool: str) -> None: ...
+
+    def called(self, context: ToolContext, tool: str) -> None: ...

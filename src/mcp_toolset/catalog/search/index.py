@@ -17,20 +17,17 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from mcp_toolset._index import part
 from mcp_toolset.catalog.search.entry import CatalogEntry, SearchHit, entry_of
+from mcp_toolset.catalog.search.index_file import IndexBase, Parts, Told, mapped, whole, written
 from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.name_matching import Matcher
 from mcp_toolset.catalog.search.ranking import NEAREST, ReadingScorer, Scorer, require_scorer
-from mcp_toolset.catalog.search.stored.base import IndexBase, Told
-from mcp_toolset.catalog.search.stored.index_file import Parts, mapped, whole, written
 from mcp_toolset.errors import DefinitionError, InvalidStateError
 from mcp_toolset.tools.core.definition import ToolDefinition
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mcp_toolset.catalog.search.keeping import IndexFolder
-
-__all__ = ["CatalogEntry", "Scorer", "SearchHit", "SearchIndex"]
+    from mcp_toolset.catalog.search.index_file import IndexFolder
 
 MAX_HITS = 100
 _READ_AT_ONCE = 16
@@ -320,7 +317,6 @@ class SearchIndex:
             self._matcher.add(fresh)
 
     def _leave(self, read: list[str]) -> None:
-        """Forget the words of tools."""
         if read:
             self._unstored += len(read)
             self._matcher.remove(read)

@@ -15,16 +15,138 @@ from math import log
 from typing import TYPE_CHECKING
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.catalog.search.aliases import ALIASES
-from mcp_toolset.catalog.search.columns.impacts import ImpactColumns
-from mcp_toolset.catalog.search.columns.word_query import Clause, WordQuery
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.postings import IMPACT, Places, Posting, PostingTable
+from mcp_toolset.catalog.search.postings import (
+    IMPACT,
+    Clause,
+    ImpactColumns,
+    Places,
+    Posting,
+    PostingTable,
+    WordQuery,
+)
 from mcp_toolset.catalog.search.text import STOP_WORDS, Tokenizer, spoken_words, stem
 from mcp_toolset.catalog.search.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.stored.base import IndexBase
+    from mcp_toolset.catalog.search.index_file import IndexBase
+
+
+_LINES = """
+add append insert
+aggregate summarize total
+ai llm
+article post
+authenticate login signin
+begin start launch
+bug issue ticket
+buy purchase order
+calculate compute
+calendar schedule event
+cancel abort stop
+chart graph plot diagram visualize
+chat message conversation
+client customer
+combine merge join concatenate
+command shell terminal
+compare diff difference
+config configuration setting
+container docker
+contact person
+convert transform
+copy duplicate clone
+create make new
+currency exchange forex
+database db sql
+delete remove erase
+deploy release publish
+directory folder dir
+document doc
+docs documentation
+download fetch
+edit modify update change
+email mail
+employee staff
+environment env
+error exception failure
+execute run
+expense cost
+explain describe
+fetch retrieve get
+file document
+film movie
+find search lookup query
+function method
+generate create
+history log
+image picture photo img
+info information detail
+invite add
+invoice bill
+job vacancy position
+kubernetes k8s
+latest recent newest
+library package
+link url
+list enumerate show
+location place address
+maximum max
+meeting appointment event
+minimum min
+move rename
+music song track
+navigate directions route
+news headline
+notify notification alert
+open launch
+organization org company
+page webpage
+paper publication
+password credential secret
+payment charge
+picture screenshot
+presentation slide powerpoint ppt
+price cost quote
+question query
+reference citation
+refund reimburse
+repair fix
+repository repo
+restaurant dining
+resume cv
+save store write
+scrape crawl
+send post
+share stock equity
+shop store
+site website
+spreadsheet excel workbook xlsx
+statistics stats
+summary digest overview
+task todo
+translate translation
+trip travel
+undo revert rollback
+upload put
+user account member
+video clip
+view read show
+weather forecast
+word docx
+"""
+
+
+def _neighbours() -> Mapping[str, tuple[str, ...]]:
+    table: dict[str, dict[str, None]] = {}
+    for line in _LINES.split("\n"):
+        terms = [stem(word) for word in line.split()]
+        for term in terms:
+            table.setdefault(term, {}).update((other, None) for other in terms if other != term)
+    return {term: tuple(others) for term, others in table.items()}
+
+
+ALIASES = _neighbours()
+
 
 _FIELD_CHARACTERS = 8_000
 _QUERY_CHARACTERS = 2_000
@@ -35,17 +157,11 @@ _SHORT = 0.25
 
 @dataclass(frozen=True)
 class Field:
-    """How much one field of a tool counts.
+    """How much one field of a tool counts."""
 
-    Attributes:
-        weight: The weight of one occurrence of a term.
-        mean_length: The usual number of terms; longer fields count less.
-        slope: How much length counts: 0 not at all, 1 fully.
-    """
-
-    weight: float
-    mean_length: float
-    slope: float
+    weight: float  # the weight of one occurrence of a term
+    mean_length: float  # the usual number of terms; longer fields count less
+    slope: float  # how much length counts: 0 not at all, 1 fully
 
     def once_in(self, length: int) -> float:
         """The weight of one occurrence in a field of so many terms; very short is no better than short."""
@@ -85,11 +201,9 @@ class LexicalScorer:
         self._columns = ImpactColumns(self.places)
 
     def knows(self, word: str, hidden: AbstractSet[str] = frozenset()) -> bool:
-        """Whether any tool that is not hidden has this word, in any inflection."""
         return self._having(stem(word), self.places.at(hidden)) > 0
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
-        """Index entries whose public names are not indexed yet."""
         for entry in entries:
             place = self.places.take(entry.public_name)
             self._held[entry.public_name] = tuple(
@@ -99,7 +213,6 @@ class LexicalScorer:
         self._tokenizer.forget()
 
     def remove(self, public_names: Iterable[str]) -> None:
-        """Remove entries; names that are not indexed are ignored."""
         left: dict[Posting, set[int]] = {}
         for name in public_names:
             if name in self._held:
@@ -113,16 +226,10 @@ class LexicalScorer:
         self._vocabulary.note(posting.term for posting in left)
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """The result of `read(query).best(count, among)`."""
         return self.read(query).best(count, among)
 
     def read(self, query: str, hidden: AbstractSet[str] = frozenset()) -> WordQuery:
-        """Parse a query: any text without operators; of a long one only the first part.
-
-        Args:
-            query: The text.
-            hidden: Tools that count for nothing: neither for what words are known nor for how rare they are.
-        """
+        """Parse a query: any text, of a long one only the first part; `hidden` tools count for nothing."""
         places = self.places.at(hidden)
         wanted = self._wanted(query, places)
         clauses, unknown = self._clauses(wanted, places)
@@ -131,7 +238,6 @@ class LexicalScorer:
         return WordQuery(clauses, unknown, self._most, telling, self.places, self._held, self._columns)
 
     def _lose(self, place: int) -> None:
-        """Remove a tool of the file."""
         terms = () if self._stored is None else self._stored.of(place)
         for term in terms:
             self.postings.lose(term)
@@ -171,7 +277,6 @@ class LexicalScorer:
         return [term for term in self._read_name(entry.public_name) if term not in known]
 
     def _having(self, term: str, hidden: AbstractSet[int]) -> int:
-        """How many tools have a term, without those at hidden places."""
         posting = self.postings.get(term)
         if posting is None or not hidden:
             return 0 if posting is None else len(posting)

@@ -12,19 +12,24 @@ from itertools import islice
 from typing import TYPE_CHECKING, final
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.packed_vectors import Cosines, PackedVectors
 from mcp_toolset.catalog.search.text import STOP_WORDS
-from mcp_toolset.catalog.search.vectors import WordVectors, built_in, is_latin, words_of
+from mcp_toolset.catalog.search.vectors import (
+    Cosines,
+    PackedVectors,
+    WordVectors,
+    built_in,
+    is_latin,
+    words_of,
+)
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.stored.base import VectorRows
+    from mcp_toolset.catalog.search.index_file import VectorRows
 
 
 class Blend:
     """The weighted mean of the cosines of two models; see `Similarity`."""
 
     def __init__(self, one: Cosines, other: Cosines, part: float) -> None:
-        """Blend cosines of one scale; `part`, from 0 to 1, is the weight of the first."""
         self._one, self._other = one, other
         self._part, self._rest = part, 1 - part
 
@@ -51,12 +56,7 @@ _TAGS = 8
 
 
 def text_of(entry: CatalogEntry, *, name_twice: bool = True) -> str:
-    """The text of a tool that is embedded, as short as the texts that the models were trained on.
-
-    Args:
-        entry: The tool.
-        name_twice: Whether the text has the tool's name twice, for a model that only adds words up.
-    """
+    """The text of a tool that is embedded; `name_twice` is for a model that only adds words up."""
     definition = entry.definition
     own, server = definition.name[:_NAME], (entry.server or "")[:_NAME]
     parameters = [name[:_NAME] for name, _ in islice(entry.parameters(), _PARAMETERS)]

@@ -13,7 +13,7 @@ from mcp_toolset.catalog.search.text import folded, is_one_word
 from mcp_toolset.catalog.search.vocabulary import SortedWords
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.stored.base import IndexBase
+    from mcp_toolset.catalog.search.index_file import IndexBase
 
 PUBLIC_NAME = 1.0
 OWN_NAME = 0.97
@@ -39,7 +39,6 @@ class NameTable:
         self._in_order = SortedWords(self._spellings.keys())
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
-        """Add entries whose public names are not in the table yet."""
         for entry in entries:
             self._entries[entry.public_name] = entry
             self._own.setdefault(entry.definition.name, []).append(entry.public_name)
@@ -48,7 +47,6 @@ class NameTable:
                 self._in_order.note((spelling,))
 
     def remove(self, public_names: Iterable[str]) -> None:
-        """Remove names, all of which are in the table."""
         for name in public_names:
             entry = self._entries.pop(name, None)
             if entry is None:
@@ -60,12 +58,7 @@ class NameTable:
                 self._in_order.note((spelling,))
 
     def matches(self, query: str, *, beginnings: bool) -> dict[str, float]:
-        """The public names of tools that the query names, each with the closeness of the match.
-
-        Args:
-            query: The query as it was written.
-            beginnings: Whether a query that only begins a name counts, too.
-        """
+        """The public names that the query names (or begins: `beginnings`), each with the closeness."""
         found: dict[str, float] = {}
         spelling = folded(query) if len(query) <= _LONGEST_FOLDED else ""
         if beginnings and len(spelling) >= _SHORTEST_BEGINNING:
@@ -105,7 +98,6 @@ class NameTable:
         return -1 if self._base is None else self._base.places.get(name, -1)
 
     def _left(self, tools: Iterable[int]) -> list[str]:
-        """The names of those tools of the file that were not removed."""
         return [] if self._base is None else [self._base.names[at] for at in tools if at not in self._gone]
 
 
@@ -113,29 +105,24 @@ class Matcher:
     """The tools that a query names, then those that the ranking finds."""
 
     def __init__(self, scorer: Scorer | None) -> None:
-        """Start empty; `scorer` is fused with the ranking by words."""
         self._names = NameTable()
         self.ranking = Ranking(scorer)
 
     def rest_on(self, base: IndexBase) -> None:
-        """Begin with the tools of a file; nothing was added so far."""
         self._names = NameTable(base)
         self.ranking.rest_on(base)
 
     def add(self, entries: Sequence[CatalogEntry]) -> None:
-        """Index entries whose public names are not indexed yet."""
         self._names.add(entries)
         self.ranking.add(entries)
 
     def remove(self, public_names: Sequence[str]) -> None:
-        """Remove entries, all of which are indexed."""
         self._names.remove(public_names)
         self.ranking.remove(public_names)
 
     def best(
         self, query: str, count: int, among: AbstractSet[str] | None, hidden: AbstractSet[str]
     ) -> Ranked:
-        """At least the `count` best public names; a tool that the query names fits it."""
         is_known = is_one_word(query) and self.ranking.knows(query, hidden)
         named = self._names.matches(query, beginnings=not is_known)
         if among is not None:

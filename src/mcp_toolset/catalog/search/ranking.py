@@ -8,19 +8,83 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from heapq import nlargest
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.catalog.search.clauses import clauses_of
-from mcp_toolset.catalog.search.columns.word_query import WordQuery
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.fusion import Heard, beside, without_tail
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.meaning import MeaningScorer
+from mcp_toolset.catalog.search.postings import WordQuery
+from mcp_toolset.catalog.search.text import clauses_of
 from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.stored.base import IndexBase
+    from mcp_toolset.catalog.search.index_file import IndexBase
+
+
+# A tool that scores less than this part of the best score is left out.
+_TAIL = 0.4
+# A tool that shares no word with the query is shown from this part of the cosine that is enough.
+_WORDLESS = 0.7
+# The part of a query, by the rarity of its words, that a tool has that is worth showing for its words alone.
+_COVERED = 0.6
+_CHECKED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A query or a clause of one, and what both rankings found for it."""
+
+    asked: WordQuery  # the text as its words
+    words: Mapping[str, float]  # the share of the text's words that a tool has, by public name
+    meaning: Mapping[str, float]  # the cosine of a tool with the text, by public name
+    enough: float  # the cosine at which meaning alone makes a tool worth showing
+
+    @property
+    def nearest(self) -> float:
+        """The highest cosine, or `enough` if all are lower, so that weak cosines stay weak."""
+        return max([*self.meaning.values(), self.enough])
+
+    def fused(self, share: float, nearest: float) -> dict[str, float]:
+        """The weighted sum of both rankings: words divided by their best, cosines by `nearest`.
+
+        `share` is the part of the sum that comes from meaning; the words have the rest.
+        """
+        per_word = (1 - share) / max(self.words.values(), default=1.0)
+        per_cosine = share / nearest
+        least = _WORDLESS * self.enough
+        scores = {name: per_word * score for name, score in self.words.items()}
+        for name, cosine in self.meaning.items():
+            if name in self.words or cosine >= least:
+                scores[name] = scores.get(name, 0.0) + per_cosine * cosine
+        return scores
+
+    def fit(self, scores: Mapping[str, float]) -> float:
+        """How well the best tools fit the text, by words and meaning together: 1 is enough."""
+        bar = min(nlargest(_CHECKED, scores.values()), default=0.0)
+        best = sorted((-score, name) for name, score in scores.items() if score >= bar)[:_CHECKED]
+        return max((self._fit_of(name) for _, name in best), default=0.0)
+
+    def _fit_of(self, name: str) -> float:
+        cosine = max(0.0, self.meaning.get(name, 0.0))
+        return self.asked.coverage(name) / _COVERED + cosine / self.enough
+
+
+def beside(whole: Mapping[str, float], clauses: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each tool's score for the whole query and its best score for a clause of it."""
+    best: dict[str, float] = {}
+    for scores in clauses:
+        for name, score in scores.items():
+            best[name] = max(score, best.get(name, 0.0))
+    return {name: (whole.get(name, 0.0) + best.get(name, 0.0)) / 2 for name in whole.keys() | best.keys()}
+
+
+def without_tail(scores: Mapping[str, float]) -> dict[str, float]:
+    """The scores that are not far below the best."""
+    bar = _TAIL * max(scores.values(), default=0.0)
+    return {name: score for name, score in scores.items() if score >= bar}
+
 
 _POOL = 100
 _POOL_OF_CLAUSE = 30
@@ -85,13 +149,9 @@ def require_scorer(scorer: object) -> None:
 
 @runtime_checkable
 class ReadingScorer(Scorer, Protocol):
-    """A scorer that must read a query before it can score tools for it, which may take time.
+    """A scorer that must read a query before it can score tools for it, which may take time."""
 
-    Attributes:
-        patience: How many seconds a search waits for `read` at most.
-    """
-
-    patience: float
+    patience: float  # how many seconds a search waits for `read` at most
 
     def must_read(self, query: str) -> bool:
         """Whether reading the query now would change the answer."""
@@ -104,15 +164,10 @@ class ReadingScorer(Scorer, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """What a search finds.
+    """What a search finds."""
 
-    Attributes:
-        scores: Public names with scores from 0 to 1; empty if no tool is worth showing.
-        fits: Whether the best of them fit the query; if not, they are only the nearest.
-    """
-
-    scores: Mapping[str, float]
-    fits: bool = True
+    scores: Mapping[str, float]  # public names with scores from 0 to 1; empty if no tool is worth showing
+    fits: bool = True  # whether the best of them fit the query; if not, they are only the nearest
 
 
 class Ranking:
@@ -127,17 +182,14 @@ class Ranking:
         return self._words
 
     def rest_on(self, base: IndexBase) -> None:
-        """Begin with the tools of a file; nothing was added so far."""
         self._words = LexicalScorer(base=base)
         if isinstance(self._scorer, MeaningScorer) and base.vectors is not None:
             self._scorer.rest_on(base.vectors)
 
     def knows(self, word: str, hidden: AbstractSet[str] = frozenset()) -> bool:
-        """Whether any tool that is not hidden has this word, in any inflection."""
         return self._words.knows(word, hidden)
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
-        """Index entries whose public names are not indexed yet."""
         entries = list(entries)
         self._words.add(entries)
         if self._scorer is not None:
@@ -156,7 +208,6 @@ class Ranking:
         among: AbstractSet[str] | None = None,
         hidden: AbstractSet[str] = frozenset(),
     ) -> Ranked:
-        """At least the `count` best public names, if they are worth showing."""
         query = query[:_QUERY_CHARACTERS]
         asked = self._words.read(query, hidden)
         if self._scorer is None:

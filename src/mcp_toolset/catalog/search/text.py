@@ -138,7 +138,6 @@ class Tokenizer:
         self._stems: dict[str, str] = {}
 
     def terms(self, text: str) -> list[str]:
-        """The terms of a document's text, stop words left out, in reading order."""
         found: list[str] = []
         known = self._known
         for run in runs(text):
@@ -159,7 +158,6 @@ class Tokenizer:
         return found
 
     def forget(self) -> None:
-        """Clear the cache, at the end of a batch of documents."""
         self._known.clear()
         self._in_names.clear()
         self._stems.clear()
@@ -259,3 +257,27 @@ _BY_LAST_LETTER: Final = (
     ("ytnr", _without_ending),
     ("ey", _without_e),
 )
+
+
+_BETWEEN: Final = re.compile(
+    r"[.!?;]+(?=\s|$)|\n+|[。！？；，、]|,(?=\s)|\s(?:and|then|also)(?=\s)", re.IGNORECASE
+)
+# With fewer telling words than this a clause says too little for a search.
+_SHORTEST = 3
+_MOST = 8
+_MOST_CUTS = 32
+
+
+def clauses_of(query: str) -> list[str]:
+    """At most eight clauses of a query, in order; none if it has fewer than two."""
+    clauses: list[str] = []
+    for part in filter(None, map(str.strip, _BETWEEN.split(query, _MOST_CUTS))):
+        if clauses and (_is_short(part) or _is_short(clauses[-1])):
+            clauses[-1] = f"{clauses[-1]} {part}"
+        else:
+            clauses.append(part)
+    return clauses[:_MOST] if len(clauses) > 1 else []
+
+
+def _is_short(clause: str) -> bool:
+    return len(telling_words(clause)) < _SHORTEST

@@ -32,9 +32,7 @@ class Words(Protocol):
 
     def __iter__(self) -> Iterator[str]: ...
 
-    def __and__(self, words: AbstractSet[str], /) -> AbstractSet[str]:
-        """Those of some words that are known."""
-        ...
+    def __and__(self, words: AbstractSet[str], /) -> AbstractSet[str]: ...
 
 
 class SortedWords:
@@ -53,7 +51,6 @@ class SortedWords:
                 self._changed = None
 
     def forget(self) -> None:
-        """Note that any words may have come or gone."""
         self._changed = None
 
     def beginning_with(self, head: str, most: int | None = None) -> list[str]:
@@ -96,7 +93,6 @@ class Vocabulary:
         self._in_order.note(terms)
 
     def forget_order(self) -> None:
-        """Note that the known words have changed."""
         self._nearest.clear()
         self._in_order.forget()
 

@@ -9,10 +9,9 @@ from itertools import islice
 from typing import Final, Protocol, TypeVar
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.index_file import PRINT, Parts, Told, coded, starts_of, strings_in
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.name_matching import spellings
-from mcp_toolset.catalog.search.stored.base import PRINT, Told
-from mcp_toolset.catalog.search.stored.index_file import Parts, coded, starts_of, strings_in
 
 _TOOLS: Final = 64
 _NUMBERS: Final = 10_000
@@ -23,25 +22,16 @@ _T = TypeVar("_T")
 class Rows(Protocol):
     """What holds the vectors of tools, as `MeaningScorer` does."""
 
-    def row(self, name: str) -> bytes | None:
-        """The vector of a tool, if it has one."""
-        ...
+    def row(self, name: str) -> bytes | None: ...
 
 
 def storing(
-    entries: Iterable[Told],
-    leave_out: Callable[[CatalogEntry], bool],
-    words: LexicalScorer,
-    meaning: Rows | None,
+    entries: Iterable[Told],  # all tools of the index
+    leave_out: Callable[[CatalogEntry], bool],  # a tool, with the words of it alone
+    words: LexicalScorer,  # the words of all tools
+    meaning: Rows | None,  # the vectors of all tools; `None` for a file of words alone
 ) -> Generator[None, None, tuple[list[Told], Parts]]:
-    """The sections of a file, and its tools; the index must not change between two steps.
-
-    Args:
-        entries: All tools of the index.
-        leave_out: Whether a tool is left out, with the words that no other tool has.
-        words: The words of all tools.
-        meaning: The vectors of all tools; `None` for a file of words alone.
-    """
+    """The sections of a file, and its tools; the index must not change between two steps."""
     kept: list[Told] = []
     for some in _slices(entries, _TOOLS):
         kept += [one for one in some if not isinstance(one, CatalogEntry) or not leave_out(one)]
@@ -57,7 +47,6 @@ def storing(
 
 
 def _servers(servers: Iterable[str | None]) -> bytes:
-    """The servers in order, each with the ordinal after its last tool."""
     ends: dict[str | None, int] = {}
     for ordinal, server in enumerate(servers):
         ends[server] = ordinal + 1

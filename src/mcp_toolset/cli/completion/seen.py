@@ -12,7 +12,7 @@ from mcp_toolset.cli.target import Command, ConfigFile, Program, Target, Url, pa
 from mcp_toolset.errors import ToolsetError
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.registry.kept_files import KeptFiles
+    from mcp_toolset.catalog.registry.kept_catalog import KeptFiles
     from mcp_toolset.server.server import ToolsetServer
 
 __all__ = ["SeenTool", "remember", "seen"]
@@ -71,7 +71,7 @@ def remember(target: Target, server: ToolsetServer) -> None:
 
 
 def _files() -> KeptFiles | None:
-    from mcp_toolset.catalog.registry.kept_files import KeptFiles
+    from mcp_toolset.catalog.registry.kept_catalog import KeptFiles
 
     folder = cache_folder()
     return None if folder is None else KeptFiles(folder / _FOLDER)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp_toolset.catalog.pins.canonical import canonical
-from mcp_toolset.catalog.pins.capability_changes import gained
-from mcp_toolset.catalog.pins.differences import Difference, compared
+from mcp_toolset.catalog.pins.canonical import Difference, canonical, compared
+from mcp_toolset.catalog.pins.policy import gained
 from mcp_toolset.tools.core.source import SourceStatus, ToolChange
 from mcp_toolset.tools.text.hidden_text import visible
 

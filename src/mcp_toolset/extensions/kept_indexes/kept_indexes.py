@@ -14,8 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from mcp_toolset.catalog.search.stored.base import IndexBase, Told
-from mcp_toolset.catalog.search.stored.index_file import Parts, copied, made_by, written
+from mcp_toolset.catalog.search.index_file import IndexBase, Parts, Told, copied, made_by, written
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
 from mcp_toolset.concurrency.private_files import require_private
 from mcp_toolset.errors import InvalidStateError

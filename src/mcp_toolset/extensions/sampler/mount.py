@@ -19,7 +19,7 @@ from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError
 from mcp_toolset.tools.core.asking import SAMPLING
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.sampling import ModelSampler, SamplingRequest, message_of
-from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
+from mcp_toolset.upstream.in_flight import CallInFlight
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings

@@ -30,7 +30,7 @@ from mcp_toolset.extensions.tasks.task_records import LOOK, TaskRecords
 from mcp_toolset.protocol.errors import error_for_peer, refusal
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.methods import FIRST_WITH_TASKS, TASK
-from mcp_toolset.server.answers.tool_answers import ToolAnswers
+from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall
 

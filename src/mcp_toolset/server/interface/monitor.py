@@ -13,8 +13,7 @@ from mcp_toolset.tools.core.source import SourceStatus
 if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared
 
-WELL: Final = ("ready", "stopped", "starting")
-"""The states of a mounted server that are no fault."""
+WELL: Final = ("ready", "stopped", "starting")  # the states of a mounted server that are no fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +39,6 @@ class Monitor:
         hides: Callable[[str, Identity | None], bool],
         shared: Shared | None,
     ) -> None:
-        """Watch a server.
-
-        Args:
-            ready: What must work now.
-            statuses: The status of each mounted server.
-            hides: Whether a mounted server does not exist for a caller.
-            shared: What replicas share.
-        """
         self._ready = ready
         self._statuses = statuses
         self._hides = hides
@@ -65,7 +56,6 @@ class Monitor:
         return {"status": "ok" if well else "degraded", **told}
 
     def is_ready(self) -> bool:
-        """Whether requests should be sent here."""
         return not any(True for _ in self._missing())
 
     def readiness(self, identity: Identity | None) -> dict[str, Any]:

@@ -27,16 +27,23 @@ from mcp_toolset.context.principal import LoginSource, PendingLogin
 from mcp_toolset.context.shared import SharedSource
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
 from mcp_toolset.protocol.cache_hints import CacheHint
-from mcp_toolset.server.attachments import DRAIN, Attachments
 from mcp_toolset.server.changes import News
+from mcp_toolset.server.handler_context import ManualCalls, PendingCall
 from mcp_toolset.server.interface.keywords import OwnKeywords
-from mcp_toolset.server.kept_catalogs import KeptCatalogs
-from mcp_toolset.server.manual_calls import ManualCalls, PendingCall
 from mcp_toolset.server.mcp_server import MCPServer
-from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.reloadable import PATIENCE, Reloadable, Reloading, ReloadReport, toolsets_in
+from mcp_toolset.server.mounts import (
+    DRAIN,
+    PATIENCE,
+    Attachments,
+    KeptCatalogs,
+    Reloadable,
+    Reloading,
+    ReloadReport,
+    UnlistedMounts,
+    toolsets_in,
+)
+from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.tool_table import MAX_LISTS, ServedTools
-from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.binding.selector import ToolSelector
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -53,7 +60,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from mcp_toolset.calls.pipeline.observers import CallObserver
-    from mcp_toolset.catalog.deferred.index_keeping import IndexKeeping
+    from mcp_toolset.catalog.deferred.catalog import IndexKeeping
     from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.config import HubConfig
     from mcp_toolset.context.shared import Shared
@@ -97,9 +104,7 @@ class Introduced(Protocol):
     """A source that says something about itself."""
 
     @property
-    def instructions(self) -> str:
-        """What it tells models; empty for nothing."""
-        ...
+    def instructions(self) -> str: ...
 
     def server_info(self) -> dict[str, Any]:
         """Its `serverInfo` in wire form; empty while it is unknown."""
@@ -137,24 +142,15 @@ def _instructed(toolsets: Iterable[Toolset]) -> Iterator[Toolset]:
 
 
 class ServerParts:
-    """The parts of a server that its program and its clients reach.
+    """The parts of a server that its program and its clients reach."""
 
-    Attributes:
-        name: The server's name.
-        toolset: What it serves.
-        answers: What answers the requests of clients.
-        configured: The configuration among what it serves, or `None`.
-        registry: Which tools there are, and which of them can be called.
-        grants: Issues and judges the grants of deferred tools.
-    """
-
-    name: str
-    toolset: Toolset
-    answers: MCPServer
-    configured: Reloadable | None
-    registry: ToolRegistry
+    name: str  # the server's name
+    toolset: Toolset  # what it serves
+    answers: MCPServer  # what answers the requests of clients
+    configured: Reloadable | None  # the configuration among what it serves, or `None`
+    registry: ToolRegistry  # which tools there are, and which of them can be called
     extensions: Extensions
-    grants: GrantLedger
+    grants: GrantLedger  # issues and judges the grants of deferred tools
     _stack: AsyncExitStack | None
     _is_told: bool
     _said: str | None
@@ -236,7 +232,6 @@ class ClientSide(ServerParts):
     """The side of a server that answers the requests of clients: lists, calls, what a handshake says."""
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run one call; see `ServedTools.call`."""
         if call.name not in self._served.table or self._served.is_personal:
             await self.known_to(context)
             await self._current()
@@ -266,15 +261,12 @@ class ClientSide(ServerParts):
         return UnknownToolError(fault.name, how_to_find(fault.name))
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that this caller sees; see `ServedTools.listed`."""
         return self._served.listed(context)
 
     def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that a caller sees, in wire form; see `ServedTools.listed_to`."""
         return self._served.listed_to(context)
 
     def unknown_to(self, context: ToolContext) -> bool:
-        """Whether the list for clients like this one is still unknown."""
         return bool(self._served.unknown_to(context)) or not self._knows_granted(context)
 
     def _knows_granted(self, context: ToolContext) -> bool:
@@ -282,7 +274,6 @@ class ClientSide(ServerParts):
         return context.session is None or not self._served.defers or self.grants.knows_held(context)
 
     async def known_to(self, context: ToolContext) -> None:
-        """Wait, for a little while at most, until that is known and served."""
         if not self._knows_granted(context):
             await self.grants.know_held(context)
         if not (sources := self._served.unknown_to(context)):
@@ -293,39 +284,30 @@ class ClientSide(ServerParts):
         await self._current()
 
     def granted(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that only this caller sees; see `ServedTools.granted`."""
         return self._served.granted(context)
 
     def list_hint(self) -> CacheHint:
-        """How long a client may keep the list of tools; see `ServedTools.list_hint`."""
         return self._served.list_hint()
 
     def list_meta(self, context: ToolContext) -> Mapping[str, Any]:
-        """The `_meta` of the mounted servers' lists of tools, for servers that the caller may see."""
         return self._served.list_meta(context.identity)
 
     def handshake_meta(self, identity: Identity | None) -> dict[str, Any]:
-        """The `_meta` of the answer to a handshake: the mounted servers."""
         return servers_meta(self.registry.sources(), self._withheld(identity))
 
     def is_arriving(self) -> bool:
-        """Whether `arrive` may have something to wait for."""
         return bool(self._unlisted)
 
     async def arrive(self) -> None:
-        """Wait for listed mounts of which nothing is known yet; see `UnlistedMounts.arrive`."""
         await self._unlisted.arrive(listed=True)
 
     def grants_issued(self, context: ToolContext) -> int:
-        """The number of grants that this caller's session has got so far."""
         return self.grants.issued_to(context) if context.session and self._served.defers else 0
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The input schema of a listed tool; see `ServedTools.input_schema`."""
         return self._served.input_schema(name, scope)
 
     async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
-        """See `Surface`."""
         if name not in self._served.table:
             await self._absent(name, context)
         binding = self._served.table.get(name)
@@ -353,7 +335,6 @@ class ClientSide(ServerParts):
         return result
 
     def refused(self, call: ToolCall, context: ToolContext, fault: CallError) -> None:
-        """See `Surface`."""
         self._tell(call, context, fault)
 
     def _tell(

@@ -33,9 +33,9 @@ from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.upstream import client_lists
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
-from mcp_toolset.upstream.dormancy import DEFAULT, StartOptions
-from mcp_toolset.upstream.lists import client_lists
+from mcp_toolset.upstream.resting import DEFAULT, StartOptions
 from mcp_toolset.upstream.target import Link
 
 if TYPE_CHECKING:

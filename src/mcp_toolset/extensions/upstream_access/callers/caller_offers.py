@@ -13,9 +13,9 @@ from mcp_toolset.errors import ToolsetError
 from mcp_toolset.extensions.upstream_access.callers.caller_calls import CallerCalls
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.upstream import client_lists
+from mcp_toolset.upstream.client_lists import ClientOffers
 from mcp_toolset.upstream.connection import UpstreamConnection
-from mcp_toolset.upstream.lists import client_lists
-from mcp_toolset.upstream.lists.client_offers import ClientOffers
 
 
 class Connections(Protocol):

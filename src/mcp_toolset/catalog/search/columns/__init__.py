@@ -1,1 +1,0 @@
-"""Numbers of all tools added at once: what makes a query quick in the standard library alone."""

@@ -1,0 +1,563 @@
+"""The toolsets of a server while it runs: which can be replaced, which join and leave, what is kept of them.
+
+A server is opened without waiting for what is mounted in it, so that a handshake never does: a request that
+needs a mount without a first list waits for it by itself (`UnlistedMounts`). A toolset that leaves is out of
+the registry first, so that nothing new is called; calls in flight end on the open upstream (`Attachments`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from dataclasses import field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
+from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
+from mcp_toolset.concurrency.beside import beside
+from mcp_toolset.concurrency.task_set import ThreadEvent
+from mcp_toolset.concurrency.workers import in_worker_if_large
+from mcp_toolset.context.offer_kinds import OfferingSource
+from mcp_toolset.context.shared import Shared
+from mcp_toolset.errors import CallError, DefinitionError, InvalidStateError, StateError, StoreError, sole
+from mcp_toolset.tools.binding.binding import Executor
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.names import prefix_from
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import ToolSource, fits
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.view import Each
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog, KeptFiles
+    from mcp_toolset.catalog.registry.state_store import StateStore
+    from mcp_toolset.config import HubConfig
+    from mcp_toolset.context.shared import Shared
+    from mcp_toolset.security.authentication.authenticator import Authenticator
+
+
+PATIENCE: Final = 10.0
+"""Seconds that a reload waits for servers that are starting; what is not there by then joins later."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadReport:
+    """The outcome of a reload, by names of servers.
+
+    Attributes:
+        added: Mounted for the first time.
+        removed: Mounted no longer.
+        restarted: Started again, because they are reached in another way.
+        altered: Named, chosen or judged in another way, over the connection that they had.
+        starting: Of those added or restarted, the ones that have not answered yet. One that is started
+            again is called as it was until then.
+        at_restart: Settings that apply from the next start of the server on.
+        settings: Settings of the file, such as `permissions`, that have changed and apply now.
+        misconfigured: Those whose entries cannot be used, where that was otherwise before; each has its
+            reason as its status.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    restarted: tuple[str, ...] = ()
+    altered: tuple[str, ...] = ()
+    starting: tuple[str, ...] = ()
+    at_restart: tuple[str, ...] = ()
+    misconfigured: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything was different."""
+        differs = (self.added, self.removed, self.restarted, self.altered, self.at_restart)
+        return any((*differs, self.misconfigured, self.settings))
+
+    def __str__(self) -> str:
+        """One line for people."""
+        parts = (
+            ("added", self.added),
+            ("removed", self.removed),
+            ("started again", self.restarted),
+            ("altered", self.altered),
+            ("still starting", self.starting),
+            ("to hold from the next start", self.at_restart),
+            ("misconfigured", self.misconfigured),
+            ("changed", self.settings),
+        )
+        return "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names) or "nothing differs"
+
+
+class Reloading(Protocol):
+    """What reloads a configuration within a server; see `Reloads`."""
+
+    def running(self) -> AbstractAsyncContextManager[None]: ...
+
+    async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport: ...
+
+
+@runtime_checkable
+class Reloadable(Protocol):
+    """A toolset of configured servers."""
+
+    @property
+    def config(self) -> HubConfig: ...
+
+    @property
+    def read(self) -> Callable[[], HubConfig]: ...
+
+    def authenticator(self) -> Authenticator | None:
+        """Who may call, as the configuration says; `None` if it does not say."""
+        ...
+
+    def rely_on_callers(self, known: bool) -> None:
+        """Refuse rules for some callers, now and at each reload, if nothing says who calls."""
+        ...
+
+    def share(self, shared: Shared) -> None: ...
+
+    def watched(self) -> list[Path]:
+        """The files that the configuration came from, and what it refers to."""
+        ...
+
+    def reloads(
+        self,
+        *,
+        sources: Callable[[], Mapping[str, ToolSource]],
+        changed: Callable[[], None],
+        rebuild: Callable[[], Awaitable[None]],
+    ) -> Reloading: ...
+
+
+def reloadable_in(toolset: Toolset) -> Reloadable | None:
+    """What can be reloaded in a toolset, or is it; the first, if there are several.
+
+    Raises:
+        DefinitionError: another one says what the first one would say for the whole server.
+    """
+    found = [each for each in toolsets_in(toolset) if isinstance(each, Reloadable)]
+    for other in found[1:]:
+        for key, stated in {"auth": other.config.auth, **other.config.extensions}.items():
+            # A field of this name is none of ours.
+            adds: object = getattr(cast("Any", type(stated)), "adds", False)
+            if found[0] is not other and stated is not None and adds is not True:
+                raise DefinitionError(
+                    f"{other.config.path}: toolset.{key} would have no effect beside {found[0].config.path}, "
+                    "whose settings are for the whole server; move it there, or serve the files apart"
+                )
+    return found[0] if found else None
+
+
+def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
+    """A toolset, then each that is nested in it."""
+    yield toolset
+    for member in toolset.members():
+        if isinstance(member, Toolset):
+            yield from toolsets_in(member)
+
+
+LIST_PATIENCE: Final = 5.0
+"""Seconds from the opening on in which requests wait for mounts of which nothing is known."""
+
+
+@runtime_checkable
+class Known(Protocol):
+    """A source, or what it offers, that may be known before it is ready."""
+
+    @property
+    def known(self) -> bool: ...
+
+
+class UnlistedMounts:
+    """The mounts that were opened with a server and have neither listed nor failed so far."""
+
+    def __init__(self, patience: float, current: Callable[[], Awaitable[None]]) -> None:
+        self._patience = patience
+        self._current = current
+        self._mounts: list[ToolSource] = []
+        self._listing = frozenset[int]()
+        self._listed: list[ToolSource] = []
+        self._is_sole = False
+        self._until = float("-inf")
+        self._presumed = False
+
+    def begin(self, sources: Sequence[ToolSource], listing: Collection[ToolSource]) -> None:
+        """Have been opened just now; of `sources`, those of `listing` have their tools in `tools/list`."""
+        self._mounts = [source for source in sources if _is_pending(source)]
+        self._listing = frozenset(map(id, listing))
+        self._listed = list(listing)
+        self._is_sole = len(sources) == 1
+        self._until = anyio.current_time() + self._patience
+        self._presumed = False
+
+    def __bool__(self) -> bool:
+        """Whether any mount was unlisted when this was last looked at; costs next to nothing."""
+        return bool(self._mounts)
+
+    def away(self, name: str) -> list[ToolSource]:
+        """The mounts that never listed and cannot be called now, whose tools would have names like this.
+
+        The tools of the only mount may have any name.
+        """
+        return [
+            source
+            for source in self._listed
+            if (self._is_sole or name.startswith(f"{prefix_from(source.source_name)}_"))
+            and not source.status.is_up
+            and not _is_known(source)
+        ]
+
+    def presumed(self) -> bool:
+        """Whether clients are to be told that there may be prompts and resources, for now unknown.
+
+        What a client has been told once stays so: a list is then empty, not unheard of.
+        """
+        if not self._presumed and any(map(_is_pending, self._mounts)):
+            self._presumed = True
+        return self._presumed
+
+    async def arrive(self, *, listed: bool = False, offers: bool = False) -> None:
+        """Wait for unlisted mounts, as long as there is time: if `listed`, not for those behind search."""
+        if not self._mounts:
+            return
+        is_pending = _is_pending if offers else _is_unlisted
+        if anyio.current_time() < self._until:
+            with anyio.CancelScope(deadline=self._until):
+                for source in self._mounts:
+                    if not listed or id(source) in self._listing:
+                        await _until_not(is_pending, [source])
+        await self._taken_in()
+
+    async def bring(self, is_there: Callable[[], bool]) -> None:
+        """Wait for mounts for as long as they are starting, until what is wanted is there."""
+        while starting := [source for source in self._mounts if _is_unlisted(source)]:
+            await _until_not(_is_unlisted, starting)
+            await self._current()
+            if is_there():
+                return
+        if self._mounts:
+            await self._taken_in()
+
+    async def _taken_in(self) -> None:
+        await self._current()
+        self._mounts = [source for source in self._mounts if _is_pending(source)]
+
+
+async def _until_not(is_pending: Callable[[ToolSource], bool], sources: Sequence[ToolSource]) -> None:
+    changed = anyio.Event()
+    stops = [source.on_change(lambda: changed.set()) for source in sources]
+    try:
+        while all(map(is_pending, sources)):
+            changed = anyio.Event()
+            await changed.wait()
+    finally:
+        for stop in stops:
+            stop()
+
+
+def _is_known(source: ToolSource) -> bool:
+    return fits(source, Known) and source.known
+
+
+def _is_unlisted(source: ToolSource) -> bool:
+    return not _is_known(source) and source.status.state in ("starting", "closed")
+
+
+def _is_pending(source: ToolSource) -> bool:
+    """Whether its tools are unknown, or what it offers beside them."""
+    if _is_unlisted(source):
+        return True
+    offers = source.offers if fits(source, OfferingSource) else None
+    return fits(offers, Known) and not offers.known and source.status.state != "offline"
+
+
+DRAIN: Final = 30.0  # seconds that calls in flight may take when their toolset leaves, unless told otherwise
+
+_T = TypeVar("_T")
+
+
+@dataclass(eq=False)
+class Attachment:
+    """One toolset that has joined, and its calls in flight."""
+
+    toolset: Toolset
+    leaving: anyio.Event = field(default_factory=anyio.Event)
+    closed: anyio.Event = field(default_factory=anyio.Event)
+    calls: set[anyio.CancelScope] = field(default_factory=set[anyio.CancelScope])
+    idle: anyio.Event = field(default_factory=anyio.Event)
+
+    def counted(self) -> Toolset:
+        """The toolset, with its calls known here."""
+        return self.toolset.through(
+            Each(lambda binding: replace(binding, execute=partial(self._execute, binding.execute))),
+            defers=self.toolset.defers,
+        )
+
+    async def ended(self, drain: float) -> None:
+        """Close the toolset after its calls in flight; after `drain` seconds they are cancelled."""
+        try:
+            with anyio.move_on_after(drain):
+                while self.calls:
+                    self.idle = anyio.Event()
+                    await self.idle.wait()
+        finally:
+            for scope in self.calls:
+                scope.cancel()
+            self.leaving.set()
+        await self.closed.wait()
+
+    async def _execute(self, execute: Executor, call: ToolCall, context: ToolContext) -> ToolResult:
+        with anyio.CancelScope() as scope:
+            self.calls.add(scope)
+            try:
+                return await execute(call, context)
+            finally:
+                self.calls.discard(scope)
+                if not self.calls:
+                    self.idle.set()
+        raise CallError(f"{call.name} was ended before it was done: it is not offered any more")
+
+
+class Attachments:
+    """Owns the tasks of the toolsets that have joined a server."""
+
+    def __init__(self, registry: ToolRegistry, changed: Callable[[], None]) -> None:
+        self._registry = registry
+        self._changed = changed
+        self._group: anyio.abc.TaskGroup | None = None
+        self._joined: dict[SourceHandle, Attachment] = {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Toolsets can join while this is open; then all of them are closed and leave."""
+        try:
+            async with anyio.create_task_group() as self._group:
+                yield
+                self._group.cancel_scope.cancel()
+        finally:
+            self._group = None
+            for handle in list(self._joined):
+                self.leave(handle)
+
+    async def join(self, toolset: Toolset) -> SourceHandle:
+        """Open a toolset and register it."""
+        await self._beside(partial(self._registry.check, toolset), toolset)
+        async with self._opening(toolset) as attachment:
+            handle = await self._beside(lambda: self._registry.register(attachment.counted()), toolset)
+            self._joined[handle] = attachment
+        return handle
+
+    async def change(
+        self, handle: SourceHandle, toolset: Toolset, accept: Callable[[], None] | None = None
+    ) -> Attachment:
+        """Open a toolset and register it in the place of another, which is returned, still open.
+
+        An error that `accept` raises leaves everything as it was, as the errors below do.
+        """
+        self._require(handle)
+        await self._beside(partial(self._registry.check, toolset, instead_of=handle), toolset)
+        async with self._opening(toolset) as attachment:
+            if accept is not None:
+                accept()
+            before = self._require(handle)
+            await self._beside(lambda: self._registry.replace(handle, attachment.counted()), toolset)
+            self._joined[handle] = attachment
+        return before
+
+    def leave(self, handle: SourceHandle) -> Attachment:
+        """Take a toolset out of the registry and return it, still open."""
+        self._require(handle)
+        self._registry.remove(handle)
+        return self._joined.pop(handle)
+
+    async def _beside(self, work: Callable[[], _T], toolset: Toolset) -> _T:
+        joining = sum(source.status.tools for source in toolset.sources())
+        return await in_worker_if_large(work, joining + len(self._registry.names))
+
+    def _require(self, handle: SourceHandle) -> Attachment:
+        attachment = self._joined.get(handle)
+        if attachment is None:
+            raise StateError(f"{handle.name!r} was not attached to this server, or has been detached already")
+        return attachment
+
+    @asynccontextmanager
+    async def _opening(self, toolset: Toolset) -> AsyncGenerator[Attachment]:
+        """A toolset opened by a task of its own; it is closed again if the block fails."""
+        if self._group is None:
+            raise StateError("toolsets are attached while the server is open; enter it first")
+        attachment = Attachment(toolset)
+        try:
+            await self._group.start(self._own, attachment)
+        except BaseExceptionGroup as group:
+            raise sole(group) from None
+        try:
+            yield attachment
+        except BaseException:
+            attachment.leaving.set()
+            raise
+
+    async def _own(self, attachment: Attachment, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        try:
+            async with attachment.toolset:
+                with ExitStack() as stack:
+                    for source in attachment.toolset.sources():
+                        stack.callback(source.on_change(self._changed))
+                    task_status.started()
+                    await attachment.leaving.wait()
+        finally:
+            attachment.closed.set()
+
+
+Keeping: TypeAlias = "str | os.PathLike[str] | Literal[False] | None"
+
+KEPT_FOR: Final = 30 * 86_400.0  # seconds for which replicas find what a server has listed
+
+_PURPOSE: Final = "catalog"
+_log = logging.getLogger("mcp_toolset.catalog")
+
+
+@runtime_checkable
+class Keepable(Protocol):
+    """A source whose lists can be kept from one run to the next."""
+
+    @property
+    def keep_key(self) -> str | None:
+        """What its lists are kept under; `None` for a source that nothing tells apart later."""
+        ...
+
+    def kept(self) -> KeptCatalog | None: ...
+
+    async def remember(self, kept: KeptCatalog) -> None:
+        """Serve what the last run knew, until the source has listed."""
+        ...
+
+
+def folder_for(keep: Keeping, state: str | os.PathLike[str] | StateStore | None) -> Path | None:
+    """Where catalogs are kept; `None` for nowhere."""
+    if keep is False:
+        return None
+    if keep is not None:
+        return Path(keep)
+    if isinstance(state, str | os.PathLike) and VARIABLE not in os.environ:
+        path = Path(state)
+        return path.with_name(f"{path.name}.catalogs")
+    folder = cache_folder()
+    return None if folder is None else folder / "catalogs"
+
+
+class KeptCatalogs:
+    """The kept catalogs of one server's mounts."""
+
+    def __init__(self, folder: Callable[[], Path | None], shared: Shared | None = None) -> None:
+        self._folder = folder
+        self._shared = shared
+        self._files: KeptFiles | None = None
+        self._changed = ThreadEvent()
+        self._sources: dict[str, Keepable] = {}
+        self._saved: dict[str, KeptCatalog] = {}
+        self._stops: list[Callable[[], None]] = []
+        self.is_used = True  # mounts get what was kept of them
+
+    async def restore(self, sources: Iterable[ToolSource]) -> None:
+        """Give each source what is kept of it, and keep what it lists from now on."""
+        self._changed.attach()
+        fresh = {
+            key: source
+            for source in sources
+            if fits(source, Keepable)
+            and (key := source.keep_key) is not None
+            and self._sources.get(key) is not source
+        }
+        files = self._opened() if fresh else None
+        if not fresh or (files is None and self._shared is None):
+            return
+        for key, source in fresh.items():
+            self._sources[key] = source
+            self._stops.append(source.on_change(self._changed.set))
+        loaded: dict[str, KeptCatalog | None] = {}
+        if files is not None:
+            loaded = await anyio.to_thread.run_sync(lambda: {key: files.load(key) for key in fresh})
+        for key, source in fresh.items():
+            kept = loaded.get(key) or await self._fetched(key)
+            if kept is not None:
+                self._saved[key] = kept
+                if self.is_used:
+                    await source.remember(kept)
+
+    async def _fetched(self, key: str) -> KeptCatalog | None:
+        """What another replica has listed; `None` without one, or if its text is not of a replica."""
+        if self._shared is None:
+            return None
+        from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
+
+        try:
+            sealed = await self._shared.kept(_PURPOSE).get(key)
+            data = sealed and self._shared.keys.open(_PURPOSE, sealed.decode(), bound=key)
+            return KeptCatalog.from_json(data) if data else None
+        except (StoreError, InvalidStateError, UnicodeDecodeError) as fault:
+            _log.warning("what another replica has listed of a server cannot be used: %s", fault)
+            return None
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return beside(self._follow, last=self._close)
+
+    async def _close(self) -> None:
+        for stop in self._stops:
+            stop()
+        await self._save()
+        self._sources, self._stops = {}, []
+
+    def _opened(self) -> KeptFiles | None:
+        """The files of the folder; their libraries are loaded when something is mounted."""
+        if self._files is None and (folder := self._folder()) is not None:
+            from mcp_toolset.catalog.registry.kept_catalog import KeptFiles
+
+            self._files = KeptFiles(folder)
+        return self._files
+
+    async def _follow(self) -> None:
+        while True:
+            await self._save()
+            await self._changed.wait()
+
+    async def _save(self) -> None:
+        changed: dict[str, KeptCatalog] = {}
+        for key, source in self._sources.items():
+            kept = source.kept()
+            if kept is not None and kept != self._saved.get(key):
+                self._saved[key] = changed[key] = kept
+        if self._files is not None and changed:
+            await anyio.to_thread.run_sync(self._save_all, self._files, changed)
+        if self._shared is not None:
+            await self._put(self._shared, changed)
+
+    def _save_all(self, files: KeptFiles, changed: Mapping[str, KeptCatalog]) -> None:
+        for key, kept in changed.items():
+            files.save(key, kept)
+            _log.debug("kept what a mounted server lists: %s.json", key)
+
+    async def _put(self, shared: Shared, changed: Mapping[str, KeptCatalog]) -> None:
+        for key, kept in changed.items():
+            sealed = shared.keys.seal(_PURPOSE, kept.to_json().encode(), bound=key)
+            try:
+                await shared.kept(_PURPOSE).put(key, sealed.encode(), seconds=KEPT_FOR)
+            except StoreError as fault:
+                _log.warning("other replicas do not get what a server lists: %s", fault)

@@ -1,0 +1,788 @@
+"""`Offering`: what one server offers beside its tools, its own and that of every mounted server."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
+
+from pydantic_core import to_json, to_jsonable_python
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.catalog.grants.access import EVERYTHING, Visible
+from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset.context.offer_kinds import (
+    KINDS,
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    Ending,
+    Kind,
+    ListChange,
+    Offers,
+    Wire,
+)
+from mcp_toolset.errors import InvalidArgumentsError, InvalidOutputError
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
+from mcp_toolset.protocol.eras import joint_meta
+from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
+from mcp_toolset.server.mounts import UnlistedMounts
+from mcp_toolset.server.visibility import Visibility
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import ToolSource, fits
+from mcp_toolset.tools.declare.prompts import (
+    CompletionProvider,
+    PromptProvider,
+    ResourceProvider,
+    UpdatingResources,
+)
+from mcp_toolset.tools.view.view import ToolBinding
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from mcp_toolset.context.client import ServedClient
+    from mcp_toolset.tools.declare.prompts import Reference
+
+
+LOCAL: Final = ""  # the source name of what the server has itself
+Origin = tuple[str, str]  # a source and the name that it uses itself
+APP: Final = "ui://"  # how the addresses of apps begin (the extension `io.modelcontextprotocol/ui`)
+
+_OUTSIDE: Final = re.compile(r"[^a-z0-9.-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What one source names itself."""
+
+    source: str  # its name, empty for what is local
+    resources: Sequence[str] = ()  # the URIs that it lists
+    templates: Sequence[str] = ()  # its URI templates
+    prompts: Sequence[str] = ()  # the names of its prompts
+    reads: bool = False  # whether it answers reads at all
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The table for the sources as they are now; build it with `of`."""
+
+    resources: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    templates: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    prompts: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    schemes: Mapping[str, str] = field(default_factory=dict[str, str])
+    readers: Sequence[str] = ()
+    apps: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def of(cls, sources: Iterable[Names]) -> Addresses:
+        parts = list(sources)
+        listed = {uri.partition("+")[0] for part in parts for uri in (*part.resources, *part.templates)}
+        schemes = _schemes([part.source for part in parts if part.source and part.reads], listed)
+        scheme_of = {source: scheme for scheme, source in schemes.items()}
+
+        apps = apps_of([part.source for part in parts])
+
+        def by_scheme(source: str, uri: str) -> str:
+            return app_uri(apps, source, uri) or f"{scheme_of[source]}+{uri}"
+
+        def always(source: str, uri: str) -> bool:
+            return app_uri(apps, source, uri) is not None
+
+        return cls(
+            resources=_table([(part.source, part.resources) for part in parts], by_scheme, always),
+            templates=_table([(part.source, part.templates) for part in parts], by_scheme, always),
+            prompts=_table([(part.source, part.prompts) for part in parts], _by_source),
+            schemes=schemes,
+            readers=[part.source for part in parts if part.reads],
+            apps=apps,
+        )
+
+    def origins(self, uri: str, seen: Collection[str] | None = None) -> list[Origin]:
+        """The sources to ask for a public URI, of those `seen`, the likeliest first."""
+        seen = self._every if seen is None else seen
+        listed = self.resources.get(uri)
+        if listed is not None and listed[0] in seen:
+            return [listed]
+        if uri.startswith(APP):
+            place, slash, rest = uri.removeprefix(APP).partition("/")
+            owners = [source for source, known in self.apps.items() if slash and known == place]
+            if owners and owners[0] in seen:
+                return [(owners[0], APP + rest)]
+        scheme, plus, native = uri.partition("+")
+        if plus and self.schemes.get(scheme) in seen:
+            return [(self.schemes[scheme], native)]
+        matching = self._matching(uri, seen)
+        if matching is not None:
+            return [(matching, uri)]
+        mounted = [source for source in self.readers if source and source in seen]
+        sole = mounted if len(mounted) == 1 else []
+        return [(source, uri) for source in ([LOCAL] if LOCAL in self.readers else []) + sole]
+
+    def guesses(self, uri: str) -> bool:
+        """Whether a URI is in no list, so that it may be of any source that reads."""
+        scheme, plus, _ = uri.partition("+")
+        named = uri in self.resources or uri.startswith(APP) or (plus and scheme in self.schemes)
+        return not named and self._matching(uri, self._every) is None
+
+    def uri(self, source: str, native: str) -> str:
+        """The public URI for what a source calls `native`, listed or not."""
+        listed = self._public.get((source, native))
+        if listed is not None:
+            return listed
+        app = app_uri(self.apps, source, native)
+        if app is not None:
+            return app
+        if (source, native) in self.origins(native)[:1] or source not in self.readers:
+            return native
+        return f"{self._scheme_of[source]}+{native}" if source in self._scheme_of else native
+
+    @property
+    def ambiguous(self) -> bool:
+        return len(self.readers) > 1
+
+    @cached_property
+    def _every(self) -> Collection[str]:
+        named = {source for table in (self.resources, self.templates) for source, _ in table.values()}
+        return {LOCAL, *self.readers, *self.apps, *named}
+
+    @cached_property
+    def _scheme_of(self) -> Mapping[str, str]:
+        return {source: scheme for scheme, source in self.schemes.items()}
+
+    @cached_property
+    def _public(self) -> Mapping[Origin, str]:
+        return {origin: public for public, origin in self.resources.items()}
+
+    def _matching(self, uri: str, seen: Collection[str]) -> str | None:
+        """The source with the template that says most about a URI, among those that are seen."""
+        best, found = -1, None
+        for template, (source, _) in self.templates.items():
+            if source not in seen:
+                continue
+            start, end = fixed_ends(template)
+            long_enough = len(uri) >= len(start) + len(end)
+            if long_enough and uri.startswith(start) and uri.endswith(end) and len(start) > best:
+                best, found = len(start), source
+        return found
+
+
+def apps_of(sources: Iterable[str]) -> dict[str, str]:
+    """What stands before the pages of each mounted source's apps, where there are several sources."""
+    mounted = [source for source in sources if source]
+    places = _schemes(mounted, ()) if len(mounted) > 1 else {}
+    return {source: place for place, source in places.items()}
+
+
+def app_uri(apps: Mapping[str, str], source: str, uri: str) -> str | None:
+    """The public address of a source's page of an app; `None` if it is none, or keeps its address."""
+    if source not in apps or not uri.startswith(APP):
+        return None
+    return f"{APP}{apps[source]}/{uri.removeprefix(APP)}"
+
+
+def fixed_ends(template: str) -> tuple[str, str]:
+    """What every URI of a template starts and ends with (RFC 6570); optional parts end nothing."""
+    start, brace, _ = template.partition("{")
+    if not brace:
+        return template, ""
+    end = template.rpartition("}")[2]
+    return start, end
+
+
+def _never(source: str, name: str) -> bool:
+    return False
+
+
+def _table(
+    named: Sequence[tuple[str, Sequence[str]]],
+    qualify: Callable[[str, str], str],
+    always: Callable[[str, str], bool] = _never,
+) -> dict[str, Origin]:
+    wanted = Counter(name for _, names in named for name in names)
+    origins = [(source, name) for source, names in named for name in names]
+    public = {
+        (source, name): qualify(source, name)
+        if source and (wanted[name] > 1 or always(source, name))
+        else name
+        for source, name in origins
+    }
+    met = Counter(public.values())
+    table: dict[str, Origin] = {}
+    for source, name in origins:
+        shown = public[source, name]
+        while shown in table or (shown != name and (shown in wanted or met[shown] > 1)):
+            shown = f"{shown}_{digest_of(source, shown)}"
+        table[shown] = (source, name)
+    return table
+
+
+def digest_of(source: str, name: str) -> str:
+    return hashlib.sha256(f"{source}\n{name}".encode("utf-8", "surrogatepass")).hexdigest()[:7]
+
+
+def _by_source(source: str, name: str) -> str:
+    return f"{source}_{name}"
+
+
+def _schemes(sources: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """A scheme for each source that no other has and that no listed URI starts with."""
+    schemes: dict[str, str] = {}
+    for source in sources:
+        legal = _OUTSIDE.sub("-", source.lower())
+        scheme = legal if legal[:1].isalpha() else f"m{legal}"
+        while scheme in schemes or scheme in taken:
+            scheme = f"{scheme}-{digest_of(source, scheme)}"
+        schemes[scheme] = source
+    return schemes
+
+
+MAX_COMPLETIONS: Final = 100  # values in one answer (server/utilities/completion)
+
+Reader = Callable[[str, ToolContext], list[dict[str, Any]] | Awaitable[list[dict[str, Any]]] | None]
+"""What reads resources that are not listed; it returns `None` for an address that is not one of its own."""
+
+
+class LocalOffers(Offers):
+    """Adapts the providers that an application gives to its server."""
+
+    def __init__(
+        self,
+        resources: Sequence[ResourceProvider],
+        prompts: Sequence[PromptProvider],
+        completions: CompletionProvider | None,
+        logs: Callable[[], bool],
+        hint: CacheHint = STRICTEST,
+        readers: Sequence[Reader] = (),
+    ) -> None:
+        self._hint = hint
+        self._logs = logs
+        self._resources = resources
+        self._prompts = prompts
+        self._completions = completions
+        self._readers = readers
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        match capability:
+            case "resources":
+                if feature == "subscribe":
+                    return any(isinstance(one, UpdatingResources) for one in self._resources)
+                return bool(self._resources) or (bool(self._readers) and not feature)
+            case "prompts":
+                return bool(self._prompts)
+            case "completions":
+                return self._completions is not None
+            case "logging":
+                return self._logs()
+            case _:
+                return False
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        ends = [part.on_change(callback) for part in (*self._resources, *self._prompts)]
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        key = "name"
+        if kind is PROMPTS:
+            entries = [entry for one in self._prompts for entry in await one.list_prompts()]
+        elif kind is RESOURCES:
+            key, entries = "uri", [entry for one in self._resources for entry in await one.list_resources()]
+        else:
+            key, entries = (
+                "uriTemplate",
+                [entry for one in self._resources for entry in await one.list_resource_templates()],
+            )
+        if len(self._prompts if kind is PROMPTS else self._resources) < 2:
+            return [_wire(entry) for entry in entries]
+        found: dict[Any, Wire] = {}
+        for wire in map(_wire, entries):
+            found.setdefault(wire.get(key), wire)
+        return list(found.values())
+
+    def hint(self, kind: Kind) -> CacheHint:
+        return self._hint
+
+    def meta(self, kind: Kind) -> Wire:
+        return {}
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        for read in self._readers:
+            if (contents := read(uri, context)) is not None:
+                return {"contents": await contents if isinstance(contents, Awaitable) else contents}
+        fault = LookupError("Resource not found")
+        for one in self._resources:
+            try:
+                return {"contents": [_wire(part) for part in await one.read_resource(uri)]}
+            except LookupError as missing:
+                fault = missing
+        raise fault
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        fault = LookupError(f"Unknown prompt: {name}")
+        for one in self._prompts:
+            try:
+                return _wire(await one.get_prompt(name, arguments, context))
+            except LookupError as missing:
+                fault = missing
+        raise fault
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        if self._completions is None:
+            return {"completion": {"values": [], "total": 0, "hasMore": False}}
+        argument = params["argument"]
+        settled: Any = params.get("context")
+        others: Any = settled.get("arguments") if settled else None
+        reference = _reference(params["ref"])
+        found = await self._completions(reference, argument["name"], argument["value"], others or {})
+        if isinstance(found, Mapping) or hasattr(found, "model_dump"):
+            return {"completion": _wire(cast("BaseModel | Mapping[str, Any]", found))}
+        values = list(cast("Sequence[str]", found))
+        completion = {
+            "values": values[:MAX_COMPLETIONS],
+            "total": len(values),
+            "hasMore": len(values) > MAX_COMPLETIONS,
+        }
+        return {"completion": _wire(completion)}
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        stops = [
+            one.on_update(lambda changed: updated() if changed == uri else None)
+            for one in self._resources
+            if isinstance(one, UpdatingResources)
+        ]
+
+        async def end() -> None:
+            for stop in stops:
+                stop()
+
+        return end
+
+
+def _reference(wire: Mapping[str, Any]) -> Reference:
+    """What an argument belongs to, as the model of the SDK that completion functions take."""
+    from mcp_types import PromptReference, ResourceTemplateReference
+
+    model = PromptReference if wire["type"] == "ref/prompt" else ResourceTemplateReference
+    return model.model_validate(wire, by_name=False)
+
+
+def _wire(given: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
+    """What a provider gives, in wire form."""
+    try:
+        if isinstance(given, Mapping):
+            wire = cast("dict[str, Any]", to_jsonable_python(given, by_alias=True))
+        else:
+            wire = given.model_dump(by_alias=True, mode="json", exclude_none=True)
+        to_json(wire)
+    except ValueError as fault:
+        raise InvalidOutputError(f"a provider gave what has no JSON form: {fault}") from None
+    return wire
+
+
+_PAGE_KEYS: Final = ("ui/resourceUri", "openai/outputTemplate")
+_PAGES: Final = ("ui", *_PAGE_KEYS)
+"""Keys of a tool's `_meta` under which the page of its app stands; all but the first hold its address."""
+
+
+def with_app_address(binding: ToolBinding, prefixes: Callable[[], Mapping[str, str]]) -> ToolBinding:
+    """The binding of a tool under the public address of its page, if it has one."""
+    meta = binding.definition.meta
+    if not binding.source or not meta or not any(key in meta for key in _PAGES):
+        return binding
+    apps = prefixes()
+
+    def public(uri: Any) -> Any:
+        return (app_uri(apps, binding.source, uri) if isinstance(uri, str) else None) or uri
+
+    changed = {key: public(meta[key]) for key in _PAGE_KEYS if key in meta}
+    ui = meta.get("ui")
+    if isinstance(ui, Mapping) and "resourceUri" in ui:
+        page = cast("Mapping[str, Any]", ui)
+        changed["ui"] = {**page, "resourceUri": public(page["resourceUri"])}
+    return replace(binding, definition=replace(binding.definition, meta={**meta, **changed}))
+
+
+def cursor_at(start: int) -> str:
+    """The cursor of the page that begins with this entry."""
+    return base64.urlsafe_b64encode(f"from {start}".encode()).decode()
+
+
+def start_of(cursor: str | None) -> int:
+    """The entry that the page of a cursor begins with; 0 without a cursor."""
+    if cursor is None:
+        return 0
+    try:
+        word, _, number = base64.urlsafe_b64decode(cursor.encode()).decode().partition(" ")
+        start = int(number)
+    except (ValueError, binascii.Error):
+        word, start = "", 0
+    if word != "from" or start <= 0:
+        raise InvalidArgumentsError("Unknown cursor: it is none of this server's")
+    return start
+
+
+class PassingSource(ToolSource, Protocol):
+    """A mounted source that may be asked for what it does not list."""
+
+    @property
+    def instructions(self) -> str: ...
+
+    def server_info(self) -> dict[str, Any]: ...
+
+    def admits(self, name: str) -> bool:
+        """Whether a name is not that of something which it lists or which is set aside."""
+        ...
+
+    def passed(self, name: str) -> ToolBinding | None:
+        """What sends calls of an unlisted tool on; `None` if the tool is held back."""
+        ...
+
+
+@runtime_checkable
+class PassingToolset(Protocol):
+    """A toolset that may consist of one `PassingSource`, as the server lists it."""
+
+    def passing(self) -> PassingSource | None: ...
+
+
+class Passing:
+    """The server behind a bridge that serves it alone, with `unlisted="pass"`."""
+
+    def __init__(self, registry: ToolRegistry, visibility: Visibility) -> None:
+        self._registry = registry
+        self._visibility = visibility
+
+    def source(self) -> PassingSource | None:
+        """The source; `None` while a second source, a verb, a rule of names or a policy stands before it.
+
+        A rule that knows tools by their names and definitions cannot judge a tool that is not listed.
+        """
+        registry = self._registry
+        if len(registry.sources()) != 1 or registry.chooses or self._visibility.policy is not None:
+            return None
+        found = (each.passing() for each in registry.toolsets() if fits(each, PassingToolset))
+        return next((source for source in found if source is not None), None)
+
+
+_NAMING: Final = ("resource_link", "resource")  # content blocks that name a resource
+
+_Lists = Mapping[str, Mapping[str, Sequence[Wire]]]
+"""The entries of each source, by the method that lists them."""
+
+PAGE: Final = 500  # entries on one page of a list
+
+
+class Offering:
+    """Lists of several sources as one, each thing under a public name (`addresses`) that leads back."""
+
+    def __init__(
+        self,
+        local: LocalOffers,
+        mounted: Callable[[], Mapping[str, Offers]],
+        unlisted: UnlistedMounts | None = None,
+        visible: Visible = EVERYTHING,
+        passing: Callable[[], PassingSource | None] = lambda: None,
+    ) -> None:
+        self.passing = passing
+        self.local = local
+        self._mounted = mounted
+        self._unlisted = unlisted
+        self._visible = visible
+        self.addresses = Addresses()
+        self._lists: dict[str, list[Wire]] = {}
+        self._settled: object = None
+        self._common: _Lists = {}
+        self._told: dict[str, list[Wire]] = {}
+        self._before: _Lists = {}
+
+    def declares(self, capability: str, feature: str = "", *, identity: Identity | None = None) -> bool:
+        seen = self.seen(identity).values()
+        if any(offers.declares(capability, feature) or offers.may_declare() for offers in seen):
+            return True
+        return self._unlisted is not None and self._unlisted.presumed()
+
+    def declared(self, capability: str, feature: str, identity: Identity | None) -> bool:
+        """Whether a source that a caller may know of is known to have declared something."""
+        return any(offers.declares(capability, feature) for offers in self.seen(identity).values())
+
+    def extensions(self) -> Mapping[str, Any]:
+        source = self.passing()
+        return {} if source is None else self._sources()[source.source_name].extensions()
+
+    def server_info(self) -> dict[str, Any]:
+        source = self.passing()
+        return {} if source is None else source.server_info()
+
+    async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        source = self.passing()
+        if source is None:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
+        return await self._sources()[source.source_name].ask(method, params, context)
+
+    def has(self, capability: str) -> bool:
+        """Whether any source has a capability, whichever callers may know of the source."""
+        return any(offers.declares(capability) for offers in self._sources().values())
+
+    async def arrive(self) -> None:
+        if self._unlisted is not None:
+            await self._unlisted.arrive(offers=True)
+
+    async def news(self) -> dict[str, frozenset[str]]:
+        """The capabilities whose lists are not what they were when this was last asked.
+
+        With each, the sources that list something else; none if only names differ.
+        """
+        await self.settle()
+        told, self._told = self._told, dict(self._lists)
+        before, self._before = self._before, self._common
+        news: dict[str, frozenset[str]] = {}
+        for kind in KINDS:
+            if told.get(kind.method, []) != self._told[kind.method]:
+                found = _differing(kind.method, before, self._before)
+                news[kind.capability] = news.get(kind.capability, frozenset()) | found
+        return news
+
+    def tells_itself(self, source: str, client: ServedClient) -> bool:
+        """Whether a client has a session of its own with a source, which tells it of changes."""
+        offers = self._mounted().get(source)
+        return offers is not None and offers.tells_itself(client)
+
+    def list_news(self) -> list[ListChange]:
+        """The lists of single clients, tools included, that have changed since this was asked last."""
+        return [each for offers in self._mounted().values() for each in offers.list_news()]
+
+    def said(self) -> dict[str, frozenset[str]]:
+        """By mount, the lists that its server has said to have changed since this was asked last."""
+        return {name: each for name, offers in self._mounted().items() if (each := offers.said())}
+
+    async def settle(self) -> None:
+        """Take the lists of all sources, and name what they hold."""
+        sources = self._sources()
+        listed = {
+            source: {
+                kind.method: await offers.listed(kind) if offers.declares(kind.capability) else ()
+                for kind in KINDS
+            }
+            for source, offers in sources.items()
+        }
+        reading = {source: offers.declares("resources") for source, offers in sources.items()}
+        more = {
+            source: {kind.method: offers.listed_to_some(kind) for kind in KINDS}
+            for source, offers in sources.items()
+        }
+        # Lists that are what they were are the same objects, so that comparing them is quick.
+        if (listed, more, reading) == self._settled:
+            return
+        self._settled, self._common = (listed, more, reading), listed
+        self.addresses = Addresses.of(
+            _names(source, listed[source], more[source], reads=reads) for source, reads in reading.items()
+        )
+        self._lists = {kind.method: list(self._public(kind, listed)) for kind in KINDS}
+
+    async def page(self, kind: Kind, cursor: str | None, context: ToolContext) -> Wire:
+        """One page of a list, with the cache hint of the whole."""
+        start = start_of(cursor)
+        if not start:
+            for offers in self.seen(context.identity).values():
+                await offers.look(kind, context)
+        await self.settle()
+        entries = self._listed_to(kind, context)
+        if start and start >= len(entries):
+            raise InvalidArgumentsError("Unknown cursor: the list has ended, or has changed; list again")
+        sources = self.seen(context.identity).values()
+        shown = entries[start : start + PAGE]
+        page: dict[str, Any] = {kind.key: shown, **self._hint(kind, sources).to_wire()}
+        if meta := joint_meta(offers.meta(kind) for offers in sources):
+            page["_meta"] = meta
+        if start + PAGE < len(entries):
+            page["nextCursor"] = cursor_at(start + PAGE)
+        return page
+
+    def _listed_to(self, kind: Kind, context: ToolContext) -> list[Wire]:
+        """What a client sees: the sessions of some list what others do not."""
+        own = {
+            source: {kind.method: entries}
+            for source, offers in self.seen(context.identity).items()
+            if (entries := offers.listed_to(kind, context)) is not None
+        }
+        listed = {**self._common, **own}
+        seen = {name: listed[name] for name in self.seen(context.identity) if name in listed}
+        if not own and len(seen) == len(listed):
+            return self._lists[kind.method]
+        return list(self._public(kind, seen))
+
+    def seen(self, identity: Identity | None) -> dict[str, Offers]:
+        """The sources that exist for a caller, by name."""
+        every, hides = self._sources(), self._visible.hides_server
+        if self._visible.group(identity) is None:
+            return every
+        return {name: offers for name, offers in every.items() if name == LOCAL or not hides(name, identity)}
+
+    def sees_some(self, sources: Collection[str], identity: Identity | None) -> bool:
+        """Whether some of these sources exist for a caller; `sources` is empty where any may be meant."""
+        return not sources or not all(self._visible.hides_server(name, identity) for name in sources)
+
+    def leads(self, uri: str, identity: Identity | None) -> bool:
+        seen = self.seen(identity)
+        return any(source in seen for source, _ in self.addresses.origins(uri))
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        fault = LookupError("Resource not found")
+        for source, native in await self._origins(uri, context.identity):
+            try:
+                answer = await self._sources()[source].read(native, context)
+            except LookupError as missing:
+                fault = missing
+                continue
+            return {**answer, **self._contents(source, answer)}
+        raise fault
+
+    def _contents(self, source: str, answer: Wire) -> dict[str, Any]:
+        if "contents" not in answer or not self.addresses.ambiguous:
+            return {}
+        contents = cast("Sequence[Wire]", answer["contents"])
+        return {"contents": [self._readdressed(source, part) for part in contents]}
+
+    def _readdressed(self, source: str, thing: Wire) -> Wire:
+        uri: Any = thing.get("uri")
+        return {**thing, "uri": self.addresses.uri(source, uri)} if isinstance(uri, str) else thing
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        source, native = await self._prompt_origin(name, context.identity)
+        answer = await self._sources()[source].prompt(native, arguments, context)
+        if "messages" not in answer or not self.addresses.ambiguous:
+            return answer
+        messages = cast("Sequence[Wire]", answer["messages"])
+        return {
+            **answer,
+            "messages": [{**one, "content": self.block(source, one.get("content"))} for one in messages],
+        }
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        reference = cast("Wire", params["ref"])
+        if reference["type"] == "ref/prompt":
+            source, native = await self._prompt_origin(reference["name"], context.identity)
+            reference = {**reference, "name": native}
+        else:
+            source, native = await self._template_origin(reference["uri"], context.identity)
+            reference = {**reference, "uri": native}
+        offers = self._sources()[source]
+        if not (offers.declares("completions") or self.passing()):
+            return {"completion": {"values": []}}
+        return await offers.complete({**params, "ref": reference}, context)
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        for source, native in await self._origins(uri, context.identity):
+            if self._sources()[source].declares("resources", "subscribe"):
+                return await self._sources()[source].watch(native, updated, context)
+        raise LookupError("Resource not found, or its server does not support subscriptions")
+
+    def block(self, source: str, block: Any) -> Any:
+        """A content block of a source's, with public URIs in its links and embedded resources."""
+        if not isinstance(block, Mapping):
+            return block
+        wire = cast("Wire", block)
+        match wire.get("type"):
+            case "resource_link":
+                return self._readdressed(source, wire)
+            case "resource" if isinstance(wire.get("resource"), Mapping):
+                return {**wire, "resource": self._readdressed(source, wire["resource"])}
+            case _:
+                return wire
+
+    def bound(self, binding: ToolBinding) -> ToolBinding:
+        """The binding of a mounted tool, with public URIs in the results where sources share any."""
+        if not binding.source:
+            return binding
+        source, execute = binding.source, binding.execute
+
+        async def readdressed(call: ToolCall, context: ToolContext) -> ToolResult:
+            result = await execute(call, context)
+            if not self.addresses.ambiguous or not any(
+                block.get("type") in _NAMING for block in result.content
+            ):
+                return result
+            content = [self.block(source, block) for block in result.content]
+            return replace(result, wire={**result.wire, "content": content})
+
+        return replace(binding, execute=readdressed)
+
+    def apps(self) -> dict[str, str]:
+        return apps_of(self._mounted())
+
+    def with_app(self, binding: ToolBinding) -> ToolBinding:
+        """The binding of a mounted tool whose page, if it has one, is named by its public address."""
+        return with_app_address(binding, self.apps)
+
+    def _sources(self) -> dict[str, Offers]:
+        return {LOCAL: self.local, **self._mounted()}
+
+    def _hint(self, kind: Kind, sources: Iterable[Offers]) -> CacheHint:
+        hint = strictest(offers.hint(kind) for offers in sources if offers.declares(kind.capability))
+        return CacheHint(hint.ttl_ms, "private") if self._visible.varies else hint
+
+    def _public(self, kind: Kind, listed: _Lists) -> Iterable[Wire]:
+        named = {RESOURCES: self.addresses.resources, TEMPLATES: self.addresses.templates}
+        public = {origin: name for name, origin in named.get(kind, self.addresses.prompts).items()}
+        for source, lists in listed.items():
+            for entry in lists[kind.method]:
+                name = public[source, entry[kind.identity]]
+                yield entry if name == entry[kind.identity] else {**entry, kind.identity: name}
+
+    async def _origins(self, uri: str, identity: Identity | None) -> list[Origin]:
+        if not self._lists:
+            await self.settle()
+        found = self.addresses.origins(uri, self.seen(identity))
+        return found or [(source.source_name, uri) for source in (self.passing(),) if source is not None]
+
+    async def _prompt_origin(self, name: str, identity: Identity | None) -> Origin:
+        if name not in self.addresses.prompts:
+            await self.settle()
+        found = self.addresses.prompts.get(name)
+        if found is None and (source := self.passing()) is not None and source.admits(name):
+            return source.source_name, name
+        if found is None or found[0] not in self.seen(identity):
+            raise LookupError(f"Unknown prompt: {name}")
+        return found
+
+    async def _template_origin(self, template: str, identity: Identity | None) -> Origin:
+        if template not in self.addresses.templates:
+            await self.settle()
+        seen = self.seen(identity)
+        found = self.addresses.templates.get(template)
+        if found is None or found[0] not in seen:
+            found = next(iter(await self._origins(template, identity)), None)
+        if found is None:
+            raise LookupError(f"Unknown resource template: {template}")
+        return found
+
+
+def _names(
+    source: str, lists: Mapping[str, Sequence[Wire]], more: Mapping[str, Sequence[Wire]], *, reads: bool
+) -> Names:
+    def names(kind: Kind) -> list[str]:
+        entries = (*lists[kind.method], *more[kind.method])
+        return list(dict.fromkeys(str(entry[kind.identity]) for entry in entries))
+
+    return Names(source, names(RESOURCES), names(TEMPLATES), names(PROMPTS), reads=reads)
+
+
+def _differing(method: str, before: _Lists, now: _Lists) -> frozenset[str]:
+    return frozenset(
+        source
+        for source in before.keys() | now.keys()
+        if list(before.get(source, {}).get(method, ())) != list(now.get(source, {}).get(method, ()))
+    )

@@ -1,0 +1,635 @@
+"""`Reading`: answers to requests for resources, prompts, completions, the log level and subscriptions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from dataclasses import field
+from functools import partial
+from time import monotonic
+from typing import Any, Final, TypeVar, cast
+
+import anyio
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.context.client import ServedClient, client_of, stream_of
+from mcp_toolset.context.connection import Connection, RequestContext
+from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, ListChange, Wire
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.context.request_state import RoundTrips
+from mcp_toolset.context.result_shapes import result_fault
+from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
+from mcp_toolset.protocol.cache_hints import STRICTEST
+from mcp_toolset.protocol.eras import relayed, round_trip
+from mcp_toolset.protocol.errors import INTERNAL, INVALID_RESULT, error_of, in_era
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError
+from mcp_toolset.protocol.revisions import SUBSCRIPTION_ID_META_KEY, is_modern
+from mcp_toolset.server.offering import Offering
+from mcp_toolset.tools.core.asking import InputRequired, joined
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.text.hidden_text import in_log
+
+MAX_STREAMS: Final = 1024  # requests to listen that one server may have open
+OWN_STREAMS: Final = 256  # the same of one caller
+OVERLAP: Final = 15.0  # seconds for which replicas tell a change to clients that begin to listen
+
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
+RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
+UPDATED: Final = "notifications/resources/updated"
+
+_LISTS: Final[Mapping[str, str]] = {
+    "toolsListChanged": TOOLS_CHANGED,
+    "promptsListChanged": PROMPTS_CHANGED,
+    "resourcesListChanged": RESOURCES_CHANGED,
+}
+
+_NO_WATCH: Final = nullcontext()
+
+Recipients = Callable[[Identity | None], bool]  # whether a caller is told of a change
+Change = tuple[str, str | None]  # the method of a notification, and the resource that it is about
+
+
+def everybody(identity: Identity | None) -> bool:
+    return True
+
+
+NOTIFY_DEADLINE: Final = 5.0  # seconds that one slow client may hold up the news of a change
+
+
+class Subscriptions:
+    """The requests to listen that are open."""
+
+    def __init__(self, *, overlap: float = 0.0) -> None:
+        self._listeners: set[_Listener] = set()
+        self._overlap = overlap
+        self._latest: dict[str, tuple[float, Recipients]] = {}
+        if overlap:
+            self._latest.update(dict.fromkeys(_LISTS.values(), (monotonic(), everybody)))
+
+    def publish(
+        self, method: str, uri: str | None = None, *, to: Recipients = everybody, client: str = ""
+    ) -> None:
+        """Tell every client that listens for it of a change, of those who are to be told; or one client."""
+        if method in self._latest and not client:
+            self._latest[method] = (monotonic(), to)
+        for listener in self._listeners:
+            if to(listener.identity) and client in ("", listener.client):
+                listener.note((method, uri))
+
+    def end_streams(self) -> None:
+        """Let each stream end with what is still to be told, and its result."""
+        for listener in self._listeners:
+            listener.end()
+
+    async def listen(
+        self,
+        request: RequestContext,
+        granted: Mapping[str, Any],
+        watching: AbstractAsyncContextManager[None] = _NO_WATCH,
+        *,
+        share: str = "",
+    ) -> dict[str, Any]:
+        """Tell a client of changes until `end_streams`, `watching` if there is room for one more."""
+        if request.request_id is None:
+            raise MCPError(INVALID_REQUEST, "subscriptions/listen requires a request id")
+        if len(self._listeners) >= MAX_STREAMS:
+            raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
+        if share and sum(each.share == share for each in self._listeners) >= OWN_STREAMS:
+            told = f"Subscription limit reached: {OWN_STREAMS} streams of this caller are open; end one"
+            raise MCPError(INTERNAL_ERROR, told)
+        meta = {SUBSCRIPTION_ID_META_KEY: request.request_id}
+        listener = _Listener(granted, request.identity, share)
+        # Before the first message goes: a change that comes meanwhile is sent after it.
+        self._listeners.add(listener)
+        for method, (at, to) in self._latest.items():
+            if monotonic() - at < self._overlap and to(listener.identity):
+                listener.note((method, None))
+        try:
+            async with watching:
+                first = {"notifications": dict(granted), "_meta": meta}
+                await request.way.notify("notifications/subscriptions/acknowledged", first)
+                while (change := await listener.next()) is not None:
+                    method, uri = change
+                    about = {} if uri is None else {"uri": uri}
+                    await request.way.notify(method, {**about, "_meta": meta})
+        finally:
+            self._listeners.discard(listener)
+        return {"_meta": meta}
+
+
+class _Listener:
+    """One stream: what its client asked for and is granted, and what it has not been sent yet."""
+
+    def __init__(self, granted: Mapping[str, Any], identity: Identity | None, share: str) -> None:
+        self.identity = identity
+        self.share = share
+        self.client = stream_of()
+        uris = granted.get("resourceSubscriptions") or ()
+        self._wanted: frozenset[Change] = frozenset(
+            [(_LISTS[name], None) for name in _LISTS if granted.get(name)] + [(UPDATED, uri) for uri in uris]
+        )
+        self._pending: dict[Change, None] = {}
+        self._ended = False
+        self._news = anyio.Event()
+
+    def note(self, change: Change) -> None:
+        if change in self._wanted and not self._ended:
+            self._pending[change] = None
+            self._news.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._news.set()
+
+    async def next(self) -> Change | None:
+        """The next change to be told; `None` when there will be none."""
+        while not self._pending:
+            if self._ended:
+                return None
+            self._news = anyio.Event()
+            await self._news.wait()
+        change = next(iter(self._pending))
+        del self._pending[change]
+        return change
+
+
+@dataclass(eq=False)
+class Announcements:
+    """The legacy sessions of a server, its subscriptions, and what is announced to them."""
+
+    subscriptions: Subscriptions  # the modern clients that listen
+    offering: Offering  # knows which clients are told by sessions of their own
+    _sessions: dict[int, tuple[Connection, Identity | None]] = field(
+        default_factory=dict[int, "tuple[Connection, Identity | None]"], init=False
+    )
+
+    def add(self, connection: Connection, identity: Identity | None = None) -> None:
+        if id(connection) not in self._sessions:
+            self._sessions[id(connection)] = (connection, identity)
+            connection.on_close(partial(self._sessions.pop, id(connection), None))
+
+    async def tools(self, sources: Collection[str] = (), *, to: Recipients = everybody) -> None:
+        """Tell clients, of both eras, that the list of tools has changed: that of some sources alone."""
+        await self._announce(TOOLS_CHANGED, sources, to)
+
+    async def grants(self) -> None:
+        """Tell every legacy client that its own list may have changed: what it was granted is in it."""
+        async with anyio.create_task_group() as group:
+            for connection, _ in list(self._sessions.values()):
+                group.start_soon(_notify, connection, TOOLS_CHANGED)
+
+    async def offers(self, news: Mapping[str, Collection[str]], others: Recipients | None = None) -> None:
+        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources.
+
+        Callers for whom `others` holds are told in any case: other sources exist for them than before.
+        """
+        for capability in ("resources", "prompts"):
+            sources = news.get(capability)
+            if sources is not None or (others is not None and self.offering.has(capability)):
+                to = partial(self._is_concerned, sources, others)
+                await self._announce(_METHODS[capability], sources or (), to)
+
+    def _is_concerned(
+        self, sources: Collection[str] | None, others: Recipients | None, identity: Identity | None
+    ) -> bool:
+        sees = sources is not None and self.offering.sees_some(sources, identity)
+        return sees or (others is not None and others(identity))
+
+    async def _announce(self, method: str, sources: Collection[str], to: Recipients) -> None:
+        self.subscriptions.publish(method, to=to)
+        async with anyio.create_task_group() as group:
+            for connection, identity in list(self._sessions.values()):
+                if to(identity) and not self._hears_by_itself(connection, sources):
+                    group.start_soon(_notify, connection, method)
+
+    def _hears_by_itself(self, connection: Connection, sources: Collection[str]) -> bool:
+        """Whether a client is told of these sources by sessions of its own, so that this would be twice."""
+        client: ServedClient | None = connection.client
+        if client is None or not sources:
+            return False
+        return all(self.offering.tells_itself(source, client) for source in sources)
+
+    async def lists(self, news: Collection[ListChange]) -> None:
+        """Tell the clients of single sessions that what they see has changed."""
+        for each in news:
+            for connection, _ in list(self._sessions.values()):
+                client: ServedClient | None = connection.client
+                if client is not None and each.is_for(client):
+                    await _notify(connection, _METHODS[each.capability])
+            self.subscriptions.publish(_METHODS[each.capability], client=each.client_key)
+
+    async def to(self, connection: Connection) -> None:
+        """Tell one legacy client that its own list has changed, as by a grant."""
+        await _notify(connection, TOOLS_CHANGED, seen_by_all=False)
+
+
+_METHODS: Final[Mapping[str, str]] = {
+    "tools": TOOLS_CHANGED,
+    "resources": RESOURCES_CHANGED,
+    "prompts": PROMPTS_CHANGED,
+}
+
+
+async def _notify(connection: Connection, method: str, *, seen_by_all: bool = True) -> None:
+    with anyio.move_on_after(NOTIFY_DEADLINE):
+        await connection.notify(method, seen_by_all=seen_by_all)
+
+
+_T = TypeVar("_T")
+
+
+async def found_by_caller(offering: Offering, context: ToolContext, find: Callable[[], Awaitable[_T]]) -> _T:
+    """What `find` finds; else once the caller was listed what there is; else once the caller has logged in.
+
+    A server that lists nothing to a caller without a login gives all such callers the same answer, whatever
+    it lists to others.
+    """
+    try:
+        return await find()
+    except LookupError as fault:
+        missing = fault
+    for log_in in (False, True):
+        sources = offering.seen(context.identity).values()
+        if any([await offers.learned(context, log_in=log_in) for offers in sources]):
+            with suppress(LookupError):
+                return await find()
+    # The words of a server that was asked say more.
+    raise missing.__cause__ or missing
+
+
+async def resumable(
+    trips: RoundTrips,  # what the server's states are opened and closed with
+    context: WireContext,  # whose request it is
+    name: str,  # what tells the request from others, its method included: `prompts/get greeting`
+    arguments: Mapping[str, Any],  # what else the state is bound to
+    run: Callable[[], Awaitable[Mapping[str, Any]]],  # sends it on, with `UpstreamConnection.exchange`
+) -> Mapping[str, Any]:
+    """Run a request, or run it again with what its client answers; or ask the client.
+
+    Returns:
+        The answer in wire form; one with the `resultType` `input_required` asks the client.
+    """
+    bound = (name, arguments, context.principal)
+    if context.resume(trips, ToolCall(name, dict(arguments))):
+        await trips.claim(context.replay)
+    try:
+        wire = await run()
+    except (InputRequired, BaseExceptionGroup) as fault:
+        asking = joined(fault)
+        if not isinstance(asking, InputRequired):
+            raise asking from None
+        return trips.suspend(context.replay, asking.requests, *bound).wire
+    if wire.get("resultType") != "input_required":
+        return wire
+    return trips.relayed(ToolResult(wire), context.replay, *bound).wire
+
+
+_KNOWN: Final = frozenset(
+    {
+        "annotations",
+        "arguments",
+        "completion",
+        "content",
+        "contents",
+        "icons",
+        "messages",
+        "prompts",
+        "resource",
+        "resources",
+        "resourceTemplates",
+    }
+)
+"""Members of which the protocol says what is in them; what it does not know is passed on as it is."""
+
+_log = logging.getLogger("mcp_toolset.server")
+
+
+def whole_answer(
+    method: str, version: str, answer: dict[str, Any], stamp: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An answer as the revision has it, with what the revision does not know, and a modern server's stamp.
+
+    A server may say more than the protocol knows, and its clients are to see it; a null member is left out.
+    """
+    modern = is_modern(version)
+    fault = result_fault(method, answer, modern=modern)
+    if fault is not None:
+        _log.error("the answer to %s is invalid: %s", method, fault)
+        raise MCPError.from_error_data(INVALID_RESULT)
+    whole = without_nulls(answer)
+    if modern:
+        whole["_meta"] = {**(whole.get("_meta") or {}), **stamp}
+    return whole
+
+
+def without_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _kept(key, value) for key, value in given.items() if value is not None}
+
+
+def _kept(key: str, value: Any) -> Any:
+    if key not in _KNOWN:
+        return value
+    if isinstance(value, Mapping):
+        return without_nulls(cast("Mapping[str, Any]", value))
+    if isinstance(value, list):
+        return [_kept(key, each) for each in cast("list[Any]", value)]
+    return value
+
+
+_OF_MCP: Final = frozenset(
+    (
+        *("initialize", "ping", "server", "tools", "resources", "prompts", "completion", "logging"),
+        *("subscriptions", "tasks", "notifications", "roots", "sampling", "elicitation"),
+    )
+)
+"""What the methods of MCP begin with."""
+
+_ASKED: Final = frozenset({"resources/read", "prompts/get", "completion/complete"})
+"""The methods by which clients ask for one thing, which a server may answer without listing it."""
+
+MAX_WATCHED: Final = 1000  # resources that one client may subscribe to
+
+_WATCHED: Final = "mcp_toolset.watched"
+Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
+
+
+@dataclass(eq=False, slots=True)
+class _Watch:
+    """A resource that one client watches."""
+
+    end: Ending | None = None  # ends it; `None` while its server is still being told
+    settled: anyio.Event = field(default_factory=anyio.Event)  # set once its server was told, or has refused
+
+    async def ended(self) -> None:
+        if self.end is not None:
+            await self.end()
+
+
+class Reading:
+    """Answers what clients read, for one server."""
+
+    def __init__(
+        self, offering: Offering, trips: RoundTrips, subscriptions: Subscriptions, stamp: Wire
+    ) -> None:
+        self._offering = offering
+        self._trips = trips
+        self._subscriptions = subscriptions
+        self._stamp = stamp
+        self._updated: dict[tuple[str, int], Connection | None] = {}
+        self._news = anyio.Event()
+
+    def answers(self) -> dict[str, Answer]:
+        """How each method is answered. The door has looked at its parameters."""
+        relaying: dict[str, Answer] = {
+            "resources/list": partial(self._list, RESOURCES),
+            "resources/templates/list": partial(self._list, TEMPLATES),
+            "resources/read": self._read,
+            "prompts/list": partial(self._list, PROMPTS),
+            "prompts/get": self._prompt,
+            "completion/complete": self._complete,
+        }
+        return {
+            **{method: partial(self._whole, answer) for method, answer in relaying.items()},
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "logging/setLevel": self._set_level,
+            "subscriptions/listen": self._listen,
+        }
+
+    async def unknown(self, request: RequestContext) -> dict[str, Any]:
+        """Pass a request of an extension's method on to the only server, or refuse it.
+
+        The methods of MCP itself are the bridge's: it keeps apart whose tasks and subscriptions they name.
+        """
+        if request.method.partition("/")[0] in _OF_MCP:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
+        params = {key: value for key, value in _params(request).items() if key != "_meta"}
+        async with _answering(request):
+            answer = await self._offering.ask(request.method, params, WireContext(request))
+            return relayed(answer, version=request.protocol_version)
+
+    async def _whole(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
+        version = request.protocol_version
+        return whole_answer(request.method, version, await answer(request), self._stamp)
+
+    async def announce_updates(self) -> None:
+        """Tell clients of changed resources; changes of one that come together are told once."""
+        # An earlier opening of the server may have waited on another event loop, for other clients.
+        self._news, self._updated = anyio.Event(), {}
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            updated, self._updated = self._updated, {}
+            async with anyio.create_task_group() as group:
+                for (uri, _), connection in updated.items():
+                    group.start_soon(self._tell, uri, connection)
+
+    async def _tell(self, uri: str, connection: Connection | None) -> None:
+        if connection is None:
+            self._subscriptions.publish(UPDATED, uri, to=partial(self._offering.leads, uri))
+            return
+        with anyio.move_on_after(NOTIFY_DEADLINE):
+            await connection.notify(UPDATED, {"uri": uri})
+
+    def _note(self, uri: str, connection: Connection | None) -> None:
+        self._updated[uri, id(connection)] = connection
+        self._news.set()
+
+    def _note_to(self, identity: Identity | None, uri: str, connection: Connection) -> None:
+        if self._offering.leads(uri, identity):
+            self._note(uri, connection)
+
+    async def _list(self, kind: Kind, request: RequestContext) -> dict[str, Any]:
+        self._require(request, kind.capability)
+        cursor = _params(request).get("cursor")
+        async with _answering(request):
+            await self._offering.arrive()
+            return _enveloped(request, await self._offering.page(kind, cursor, WireContext(request)))
+
+    async def _read(self, request: RequestContext) -> dict[str, Any]:
+        self._require(request, "resources")
+        uri: str = _params(request)["uri"]
+        call = ToolCall(f"resources/read {uri}", {})
+        async with _answering(request, uri=uri):
+            return await self._answered(request, call, partial(self._read_of, uri))
+
+    async def _read_of(self, uri: str, context: WireContext) -> Wire:
+        """Read a resource; one in no list, which a server refuses, may be on another server after a login."""
+        try:
+            return await self._offering.read(uri, context)
+        except UpstreamProtocolError as refused:
+            if self._offering.passing() is not None or not self._offering.addresses.guesses(uri):
+                raise
+            raise LookupError("Resource not found") from refused
+
+    async def _prompt(self, request: RequestContext) -> dict[str, Any]:
+        self._require(request, "prompts")
+        name: str = _params(request)["name"]
+        arguments: dict[str, str] = _params(request).get("arguments") or {}
+        call = ToolCall(f"prompts/get {name}", dict(arguments))
+        async with _answering(request):
+            return await self._answered(request, call, partial(self._offering.prompt, name, arguments))
+
+    async def _complete(self, request: RequestContext) -> dict[str, Any]:
+        self._require(request, "completions")
+        raw = {key: value for key, value in _params(request).items() if key != "_meta"}
+        async with _answering(request):
+            await self._offering.arrive()
+            context = WireContext(request)
+            complete = partial(self._offering.complete, raw, context)
+            return _enveloped(request, await found_by_caller(self._offering, context, complete))
+
+    async def _answered(
+        self, request: RequestContext, call: ToolCall, ask: Callable[[WireContext], Awaitable[Wire]]
+    ) -> dict[str, Any]:
+        """Run a request; what it has to ask of a modern client travels in its answer."""
+        await self._offering.arrive()
+        context = WireContext(request)
+        run = partial(found_by_caller, self._offering, context, partial(ask, context))
+        return _enveloped(request, await resumable(self._trips, context, call.name, call.arguments, run))
+
+    async def _set_level(self, request: RequestContext) -> dict[str, Any]:
+        self._require(request, "logging", "setLevel")
+        client_of(request).log_level = _params(request)["level"]
+        return {}
+
+    async def _subscribe(self, request: RequestContext) -> dict[str, Any]:
+        self._require(request, "resources", "subscribe")
+        uri: str = _params(request)["uri"]
+        watched = self._watched_by(request.connection)
+        async with _answering(request, uri=uri):
+            # The same request of the client may be on its way already: it is watched once.
+            while (known := watched.get(uri)) is not None:
+                if known.end is not None:
+                    return {}
+                await known.settled.wait()
+            if len(watched) >= MAX_WATCHED:
+                raise CallError(f"one client may subscribe to {MAX_WATCHED} resources; unsubscribe from some")
+            updated = partial(self._note_to, request.identity, uri, request.connection)
+            context = WireContext(request)
+            watch = partial(self._offering.watch, uri, updated, context)
+            own = watched[uri] = _Watch()
+            try:
+                own.end = await found_by_caller(self._offering, context, watch)
+            finally:
+                own.settled.set()
+                if own.end is None and watched.get(uri) is own:
+                    del watched[uri]
+            if watched.get(uri) is not own:
+                # The connection has ended meanwhile.
+                await own.ended()
+        return {}
+
+    async def _unsubscribe(self, request: RequestContext) -> dict[str, Any]:
+        self._require(request, "resources", "subscribe")
+        uri: str = _params(request)["uri"]
+        watched = self._watched_by(request.connection)
+        known = watched.get(uri)
+        if known is not None:
+            await known.settled.wait()
+            if watched.get(uri) is known:
+                await watched.pop(uri).ended()
+        return {}
+
+    def _watched_by(self, connection: Connection) -> dict[str, _Watch]:
+        watched: dict[str, _Watch] | None = connection.state.get(_WATCHED)
+        if watched is None:
+            watched = connection.state[_WATCHED] = {}
+            connection.on_close(partial(_end_all, watched))
+        return watched
+
+    async def _listen(self, request: RequestContext) -> dict[str, Any]:
+        """Serve a stream of changes, of what is offered here and nothing else (2026-07-28)."""
+        wanted: Wire = _params(request)["notifications"]
+        granted: dict[str, Any] = {"toolsListChanged": True} if wanted.get("toolsListChanged") else {}
+        for capability in ("prompts", "resources"):
+            name = f"{capability}ListChanged"
+            if wanted.get(name) and self._declares(request, capability):
+                granted[name] = True
+        uris: list[str] = []
+        if self._declares(request, "resources", "subscribe"):
+            uris = list(dict.fromkeys(wanted.get("resourceSubscriptions") or uris))[:MAX_WATCHED]
+        if uris:
+            granted["resourceSubscriptions"] = uris
+        context = WireContext(request)
+        watching = self._watching(uris, context)
+        result = await self._subscriptions.listen(request, granted, watching, share=context.share)
+        return {"resultType": "complete", **result, "_meta": {**result["_meta"], **self._stamp}}
+
+    @asynccontextmanager
+    async def _watching(self, uris: Sequence[str], context: WireContext) -> AsyncGenerator[None]:
+        watched: dict[str, _Watch] = {}
+
+        async def watch(uri: str) -> None:
+            try:
+                end = await self._offering.watch(uri, partial(self._note, uri, None), context)
+                watched[uri] = _Watch(end)
+            except (LookupError, UpstreamError) as fault:
+                _log.debug("nothing tells of changes of %s: %s", in_log(uri), in_log(fault))
+
+        try:
+            async with anyio.create_task_group() as group:
+                for uri in uris:
+                    group.start_soon(watch, uri)
+            yield
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(NOTIFY_DEADLINE):
+                await _end_all(watched)
+
+    def _declares(self, request: RequestContext, capability: str, feature: str = "") -> bool:
+        return self._offering.declares(capability, feature, identity=request.identity)
+
+    def _require(self, request: RequestContext, capability: str, feature: str = "") -> None:
+        """Refuse a request that no source offers to answer, as a server without a handler does.
+
+        A server with `unlisted="pass"` refuses it itself.
+        """
+        passing = request.method in _ASKED and self._offering.passing() is not None
+        if not passing and not self._declares(request, capability, feature):
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
+
+
+async def _end_all(watched: dict[str, _Watch]) -> None:
+    while watched:
+        _, watch = watched.popitem()
+        await watch.ended()
+
+
+def _params(request: RequestContext) -> Wire:
+    return request.params or {}
+
+
+def _enveloped(request: RequestContext, answer: Wire) -> dict[str, Any]:
+    modern = is_modern(request.protocol_version)
+    wire = relayed(answer, version=request.protocol_version)
+    if not modern or wire.get("resultType") == "input_required":
+        return wire
+    if request.method == "resources/read":
+        return {**STRICTEST.to_wire(), **wire, **(STRICTEST.to_wire() if _resumed(request) else {})}
+    return wire
+
+
+def _resumed(request: RequestContext) -> bool:
+    """Whether it is the end of an exchange of several rounds, whose answer is not cached."""
+    return bool(round_trip(request.params or {}))
+
+
+@asynccontextmanager
+async def _answering(request: RequestContext, *, uri: str | None = None) -> AsyncGenerator[None]:
+    """Turn what went wrong into the protocol's errors; nothing else may leave a handler."""
+    try:
+        yield
+    except MCPError:
+        raise
+    # A provider is the application's code and may raise anything; a client is told no more than that.
+    except Exception as raised:
+        error = error_of(raised, uri=uri)
+        if error is None:
+            _log.exception("%s failed", in_log(request.method))
+            raise MCPError.from_error_data(INTERNAL) from None
+        modern = is_modern(request.protocol_version)
+        raise in_era(error, modern=modern, about_resource=uri is not None) from None

@@ -1,0 +1,537 @@
+"""`ClientLists`: tools that a server lists only to some clients (docs/sessions.md).
+
+A server may list tools only to clients that can be asked for something, and an older server's list may
+follow what a session did. So lists are kept per era and capability set, until a session says that one of
+its lists has changed: from then on the clients of that session see its own list. What is not here is
+the same as in the session that lists.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import anyio
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.context.client import ServedClient
+from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, Offers, Wire
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.errors import UpstreamError
+from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.protocol.eras import drop_own
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.upstream.in_flight import carried_to
+from mcp_toolset.upstream.offers import UpstreamOffers
+from mcp_toolset.upstream.pagination import Listing
+from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
+from mcp_toolset.upstream.resting import SETTLING
+from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
+from mcp_toolset.upstream.tool_list import UpstreamTools
+from mcp_toolset.upstream.watches import ClientWatches, ResourceWatches
+
+if TYPE_CHECKING:
+    from mcp_toolset.context.client import ServedClient
+
+
+LIST_DEADLINE: Final = 5.0  # seconds that one list of a session may take
+
+TOOLS: Final = "tools/list"
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+_KEYS: Final = {TOOLS: "tools", **{kind.method: kind.key for kind in KINDS}}
+_IDENTITIES: Final = {TOOLS: "name", **{kind.method: kind.identity for kind in KINDS}}
+
+CAPABILITIES: Final = {TOOLS: "tools", **{kind.method: kind.capability for kind in KINDS}}
+"""The capability that a server declares which answers a method that lists."""
+
+METHODS_OF_CHANGE: Final = {
+    f"notifications/{capability}/list_changed": tuple(
+        method for method, each in CAPABILITIES.items() if each == capability
+    )
+    for capability in ("tools", "resources", "prompts")
+}
+"""The methods that list what a notification says to have changed."""
+
+Request = Callable[..., Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenList:
+    """One list as it was taken."""
+
+    entries: Sequence[Wire]  # what it holds, in wire form, as untrusted as it comes
+    names: frozenset[str]  # the names or addresses of the entries
+
+
+class ListTaker:
+    """Takes lists of one server over any session with it."""
+
+    def __init__(self, tools: UpstreamTools, offers: UpstreamOffers) -> None:
+        self._tools = tools
+        self._offers = offers
+
+    def tells_of_changes(self, method: str) -> bool:
+        return self._offers.declares(CAPABILITIES[method], "listChanged")
+
+    def _common(self, method: str) -> Sequence[Wire] | None:
+        """What everybody is listed by a method; `None` if nothing has been listed, or never is."""
+        if method == TOOLS:
+            return self._tools.entries
+        return self._offers.common(method) if self._offers.declares(CAPABILITIES[method]) else None
+
+    def _usable(self, listing: Listing) -> Sequence[Wire]:
+        if listing.method == TOOLS:
+            return [cast("Wire", entry) for entry in listing.tools if isinstance(entry, dict)]
+        kind = next(kind for kind in KINDS if kind.method == listing.method)
+        return self._offers.checked(kind, listing).sequence
+
+    async def taken(self, request: Request, method: str) -> TakenList | None:
+        """A list as it is now; `None` if the server has none."""
+        listing = Listing(method, _KEYS[method])
+        try:
+            await listing.walk(request, LIST_DEADLINE)
+        except UpstreamError as fault:
+            if getattr(fault, "code", None) is None:
+                raise
+            return None
+        entries = self._usable(listing)
+        identity = _IDENTITIES[method]
+        return TakenList(entries, frozenset(str(entry.get(identity)) for entry in entries))
+
+    async def differing(self, request: Request) -> dict[str, TakenList]:
+        """The lists that are others than everybody is listed; see `taken` for what it raises."""
+        found: dict[str, TakenList] = {}
+        for method in _KEYS:
+            common = self._common(method)
+            taken = None if common is None else await self.taken(request, method)
+            if taken is not None and common is not None and list(taken.entries) != list(common):
+                found[method] = taken
+        return found
+
+    def is_seen(self, taken: TakenList, method: str, seen: TakenList | None) -> bool:
+        return list(taken.entries) == list(self.seen(method, seen))
+
+    def seen(self, method: str, own: TakenList | None) -> Sequence[Wire]:
+        return (self._common(method) if own is None else own.entries) or ()
+
+
+PATIENCE: Final = 5.0
+"""Seconds that a client's list waits for the first list of its capability set; some clients list once."""
+
+REFRESH_GAP: Final = 0.5  # seconds between one listing and the next, however many changes are announced
+
+
+@dataclass(frozen=True, slots=True)
+class ListNews:
+    """A list is another one: of one session, or of all clients that declare what it does."""
+
+    routing: Routing  # the routes of requests to its server
+    key: SessionKey  # the session
+    capability: str  # what the list is of: `tools`, `resources` or `prompts`
+    shared: bool = False  # whether it is for all that declare the same
+
+    @property
+    def client_key(self) -> str:
+        """The key of the one client that has this session; empty if several have it."""
+        return self.key.client
+
+    def is_for(self, client: ServedClient) -> bool:
+        key = self.routing.route_of(client)
+        if key is None:
+            return False
+        return key == self.key or (self.shared and key.shelf == self.key.shelf)
+
+
+Lists = Mapping[str, TakenList]
+_AS_ALL: Final[Lists] = {}
+
+
+class ClientLists:
+    """The lists of one server that are for some of its clients."""
+
+    def __init__(
+        self,
+        name: str,
+        pool: SessionPool,
+        *,
+        request: Request,
+        taker: ListTaker,
+    ) -> None:
+        self._pool = pool
+        self._request = request
+        self._taker = taker
+        self._shelves: dict[Shelf, Lists] = {}
+        self._own: dict[SessionKey, dict[str, TakenList]] = {}
+        self._asked_for: dict[Shelf, anyio.Event] = {}
+        self._late: set[Shelf] = set()
+        self._early: dict[str, WireContext] = {}
+        self._changed_tools: dict[SessionKey | Shelf, dict[str, Wire]] = {}
+        self._stale: dict[int, dict[str, bool]] = {}
+        self._looked: dict[tuple[int, str], float] = {}
+        self._news: list[ListNews] = []
+        self._varies = False
+        self.merge: Callable[[], Awaitable[None]] = _nothing  # takes in what only some clients are listed
+        self.on_change: Callable[[], None] = lambda: None  # to be called when that has been done
+        self.on_heard: Callable[[str], None] = lambda method: None
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
+
+    def seen_by(self, context: ToolContext) -> Lists:
+        """The lists that a client sees in place of those that everybody sees, by method."""
+        if not self._varies or not isinstance(context, WireContext):
+            return _AS_ALL
+        key = self._pool.routing.key(context)
+        shelf = self._shelf(key, context)
+        shared = _AS_ALL if shelf is None else self._shelves.get(shelf, _AS_ALL)
+        own = None if key is None else self._own.get(key)
+        return {**shared, **own} if own else shared
+
+    def more(self, method: str) -> list[Wire]:
+        """Every entry that some clients see in place of, or beside, what all clients see."""
+        lists = [*self._shelves.values(), *self._own.values()]
+        return [entry for each in lists if method in each for entry in each[method].entries]
+
+    def changed_tools(self) -> dict[str, Wire]:
+        """The tools that sessions of clients have said to be others than before; the last one counts."""
+        return {name: tool for tools in self._changed_tools.values() for name, tool in tools.items()}
+
+    def news(self) -> list[ListNews]:
+        told, self._news = self._news, []
+        return told
+
+    def _shelf(self, key: SessionKey | None, context: WireContext) -> Shelf | None:
+        """Where lists for the capability set of a client are kept; `None` if it sees the list of all."""
+        routing = self._pool.routing
+        if routing.options.shows:
+            return None
+        declares = canonical(carried_to(routing.stand_in, context.carried)) if key is None else key.declares
+        if declares == NOTHING_DECLARED or (key is None and not routing.is_modern):
+            return None
+        return ("modern", declares, "") if key is None else key.shelf
+
+    def unknown(self, context: ToolContext) -> bool:
+        """True while it is unknown what the server lists to clients like this one."""
+        if not isinstance(context, WireContext):
+            return False
+        if not self._pool.listens:
+            if not context.modern:
+                self._early[context.client_key or ""] = context
+            return False
+        key = self._pool.routing.key(context)
+        shelf = self._shelf(key, context)
+        if shelf is None:
+            # A legacy client is known to the pool for as long as it is connected; nothing tells this one.
+            self._pool.uses_listing |= context.modern
+            return False
+        return shelf not in self._shelves and not self._has_own(key)
+
+    def _has_own(self, key: SessionKey | None) -> bool:
+        return key is not None and key in self._own
+
+    def begin(self) -> None:
+        """The server has listed, so find out what it lists to clients that have asked before."""
+        early, self._early = self._early, {}
+        for context in early.values():
+            shelf = self._shelf(self._pool.routing.key(context), context)
+            if shelf is not None and self.unknown(context):
+                self._late.add(shelf)
+                self._pool.start(self.learned, context)
+
+    async def learned(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known."""
+        if not isinstance(context, WireContext):
+            return
+        key = self._pool.routing.key(context)
+        shelf = self._shelf(key, context)
+        if shelf is None or shelf in self._shelves or self._has_own(key):
+            return
+        known = self._asked_for.get(shelf)
+        if known is None:
+            known = self._asked_for[shelf] = anyio.Event()
+            self._pool.start(self._learn, shelf, key, context, known)
+        with anyio.move_on_after(PATIENCE) as patience:
+            await known.wait()
+        if patience.cancelled_caught:
+            self._late.add(shelf)
+
+    async def _learn(
+        self, shelf: Shelf, key: SessionKey | None, context: WireContext, known: anyio.Event
+    ) -> None:
+        lists: Lists | None = _AS_ALL
+        found = False
+        try:
+            lists = await self._first_lists(shelf, key, context)
+            found = lists is not None and not self._pool.routing.is_modern
+        except (UpstreamError, OtherEraError, TimeoutError) as fault:
+            self._log.info("what it lists to clients that declare %s is not known: %s", shelf[1], fault)
+        try:
+            if lists is not None:
+                self._shelves[shelf] = {**lists, **self._shelves.get(shelf, _AS_ALL)}
+            if lists:
+                # A client that waits for it is answered with it; others are told.
+                await self._changed(key if shelf in self._late else None, lists)
+        finally:
+            self._late.discard(shelf)
+            self._asked_for.pop(shelf, None)
+            known.set()
+        if found:
+            await anyio.sleep(SETTLING)
+            if self._shelves.get(shelf) == _AS_ALL:
+                self._pool.routing.note_same(shelf)
+
+    async def _first_lists(self, shelf: Shelf, key: SessionKey | None, context: WireContext) -> Lists | None:
+        """The lists of such clients that differ; `None` if calls have changed those of the session."""
+        if self._pool.routing.is_modern:
+            # Each request says what its client can do: the session that lists can ask for all of them.
+            return await self._taker.differing(partial(self._request, context=context))
+        if key is None or self._pool.routing.same(shelf):
+            return _AS_ALL
+        pooled = await self._pool.take(key, context, within=LIST_DEADLINE)
+        try:
+            session = await pooled.opened()
+            lists = await self._taker.differing(session.request)
+        finally:
+            self._pool.give_back(pooled)
+        if self._has_own(key) or (pooled.called and pooled.serial in self._stale):
+            return None
+        # What a call may have changed unannounced is looked at for each client; see `look`.
+        return {
+            method: each
+            for method, each in lists.items()
+            if not pooled.called or self._taker.tells_of_changes(method)
+        }
+
+    def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Take in what a session says of its lists; `False` if it says nothing of them."""
+        methods = METHODS_OF_CHANGE.get(method)
+        if methods is None:
+            return False
+        pooled.stays = pooled.called and bool(pooled.key.client)
+        self._list_again(pooled, dict.fromkeys(methods, True))
+        self.on_heard(method)
+        return True
+
+    def _list_again(self, pooled: PooledSession, methods: Mapping[str, bool]) -> None:
+        """List again for one session; each method with whether the session has said that it lists others."""
+        waiting = self._stale.get(pooled.serial)
+        if waiting is not None:
+            waiting.update({method: said or waiting.get(method, False) for method, said in methods.items()})
+            return
+        self._stale[pooled.serial] = dict(methods)
+        self._pool.start(self._refresh, pooled)
+
+    async def _refresh(self, pooled: PooledSession) -> None:
+        try:
+            await pooled.open.wait()
+            while stale := self._stale[pooled.serial]:
+                self._stale[pooled.serial] = {}
+                await self._take_own(pooled, stale)
+                await anyio.sleep(REFRESH_GAP)
+        except (UpstreamError, TimeoutError) as fault:
+            self._log.warning("listing again for a client failed, the last list stays: %s", fault)
+        finally:
+            del self._stale[pooled.serial]
+
+    async def _take_own(self, pooled: PooledSession, stale: Mapping[str, bool]) -> None:
+        taken = {method: await self._taker.taken(pooled.session.request, method) for method in sorted(stale)}
+        if pooled.ended.is_set():
+            return
+        lists = {method: each for method, each in taken.items() if each is not None}
+        # Servers add tools after the handshake: what no call has caused is listed to all such clients.
+        key, shelf = pooled.key, pooled.key.shelf
+        shared = self._shelves.get(shelf, _AS_ALL)
+        before = {**shared, **self._own.get(key, _AS_ALL)}
+        news = [
+            method
+            for method, each in taken.items()
+            if stale[method] or (each and not self._taker.is_seen(each, method, before.get(method)))
+        ]
+        if pooled.called:
+            self._own.setdefault(key, {}).update(lists)
+        else:
+            self._shelves[shelf] = {**shared, **lists}
+        if TOOLS in lists:
+            self._note_changed(key if pooled.called else shelf, before.get(TOOLS), lists[TOOLS])
+        if news:
+            await self._changed(key, news, shared=not pooled.called)
+
+    def _note_changed(self, whose: SessionKey | Shelf, before: TakenList | None, now: TakenList) -> None:
+        """Note the tools that are other ones under the same name; a tool that is new changes none."""
+        known = {tool.get("name"): tool for tool in self._taker.seen(TOOLS, before)}
+        changed = self._changed_tools.pop(whose, {})
+        changed |= {
+            str(tool.get("name")): tool
+            for tool in now.entries
+            if tool.get("name") in known and known[tool.get("name")] != tool
+        }
+        changed = {name: tool for name, tool in changed.items() if name in now.names}
+        if changed:
+            self._changed_tools[whose] = changed
+
+    def has_session(self, context: ToolContext) -> bool:
+        return self._session_of(context) is not None
+
+    def _session_of(self, context: ToolContext) -> PooledSession | None:
+        key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
+        pooled = None if key is None else self._pool.standing(key)
+        return pooled if pooled is not None and pooled.open.is_set() else None
+
+    async def look(self, context: ToolContext, method: str) -> None:
+        """List again on the session of a client, whose server tells of no change of this list."""
+        pooled = self._session_of(context)
+        if pooled is None:
+            return
+        looked = (pooled.serial, method)
+        last = self._looked.get(looked, float("-inf"))
+        if pooled.used_at <= last and anyio.current_time() - last < REFRESH_GAP:
+            return
+        self._looked[looked] = anyio.current_time()
+        try:
+            taken = await self._taker.taken(pooled.session.request, method)
+        except (UpstreamError, TimeoutError) as fault:
+            self._log.info("listing again for a client failed, the last list stays: %s", fault)
+            return
+        seen = self.seen_by(context).get(method)
+        if taken is None or pooled.ended.is_set() or self._taker.is_seen(taken, method, seen):
+            return
+        self._own.setdefault(pooled.key, {})[method] = taken
+        if method == TOOLS:
+            self._note_changed(pooled.key, seen, taken)
+        await self._changed()
+
+    def ended(self, pooled: PooledSession) -> None:
+        """Forget the lists of a session; its clients see again what is listed to all like them."""
+        self._looked = {place: at for place, at in self._looked.items() if place[0] != pooled.serial}
+        self._changed_tools.pop(pooled.key, None)
+        own = self._own.pop(pooled.key, None)
+        if own and self._pool.listens:
+            self._pool.start(self._changed, pooled.key, own)
+
+    async def outdated(self) -> None:
+        """The session that lists has another list by now, so others may have."""
+        for key, lists in self._own.items():
+            pooled = self._pool.standing(key)
+            if pooled is not None:
+                self._list_again(pooled, dict.fromkeys(lists, False))
+        if self._shelves:
+            self._shelves = {}
+            self._changed_tools = {key: each for key, each in self._changed_tools.items() if key in self._own}
+            await self._changed()
+
+    async def _changed(
+        self, key: SessionKey | None = None, methods: Iterable[str] = (), *, shared: bool = False
+    ) -> None:
+        self._varies = any(self._shelves.values()) or bool(self._own)
+        await self.merge()
+        if key is not None:
+            capabilities = sorted({CAPABILITIES[method] for method in methods})
+            self._news += [
+                ListNews(self._pool.routing, key, capability, shared) for capability in capabilities
+            ]
+        self.on_change()
+
+
+async def _nothing() -> None:
+    return None
+
+
+Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]]]
+
+
+class ClientOffers(Offers):
+    """What all see, and beside it what the sessions of some clients list and tell."""
+
+    def __init__(
+        self,
+        common: UpstreamOffers,
+        lists: ClientLists,
+        watches: ClientWatches,
+        resource_watches: ResourceWatches,
+        pool: SessionPool,
+        *,
+        exchange: Exchange,
+        said: Callable[[], frozenset[str]],
+        met: Callable[[ToolContext], None],
+    ) -> None:
+        self.summon: Callable[[], Awaitable[None]] = _nothing  # starts a stopped server
+        self._said = said
+        self._met = met
+        self._common = common
+        self._lists = lists
+        self._watches = watches
+        self._resource_watches = resource_watches
+        self._exchange = exchange
+        self._pool = pool
+
+    @property
+    def known(self) -> bool:
+        return self._common.known
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        return self._common.declares(capability, feature)
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        return await self._common.listed(kind)
+
+    async def look(self, kind: Kind, context: ToolContext) -> None:
+        if self._common.is_asked_for(kind):
+            await self._lists.look(context, kind.method)
+
+    def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
+        """The entries that a client sees in their place; `None` if it sees the same."""
+        taken = self._lists.seen_by(context).get(kind.method)
+        return None if taken is None else taken.entries
+
+    def tells_itself(self, client: ServedClient) -> bool:
+        """Whether a client has an open session of its own, which tells it of changes."""
+        key = self._pool.routing.route_of(client)
+        return key is not None and bool(key.client) and self._pool.standing(key) is not None
+
+    def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
+        return self._lists.more(kind.method)
+
+    def hint(self, kind: Kind) -> CacheHint:
+        return self._common.hint(kind)
+
+    def meta(self, kind: Kind) -> Wire:
+        return self._common.meta(kind)
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        return await self.ask("resources/read", {"uri": uri}, context)
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        params: dict[str, Any] = {"name": name}
+        if arguments:
+            params["arguments"] = dict(arguments)
+        return await self.ask("prompts/get", params, context)
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        return await self.ask("completion/complete", params, context)
+
+    async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        answer = await self._exchange(method, dict(params), context)
+        drop_own(answer)
+        return answer
+
+    def extensions(self) -> dict[str, Any]:
+        """The capabilities that the server declares for extensions which the bridge takes no part in."""
+        return self._common.extensions()
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` whenever the session of a client says that a resource has changed."""
+        await self.summon()
+        key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
+        if key is not None and isinstance(context, WireContext):
+            try:
+                return await self._watches.watch(key, context, uri, updated)
+            except OtherEraError:
+                pass
+        self._met(context)
+        return await self._resource_watches.watch(uri, updated)
+
+    def said(self) -> frozenset[str]:
+        return self._said()
+
+    def list_news(self) -> list[ListNews]:
+        return self._lists.news()

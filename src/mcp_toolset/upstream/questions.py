@@ -1,0 +1,529 @@
+"""`Questions`: requests of an upstream to clients: checks the capability, and finds the client of each.
+
+A server may ask only for what the client declared (basic/lifecycle, "Capability negotiation";
+2026-07-28: error -32021), and only the client whose call caused it. What cannot be brought to
+exactly that client is refused, with the reason, and is never put to another one.
+
+`ServerMessages` takes what a server sends on one session: these requests, pings and notifications.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any, Final, Protocol, cast
+from urllib.parse import urlsplit
+
+import anyio
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency.cancel_reason import given_up
+from mcp_toolset.context.client import CARRIED_EXTENSIONS, ServedClient
+from mcp_toolset.context.request import ASK_DEADLINE, WireContext
+from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
+from mcp_toolset.protocol.dispatch import DispatchContext
+from mcp_toolset.protocol.errors import required
+from mcp_toolset.protocol.json_rpc import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    URL_ELICITATION_REQUIRED,
+    MCPError,
+)
+from mcp_toolset.protocol.shapes import (
+    ID,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    Items,
+    Members,
+    OneOf,
+    OneOrMore,
+    Shape,
+    Tagged,
+)
+from mcp_toolset.security.egress import is_loopback
+from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.text.hidden_text import hidden_in, in_log, visible
+from mcp_toolset.upstream.health import Health
+from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, StandIn
+from mcp_toolset.upstream.secrets import LEFT_OUT
+from mcp_toolset.upstream.target import Link
+
+_META: Final = Members(optional={"progressToken": ID})
+_MEDIA: Final = Members({"data": TEXT, "mimeType": TEXT})
+_BLOCK: Final = Tagged(
+    "type",
+    {
+        "text": Members({"text": TEXT}),
+        "image": _MEDIA,
+        "audio": _MEDIA,
+        "tool_use": Members({"id": TEXT, "name": TEXT, "input": OBJECT}),
+        "tool_result": Members({"toolUseId": TEXT, "content": Items(OBJECT)}),
+    },
+)
+_SAMPLING: Final = Members(
+    {
+        "messages": Items(Members({"role": OneOf(("user", "assistant")), "content": OneOrMore(_BLOCK)})),
+        "maxTokens": NUMBER,
+    },
+    {
+        "_meta": _META,
+        "modelPreferences": OBJECT,
+        "systemPrompt": TEXT,
+        "includeContext": OneOf(("none", "thisServer", "allServers")),
+        "temperature": NUMBER,
+        "stopSequences": Items(TEXT),
+        "metadata": OBJECT,
+        "tools": Items(Members({"name": TEXT, "inputSchema": OBJECT}, {"description": TEXT})),
+        "toolChoice": Members(optional={"mode": OneOf(("auto", "none", "required"))}),
+        "task": OBJECT,
+    },
+)
+_COMMON: Final[Mapping[str, Shape]] = {"_meta": _META, "task": OBJECT}
+_FORM: Final = Members(
+    {"message": TEXT, "requestedSchema": Members({"type": OneOf(("object",)), "properties": OBJECT})},
+    _COMMON,
+)
+_PAGE: Final = Members({"message": TEXT, "url": TEXT, "elicitationId": TEXT}, _COMMON)
+_ELICITATIONS: Final = Tagged("mode", {"form": _FORM, "url": _PAGE})
+
+_AUTHORITY: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:\d{1,5})?", re.ASCII)
+"""The host of a page, and its port: browsers read what is odd, such as a backslash, in ways of their own."""
+
+_QUESTIONS: Final[Mapping[str, Shape]] = {
+    "sampling/createMessage": _SAMPLING,
+    "elicitation/create": _ELICITATIONS,
+    "roots/list": Members(optional={"_meta": _META}),
+}
+
+
+def question_fault(method: str, params: Mapping[str, Any]) -> str | None:
+    """What is malformed about a request of a server (2025-11-25, client); `None` if nothing is."""
+    shape = _QUESTIONS.get(method)
+    if shape is None:
+        return f"{method} is no request of a server"
+    if shape is _ELICITATIONS and "mode" not in params:
+        params = {**params, "mode": "form"}
+    fault = shape.fault(cast("dict[str, Any]", params), "")
+    return None if fault is None else fault.removeprefix(".")
+
+
+def requests_in(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The requests in a result that asks for input, by their keys."""
+    requests: object = wire.get("inputRequests")
+    if not isinstance(requests, Mapping):
+        return {}
+    asked = cast("Mapping[str, Any]", requests)
+    return {key: cast("Mapping[str, Any]", each) for key, each in asked.items() if isinstance(each, Mapping)}
+
+
+def checked(
+    link: Asking, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
+) -> dict[str, Mapping[str, Any]]:
+    """The requests of one round for the client; an error if one is undeclared (-32021) or cannot be shown."""
+    found = dict[str, Mapping[str, Any]]()
+    for key, request in requests.items():
+        method = str(request.get("method"))
+        params = mapping_of(request.get("params"))
+        missing = undeclared(method, params, caller.declares)
+        if missing:
+            raise UpstreamProtocolError(
+                link.name,
+                MISSING_REQUIRED_CLIENT_CAPABILITY,
+                f"it asks for {method}, and the client has not declared {missing}",
+                required(missing),
+            )
+        if method == ELICITATION and (fault := unshowable(link, params)):
+            raise CallError(f"{link.name}: its question is refused: {fault}")
+        shown = shown_question if method == ELICITATION else marked
+        found[key] = {**request, "params": shown(link, params)}
+    return found
+
+
+class Asking(Protocol):
+    """A server that asks; `Link` is one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_near(self) -> bool: ...
+
+
+_LABELS: Final = frozenset(("message", "title", "description", "enumNames"))
+"""Members of a question that are shown and have no other use."""
+
+_DIRECTION: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that reorder a line, which real writing has, and a line about a decision must not have."""
+
+
+def unshowable(link: Asking, params: Mapping[str, Any]) -> str:
+    """Why a user must not be shown a question of a server; empty if nothing is wrong."""
+    mode, url = params.get("mode", "form"), params.get("url")
+    if mode not in ("form", "url") or not isinstance(params.get("message"), str):
+        return "it has no message, or is neither a form nor a page"
+    if (mode == "url") != (url is not None):
+        return "a page has an address, and a form has none"
+    if url is not None:
+        try:
+            parts = urlsplit(address := str(url))
+            _ = parts.port
+        except ValueError:
+            return "its page has no valid address"
+        is_here = parts.scheme == "http" and link.is_near and is_loopback(address)
+        if parts.scheme != "https" and not is_here:
+            return "its page has no https address"
+        is_plain = address.isascii() and address.isprintable() and " " not in address
+        if not (is_plain and _AUTHORITY.fullmatch(parts.netloc)):
+            return "its page hides its address"
+    hidden = next(_hidden({key: each for key, each in params.items() if key != "_meta"}), "")
+    return f"its {'form' if url is None else 'page'} has {hidden} in a value" if hidden else ""
+
+
+def shown_question(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A question of a server as its user gets it: the server first, hidden characters spelt out.
+
+    Each further line of its labels is quoted: no line of a server can be taken for one of this bridge.
+    """
+    seen = _labelled(dict(params))
+    return marked(link, {**seen, "message": f"{link.name} asks: {seen['message']}"})
+
+
+def marked(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with the name of the server that asks, which the client cannot see otherwise."""
+    meta = {
+        key: value
+        for key, value in mapping_of(params.get("_meta")).items()
+        if key != "progressToken" and not key.startswith("mcp-toolset/")
+    }
+    return {**params, "_meta": {**meta, CALL_META_KEY: {"server": link.name}}}
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    found = hidden_in(text)
+    return found or (("bidirectional controls",) if _DIRECTION.search(text) else ())
+
+
+def _labelled(value: Any, is_label: bool = False) -> Any:
+    """A value whose labels are spelt out, their lines quoted; a parameter may have the name of a label."""
+    if isinstance(value, list):
+        return [_labelled(each, is_label) for each in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        return {key: _labelled(each, key in _LABELS) for key, each in table.items()}
+    if not is_label or not isinstance(value, str):
+        return value
+    return "\n> ".join((visible(value) if _kinds(value) else value).splitlines())
+
+
+def _hidden(value: Any, name: str = "") -> Iterator[str]:
+    """The kinds of hidden characters, and of breaks, in what a question has besides its labels."""
+    if isinstance(value, str):
+        yield from () if name in _LABELS else _kinds(value)
+        # What a field holds at first may have several lines.
+        if name not in _LABELS and len(value.splitlines()) > (
+            1 if name != "default" else value.count("\n") + 1
+        ):
+            yield "a line break"
+    elif isinstance(value, list):
+        for each in cast("list[Any]", value):
+            yield from _hidden(each, name if name in _LABELS else "")
+    elif isinstance(value, Mapping):
+        for key, each in cast("Mapping[str, Any]", value).items():
+            yield from _hidden(key)
+            yield from _hidden(each, key)
+
+
+async def answers_to(
+    name: str, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
+) -> dict[str, dict[str, Any]]:
+    """What a legacy client answers to the requests of one round, asked all at once."""
+    answers: dict[str, dict[str, Any]] = {}
+    refused: list[MCPError] = []
+
+    async def ask(key: str, request: Mapping[str, Any]) -> None:
+        try:
+            answers[key] = await caller.relay(*for_legacy(request))
+        except MCPError as fault:
+            refused.append(fault)
+            group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for key, request in requests.items():
+            group.start_soon(ask, key, request)
+    if refused:
+        raise CallError(f"{name}: the client did not answer what the server asked: {refused[0].message}")
+    return answers
+
+
+def undeclared(method: str, params: Mapping[str, Any], declares: Mapping[str, Any]) -> str:
+    """The capability that a request needs and a client has not declared; empty if there is none."""
+    if method == ROOTS:
+        return "" if "roots" in declares else "roots"
+    if method == SAMPLING:
+        return _undeclared_sampling(params, declares.get("sampling"))
+    if method == ELICITATION:
+        return _undeclared_elicitation(params.get("mode", "form"), declares.get("elicitation"))
+    return method
+
+
+def _undeclared_sampling(params: Mapping[str, Any], declared: Mapping[str, Any] | None) -> str:
+    if declared is None:
+        return "sampling"
+    wants_tools = params.get("tools") is not None or params.get("toolChoice") is not None
+    return "sampling.tools" if wants_tools and declared.get("tools") is None else ""
+
+
+def _undeclared_elicitation(mode: object, declared: Mapping[str, Any] | None) -> str:
+    """A bare declaration of elicitation means forms (client/elicitation, "Capabilities")."""
+    if declared is None:
+        return "elicitation"
+    if mode == "url":
+        return "" if declared.get("url") is not None else "elicitation.url"
+    forms = declared.get("form") is not None or declared.get("url") is None
+    return "" if forms else "elicitation.form"
+
+
+def pages_of(data: object) -> list[Mapping[str, Any]]:
+    """The pages that error -32042 of 2025-11-25 names (client/elicitation, "URL Elicitation Required")."""
+    listed = mapping_of(data).get("elicitations")
+    entries = cast("list[object]", listed) if isinstance(listed, list) else []
+    return [{**page, "mode": "url"} for page in map(mapping_of, entries) if page]
+
+
+def shown_in(pages: Sequence[Mapping[str, Any]]) -> str:
+    """The addresses of pages that may be shown, for a person who opens them without the client."""
+    return f"; open it in a browser and call again: {', '.join(page['url'] for page in pages)}"
+
+
+def for_modern(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A legacy server's request as 2026-07-28 has it, within a result."""
+    asked = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
+    return {"method": method, "params": asked} if asked else {"method": method}
+
+
+def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A modern server's request as a legacy client has it: a page to open needs an id there."""
+    method, params = str(request.get("method")), dict(mapping_of(request.get("params")))
+    if method == ELICITATION and params.get("mode") == "url":
+        params.setdefault("elicitationId", secrets.token_hex(16))
+    return method, params
+
+
+def missing_extensions(code: int, data: object) -> str:
+    """The extensions that error -32021 asks for and the bridge does not carry; empty if there are none.
+
+    A client's `extensions` go upstream only where every message of theirs crosses the bridge.
+    """
+    if code != MISSING_REQUIRED_CLIENT_CAPABILITY:
+        return ""
+    needed = mapping_of(mapping_of(mapping_of(data).get("requiredCapabilities")).get("extensions"))
+    return ", ".join(sorted(needed.keys() - CARRIED_EXTENSIONS))
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """What should be an object; empty if it is none."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+MAX_ASKED: Final = 64  # requests that an upstream may put to the client in the course of one call
+
+MAX_PAGES: Final = 256
+"""Pages shown to users (URL elicitation) whose completion an upstream may still announce."""
+
+PAGE_PATIENCE: Final = 30.0
+"""Seconds after a page was opened in which its server may say that it is done with, which it need not."""
+
+_log = logging.getLogger("mcp_toolset.ask")
+
+
+@dataclass(slots=True)
+class _Page:
+    """A page that a user was shown, or is to be shown."""
+
+    client: ServedClient
+    done: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Questions:
+    """What one upstream session asks, and the clients that it belongs to."""
+
+    def __init__(
+        self,
+        link: Link,
+        calls: CallsInFlight,
+        declares: Mapping[str, Any],
+        client: ServedClient | None = None,
+        stand_in: StandIn | None = None,
+    ) -> None:
+        self.declares = declares  # what the session has declared that can be asked for
+        self.client = client  # the one client that the session is for, if it is for one alone
+        self._link = link
+        self._stand_in = stand_in
+        self._calls = calls
+        self._pages: OrderedDict[str, _Page] = OrderedDict()
+
+    async def put(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        params = params or {}
+        missing = undeclared(method, params, self.declares)
+        if missing:
+            raise self._refused(method, f"the client has not declared {missing}")
+        malformed = question_fault(method, params)
+        if malformed is not None:
+            raise self._refused(method, f"it does not follow the protocol: {malformed}")
+        if method == ELICITATION and (fault := unshowable(self._link, params)):
+            raise self._refused(method, fault)
+        current = self._calls.current()
+        call = current or self._calls.sole()
+        if call is None or call.ended:
+            return await self._outside(method, params, call)
+        if call.asked >= MAX_ASKED:
+            raise self._refused(method, f"one call may ask {MAX_ASKED} times")
+        self._note_page(params, call)
+        with call.asking(exact=current is not None):
+            other = self._stand_in
+            if other is not None and method == other.method and other.serves(call.context):
+                return await other.relay(call, params)
+            shown = shown_question if method == ELICITATION else marked
+            return await call.ask(method, shown(self._link, params))
+        raise self._refused(method, "the call that it belongs to has ended")
+
+    async def _outside(
+        self, method: str, params: Mapping[str, Any], call: CallInFlight | None
+    ) -> dict[str, Any]:
+        """Roots belong to a client and not to a call; all else is asked in the course of a call."""
+        if method == ROOTS and self.client is not None:
+            # A client on HTTP that holds no stream open would leave this waiting for ever.
+            with anyio.move_on_after(ASK_DEADLINE):
+                answer = await self.client.ask(method, params)
+                if answer is not None:
+                    return answer
+        if call is not None:
+            raise self._refused(method, "the call that it belongs to has ended")
+        if len(self._calls):
+            raise self._refused(
+                method,
+                "calls of several clients are in flight and nothing says which of them it belongs to; "
+                "mount the server with sessions='client'",
+            )
+        raise self._refused(method, "no call is in flight that it could belong to")
+
+    def _refused(self, method: str, reason: str) -> MCPError:
+        _log.warning("%s asks for %s and is refused: %s", self._link.name, in_log(method), in_log(reason))
+        return MCPError(INVALID_REQUEST, f"{method} is refused: {reason}")
+
+    def _note_page(self, params: Mapping[str, Any], call: CallInFlight) -> None:
+        if isinstance(call.context, WireContext):
+            self.note_pages([params], call.context.client)
+
+    def note_pages(self, pages: object, client: ServedClient) -> None:
+        """Remember whom pages were shown to (`elicitationId`), also those of error -32042."""
+        for page in cast("list[object]", pages) if isinstance(pages, list) else ():
+            name = mapping_of(page).get("elicitationId")
+            if isinstance(name, str):
+                shown = self._pages.get(name)
+                if shown is None or shown.done.is_set():
+                    shown = self._pages[name] = _Page(client)
+                shown.client = client
+                if len(self._pages) > MAX_PAGES:
+                    self._pages.popitem(last=False)
+
+    def note_refusal(self, fault: UpstreamError, context: ToolContext) -> None:
+        """Remember the pages for which a call was refused (error -32042): its client shows them."""
+        if (
+            isinstance(fault, UpstreamProtocolError)
+            and fault.code == URL_ELICITATION_REQUIRED
+            and isinstance(context, WireContext)
+        ):
+            self.note_pages(pages_of(fault.data), context.client)
+
+    async def page_done(self, params: Mapping[str, Any] | None) -> None:
+        """Tell the client that was shown a page, and no other, that it is done with."""
+        page = self._pages.get(str((params or {}).get("elicitationId")))
+        if page is not None and not page.done.is_set():
+            page.done.set()
+            await page.client.notify("notifications/elicitation/complete", params)
+
+    async def show(self, pages: Sequence[Mapping[str, Any]]) -> str:
+        """Have a client of 2026-07-28 open what an older server wants opened first (error -32042).
+
+        Returns:
+            Why it is no use to repeat the call; empty if it is: all were opened, and are done with as
+            far as the server has said so in a while.
+        """
+        for page in pages:
+            try:
+                answer = await self.put(ELICITATION, {**page, "mode": "url"})
+            except MCPError as fault:
+                return fault.message
+            if answer.get("action") != "accept":
+                return "the user did not open the page that the server needs to be opened first"
+        with anyio.move_on_after(PAGE_PATIENCE):
+            for page in pages:
+                known = self._pages.get(str(page.get("elicitationId")))
+                if known is not None:
+                    await known.done.wait()
+        return ""
+
+
+_ASKS_CLIENTS: Final = frozenset({ELICITATION, ROOTS, SAMPLING})
+
+Notified = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
+"""Takes a notification of the server first; `True` says that it is dealt with."""
+
+
+async def _not_dealt_with(method: str, params: Mapping[str, Any] | None) -> bool:
+    return False
+
+
+@dataclass(eq=False)
+class ServerMessages:
+    """The way of a server's own messages to those whom they are for."""
+
+    link: Link  # how the server is reached
+    calls: CallsInFlight  # the calls in flight in the session
+    questions: Questions  # the way of what the server asks in them
+    health: Health  # is told that the server has sent something
+    notified: Notified = field(default=_not_dealt_with, init=False)  # takes notifications that are of no call
+    answers_pings: bool = field(default=True, init=False)  # whether the revision has pings
+
+    async def answer(
+        self, context: DispatchContext, method: str, params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Answer a request of the server: by its client if it is a question."""
+        if method in _ASKS_CLIENTS:
+            given_up.set(lambda: getattr(context, "reason", None))
+            return await self.questions.put(method, params)
+        if method == "ping" and self.answers_pings:
+            return {}
+        raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
+
+    def take_of_call(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        self.health.heard()
+        if any(method in one.hears for one in self.link.declared.values()):
+            return False
+        return self.calls.take(method, self._cleaned(params))
+
+    async def take(self, _: DispatchContext, method: str, params: Mapping[str, Any] | None) -> None:
+        self.health.heard()
+        if self.link.declared:
+            await self.link.hear(method, params)
+        if method == "notifications/elicitation/complete":
+            await self.questions.page_done(params)
+        elif not await self.notified(method, params) and method != "notifications/progress":
+            await self.calls.notify(method, self._cleaned(params))
+
+    def _cleaned(self, params: Mapping[str, Any] | None) -> Any:
+        """The parameters of a notification without secrets; one that is too big says so in its place."""
+        takes = self.link.secrets.takes
+        if not takes(params):
+            known = {key: (params or {}).get(key) for key in ("level", "logger", "uri")}
+            params = {key: value for key, value in known.items() if isinstance(value, str) and takes(value)}
+            params["data"] = LEFT_OUT
+        return self.link.cleaned(params)

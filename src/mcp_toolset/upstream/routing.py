@@ -1,0 +1,472 @@
+"""`Routing`: which session with an upstream each request takes, by what is known of the server so far.
+
+The rule is `session_key.key_for`. What the rule looks at is kept here: the eras that the server speaks, found
+out and remembered from one run to the next, and the clients whose requests have been routed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, cast
+
+import anyio
+import anyio.to_thread
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.catalog.cache_folder import cache_folder
+from mcp_toolset.concurrency.atomic_file import locked, replace_file
+from mcp_toolset.concurrency.private_files import read_regular
+from mcp_toolset.config import Era, ProtocolRule, SessionRule
+from mcp_toolset.context.client import ServedClient
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.protocol.dispatch import CallOptions, Dispatcher
+from mcp_toolset.protocol.handshake import DISCOVER, ClientHandshake, HandshakeRequest, Introduction
+from mcp_toolset.protocol.http_headers import routing_headers
+from mcp_toolset.protocol.json_rpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    MCPError,
+)
+from mcp_toolset.tools.core.asking import ANSWERABLE
+from mcp_toolset.upstream.in_flight import StandIn, carried_to
+from mcp_toolset.upstream.target import Link
+
+NOTHING_DECLARED: Final = "{}"
+Shelf = tuple[str, str, str]
+"""What sessions have in common that are listed the same: era, capabilities, credentials."""
+
+_OTHER: Final[Mapping[Era, Era]] = {"legacy": "modern", "modern": "legacy"}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFacts:
+    """What the rule looks at of the client that makes a request."""
+
+    era: Era  # what the client speaks
+    declares: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what the bridge carries
+    principal: str = ""  # who is logged in; empty without a login
+    client: str = ""  # what tells it from every other client; empty if nothing does
+    credentials: str = ""  # a digest of the credentials that are sent on for it; empty if none are
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether a server may send it any request."""
+        return any(name in self.declares for name in ANSWERABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamFacts:
+    """What the rule looks at of the server."""
+
+    legacy: bool | None = None  # whether it speaks a revision up to 2025-11-25; `None` before it was tried
+    modern: bool | None = None  # whether it speaks 2026-07-28; `None` before it was tried
+    tied: bool = False  # the transport binds its questions to calls: streamable HTTP
+
+    def refuses(self, era: Era) -> bool:
+        return (self.legacy if era == "legacy" else self.modern) is False
+
+
+TASK_WAIT: Final = 3600.0
+"""Seconds that a client which takes no tasks waits for the end of one, unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """What the host says about a mount."""
+
+    protocol: ProtocolRule = "auto"  # the one era in which the server is spoken to, or `auto`
+    sessions: SessionRule = "auto"  # how far clients share sessions
+    eras: Mapping[str, Era] = field(default_factory=dict[str, Era])  # of single tools, by the server's names
+    shows: bool = False  # the session that lists declares more than clients can do, so it takes no calls
+    task_wait: float = TASK_WAIT  # seconds that a client without tasks waits for one
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """A session: whom it is for and what it says."""
+
+    era: Era  # what is spoken on it
+    declares: str = NOTHING_DECLARED  # of its handshake (legacy), as canonical JSON
+    principal: str = ""  # the one principal that it is for; empty for clients without a login
+    client: str = ""  # the one client that it is for; empty if it is for several
+    credentials: str = ""  # a digest of the credentials that it forwards
+    turns: bool = False  # whether its clients take turns, as nothing says to whose call a question belongs
+    single: bool = False  # whether it is for this one call
+
+    @property
+    def share(self) -> str:
+        """The one caller that it is for: the principal, else the client; empty if it is for several."""
+        return self.principal or self.client
+
+    @property
+    def shelf(self) -> Shelf:
+        """What sessions have in common that are listed the same: era, capabilities, credentials."""
+        return (self.era, self.declares, self.credentials)
+
+
+MODERN: Final = SessionKey("modern")  # the session with a modern server, which is one for all
+
+
+def era_for(era: Era, upstream: UpstreamFacts, options: SessionOptions, name: str = "") -> Era:
+    """The era in which a request is made: the client's own, unless the server does not speak it."""
+    if options.protocol != "auto":
+        return options.protocol
+    wanted = options.eras.get(name, era)
+    if options.sessions == "shared":
+        wanted = "modern"
+    return _OTHER[wanted] if upstream.refuses(wanted) else wanted
+
+
+def key_for(
+    client: ClientFacts, upstream: UpstreamFacts, options: SessionOptions, name: str = ""
+) -> SessionKey:
+    """The session that a request of a client takes; see `era_for` for the other arguments."""
+    if era_for(client.era, upstream, options, name) == "modern":
+        return MODERN
+    rule = options.sessions
+    if rule == "shared":
+        return SessionKey("legacy", credentials=client.credentials)
+    declares = canonical(client.declares)
+    alone = SessionKey("legacy", declares, client.principal, client.client, client.credentials)
+    asked = client.can_be_asked
+    if rule == "call" and asked:
+        return SessionKey("legacy", declares, client.principal, "", client.credentials, single=True)
+    if client.client and (rule == "client" or (asked and rule == "auto")):
+        return alone
+    # Servers keep roots for the life of a session, so a session that is shared does not declare them.
+    shared = {key: value for key, value in client.declares.items() if key != "roots"}
+    turns = not upstream.tied and any(key in shared for key in ANSWERABLE)
+    return SessionKey(
+        "legacy", canonical(shared), client.principal, credentials=client.credentials, turns=turns
+    )
+
+
+def listing_key(era: Era, options: SessionOptions) -> SessionKey | None:
+    """The key of the session that lists for everybody; `None` if it takes no requests of clients."""
+    apart = options.shows and era == "legacy" and options.sessions != "shared"
+    return None if apart else MODERN if era == "modern" else SessionKey(era)
+
+
+def canonical(declares: Mapping[str, Any]) -> str:
+    """Capabilities as text that is equal where they are."""
+    if not declares:
+        return NOTHING_DECLARED
+    return json.dumps(declares, sort_keys=True, separators=(",", ":"))
+
+
+CLIENT_INFO: Final[Mapping[str, Any]] = {"name": "mcp-toolset", "version": "0.1.0"}
+"""What the bridge says that it is."""
+
+PROBE_DEADLINE: Final = 10.0
+"""Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried.
+
+At most half of the time that is left for starting; a server that speaks no other era is waited for.
+"""
+
+_INITIALIZED: Final = "notifications/initialized"
+
+
+async def negotiate(
+    dispatcher: Dispatcher,
+    closed: anyio.Event,
+    declares: Mapping[str, Any],
+    *,
+    protocol: ProtocolRule = "auto",
+    known_legacy: bool = False,
+    answers_all: bool = False,
+) -> Introduction:
+    """Settle the revision with a server that was sent nothing yet; `closed` ends its connection."""
+    handshake = ClientHandshake(CLIENT_INFO, declares, eras=protocol, known_legacy=known_legacy)
+    while (request := handshake.request) is not None:
+        try:
+            opts = _options(request, waits=answers_all or not handshake.falls_back)
+            result = await dispatcher.send_raw_request(request.method, request.params, opts)
+        except MCPError as fault:
+            if closed.is_set():
+                raise
+            handshake.refused(fault)
+        else:
+            handshake.answered(result)
+    assert handshake.server is not None, "a handshake without a next request is settled"
+    server = handshake.server
+    if not server.is_modern:
+        headers = routing_headers(server.protocol_version, _INITIALIZED, {}, {})
+        await dispatcher.notify(_INITIALIZED, None, {"headers": headers})
+    return server
+
+
+def _options(request: HandshakeRequest, *, waits: bool) -> CallOptions:
+    """How a request is sent: one of a handshake is not cancelled, and a probe has its deadline."""
+    opts: CallOptions = {"cancel_on_abandon": False}
+    if request.headers:
+        opts["headers"] = dict(request.headers)
+    if request.method == DISCOVER and not waits:
+        left = anyio.current_effective_deadline() - anyio.current_time()
+        opts["timeout"] = min(PROBE_DEADLINE, left / 2)
+    return opts
+
+
+KEPT: Final = 24 * 3600.0  # seconds for which a finding holds
+MAX_KNOWN: Final = 1000  # servers that are remembered; the oldest findings go first
+_PATIENCE: Final = 2.0  # seconds that writing waits for another process that writes
+
+_log = logging.getLogger("mcp_toolset.upstream")
+
+
+def default_place() -> Path | None:
+    """Where findings are kept, in the cache folder; `None` if nothing is kept."""
+    folder = cache_folder()
+    return None if folder is None else folder / "eras.json"
+
+
+class KnownEras:
+    """The protocol eras that one server was found to speak, kept in a file between runs, for a day.
+
+    `server/discover` lists modern revisions only, so whether a server has the legacy era too shows only when
+    it is tried, and a silent server takes 10 s to be found not to be modern. A file that cannot be read or
+    written is as good as none.
+    """
+
+    def __init__(self, identity: str, place: Path | None = None) -> None:
+        self._identity = identity
+        self._place = place or default_place()
+
+    def recall(self) -> dict[Era, bool]:
+        known = self._recalled()
+        eras: tuple[Era, Era] = ("legacy", "modern")
+        return {era: value for era in eras if isinstance(value := known.get(era), bool)}
+
+    def _recalled(self) -> Mapping[str, Any]:
+        found: Any = {} if self._place is None else _read(self._place).get(self._identity)
+        return cast("Mapping[str, Any]", found) if _is_fresh(found) else {}
+
+    def recall_same(self) -> frozenset[str]:
+        """The capability sets whose clients were listed what everybody is. Reads a file."""
+        same: Any = self._recalled().get("same")
+        return frozenset(cast("list[str]", same)) if isinstance(same, list) else frozenset()
+
+    def note_same(self, capability_sets: frozenset[str]) -> None:
+        """Keep for which capability sets a server lists what it lists to everybody. Writes a file."""
+        self.note({}, same=capability_sets)
+
+    def note(self, findings: Mapping[Era, bool], *, same: frozenset[str] | None = None) -> None:
+        """Keep what was found, beside what was known before. Writes a file."""
+        if self._place is None:
+            return
+        try:
+            self._place.parent.mkdir(parents=True, exist_ok=True)
+            with locked(f"{self._place}.lock", _PATIENCE):
+                kept = self.recall_same() if same is None else same
+                self._write(self._place, {**self.recall(), **findings, "same": sorted(kept)})
+        except OSError as fault:
+            _log.debug("%s is not written: %s", self._place, fault)
+
+    def _write(self, place: Path, findings: Mapping[str, Any]) -> None:
+        held = {name: each for name, each in _read(place).items() if _is_fresh(each)}
+        held.pop(self._identity, None)
+        recent = dict(list(held.items())[-MAX_KNOWN + 1 :])
+        recent[self._identity] = {**findings, "at": int(time.time())}
+        replace_file(place, json.dumps(recent, indent=1).encode(), durable=False)
+
+
+def _read(place: Path) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(read_regular(place))
+    except (OSError, ValueError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _is_fresh(entry: object) -> bool:
+    at: Any = cast("Mapping[str, Any]", entry).get("at") if isinstance(entry, Mapping) else None
+    return isinstance(at, int) and 0 <= time.time() - at < KEPT
+
+
+SECOND_TRIAL: Final = 300.0
+"""Seconds after which the legacy era is tried once more, if the server said nothing to the first attempt."""
+
+_REFUSALS: Final = frozenset(
+    {
+        UNSUPPORTED_PROTOCOL_VERSION,
+        METHOD_NOT_FOUND,
+        INVALID_REQUEST,
+        INVALID_PARAMS,
+    }
+)
+"""Errors with which a server of the modern era alone answers `initialize`."""
+
+_NEVER: Final = float("-inf")
+
+
+class Routing:
+    """The routes of requests to one upstream, and the facts that they follow."""
+
+    def __init__(self, link: Link, options: SessionOptions, *, forwards: bool) -> None:
+        self.options = options  # what the host says about sessions with the server
+        modern_alone = link.facts.in_process or options.protocol == "modern"
+        self.facts = UpstreamFacts(
+            legacy=False if modern_alone else None,
+            modern=False if options.protocol == "legacy" else None,
+            tied=link.facts.binds_messages,
+        )
+        self.settled = False  # whether the session that lists has been open, so that its era is known
+        self.start: Callable[..., None] = _unheard  # starts a task that outlives the request at hand
+        self.on_clients: Callable[[], None] = _unheard  # called when a client comes or leaves
+        self._forwards = forwards
+        self.stand_in: StandIn | None = link.stand_in  # answers requests of the server in place of clients
+        self._known = None if link.facts.in_process else KnownEras(link.identity)
+        self._main: SessionKey | None = None
+        self._same = frozenset[str]()
+        self._try_again_at = _NEVER
+        self._without_legacy = self.facts
+        self._all_modern: UpstreamFacts | None = None
+        self._clients: dict[ServedClient, Callable[[], None]] = {}
+
+    async def recall(self) -> None:
+        if self._known is not None and self.options.protocol == "auto":
+            recalled = await anyio.to_thread.run_sync(self._known.recall)
+            self._same = await anyio.to_thread.run_sync(self._known.recall_same)
+            self.facts = replace(self.facts, **recalled)
+
+    def listens_in(self, era: Era) -> None:
+        """Note that the session that lists speaks this era."""
+        self._main, self.settled = listing_key(era, self.options), True
+        self.learn({"modern": True} if era == "modern" else {"legacy": True, "modern": False})
+
+    def learn(self, findings: Mapping[Era, bool]) -> None:
+        news = {era: value for era, value in findings.items() if getattr(self.facts, era) is not value}
+        if not news:
+            return
+        self.facts = replace(self.facts, **news)
+        if self._known is not None and self.options.protocol == "auto":
+            self.start(anyio.to_thread.run_sync, partial(self._known.note, dict(findings)))
+
+    def legacy_failed(self, cause: BaseException | None) -> bool:
+        """Note that no legacy session could be opened with a modern server; whether that is for its era."""
+        if isinstance(cause, MCPError) and cause.code in _REFUSALS:
+            self.learn({"legacy": False})
+        elif self.facts.legacy is None:
+            self._without_legacy = replace(self.facts, legacy=False)
+            self._try_again_at = anyio.current_time() + SECOND_TRIAL
+        else:
+            return False
+        return True
+
+    @property
+    def was_silent(self) -> bool:
+        """Whether the server left a handshake unanswered, and the legacy era is not tried for the moment."""
+        return self._facts_now() is not self.facts
+
+    def try_again(self) -> None:
+        """Try the legacy era with the next request of a legacy client, however lately it was tried."""
+        self._try_again_at = _NEVER
+
+    def same(self, shelf: Shelf) -> bool:
+        """Whether the server was found to list to these clients what it lists to everybody."""
+        return _digest(shelf) in self._same
+
+    def note_same(self, shelf: Shelf) -> None:
+        self._same |= {_digest(shelf)}
+        if self._known is not None:
+            self.start(anyio.to_thread.run_sync, partial(self._known.note_same, self._same))
+
+    def key(self, caller: WireContext, name: str = "") -> SessionKey | None:
+        """The session that a request of a client takes; `None` for the one that lists.
+
+        A legacy client has one key for as long as it is connected, so that it is looked up and not made.
+        """
+        if caller.modern and (self._all_modern is self.facts or self._keeps_modern(name)):
+            return self._other(MODERN)
+        client = None if caller.modern or self._forwards or name in self.options.eras else caller.client
+        if client is None:
+            return self._other(self._key(caller, name))
+        facts = self._facts_now()
+        known = client.routes.get(self)
+        if known is None or known[0] is not facts or known[1] != caller.answers:
+            key = self._key(caller)
+            # The very key of the session that lists is told by its identity.
+            main = self._main if key == self._main and self._main is not None else key
+            known = client.routes[self] = (facts, caller.answers, main)
+            self._attend(client)
+        return self._other(known[2])
+
+    def _keeps_modern(self, name: str) -> bool:
+        """Whether a modern client is answered in its own era; remembered where that goes for all tools."""
+        modern = era_for("modern", self.facts, self.options, name) == "modern"
+        if modern and not self.options.eras:
+            self._all_modern = self.facts
+        return modern
+
+    def _other(self, key: SessionKey) -> SessionKey | None:
+        return None if key is self._main or key == self._main else key
+
+    def _key(self, caller: WireContext, name: str = "") -> SessionKey:
+        authorization = caller.authorization if self._forwards else None
+        client = ClientFacts(
+            "modern" if caller.modern else "legacy",
+            carried_to(self.stand_in, caller.carried),
+            caller.principal or "",
+            caller.client_key or "",
+            credentials_digest(authorization),
+        )
+        return key_for(client, self._facts_now(), self.options, name)
+
+    def _facts_now(self) -> UpstreamFacts:
+        supposed = self.facts.legacy is None and self._try_again_at > _NEVER
+        return self._without_legacy if supposed and anyio.current_time() < self._try_again_at else self.facts
+
+    @property
+    def is_modern(self) -> bool:
+        return self._main == MODERN
+
+    @property
+    def lists_apart(self) -> bool:
+        """Whether the session that lists takes no requests of clients."""
+        return self._main is None
+
+    def route_of(self, client: ServedClient) -> SessionKey | None:
+        """The session that a legacy client takes; `None` while it has made no request."""
+        known = client.routes.get(self)
+        return None if known is None else known[2]
+
+    def all_in(self, shelves: Container[Shelf]) -> bool:
+        """Whether every client that has been routed has a session of one of these kinds."""
+        return all(client.routes[self][2].shelf in shelves for client in self._clients)
+
+    def _attend(self, client: ServedClient) -> None:
+        """Count a client among those that see this server, for as long as it is connected."""
+
+        def left() -> None:
+            self._clients.pop(client, None)
+            self.on_clients()
+
+        if client not in self._clients:
+            self._clients[client] = client.when_gone(left)
+        self.on_clients()
+
+    def forget_clients(self) -> None:
+        clients, self._clients = self._clients, {}
+        for forget in clients.values():
+            forget()
+
+
+def credentials_digest(secret: str | None) -> str:
+    """What tells credentials apart without being them; empty for none."""
+    return "" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16]
+
+
+def _digest(shelf: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(shelf).encode()).hexdigest()[:16]
+
+
+def _unheard(*_: object) -> None:
+    return None
