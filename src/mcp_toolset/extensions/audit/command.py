@@ -156,7 +156,7 @@ def verify_command(files: Sequence[Path], key_env: str | None, as_json: bool) ->
     log are checked too.
     """
     from mcp_toolset.cli.output import answering, working
-    from mcp_toolset.extensions.audit.chain import seal_of
+    from mcp_toolset.extensions.audit.log_files import seal_of
     from mcp_toolset.extensions.audit.verification import verify
 
     key = None if key_env is None else os.environ.get(key_env)
