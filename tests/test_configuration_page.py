@@ -16,7 +16,7 @@ from mcp_toolset.config import parse_config
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys
 from mcp_toolset.config.reference.published import FILE
 from mcp_toolset.config.reference.schema import parts
-from mcp_toolset.extensions.code.limits import CodeLimits
+from mcp_toolset.extensions.code.sandbox import CodeLimits
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "reference"))

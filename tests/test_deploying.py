@@ -15,7 +15,7 @@ import click
 import pytest
 from ruamel.yaml import YAML
 
-from mcp_toolset.cli.commands.targets.serve import serve_command
+from mcp_toolset.cli.commands.serve import serve_command
 from mcp_toolset.config import parse_config
 from mcp_toolset.transports.http.monitoring_pages import HEALTH_PATH, READY_PATH
 

@@ -150,7 +150,7 @@ LATER_IN_HUB = (ALWAYS_LATER - {"filelock"}) | {
     "mcp_toolset.extensions.learning.extension",
     "mcp_toolset.cli.commands.checks",
     "mcp_toolset.cli.commands.clients",
-    "mcp_toolset.cli.commands.targets.list",
+    "mcp_toolset.cli.commands.tools",
     "mcp_toolset.sdk",
     "mcp_toolset.transports.client.http_client",
     "mcp_toolset.transports.http",

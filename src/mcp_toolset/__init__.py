@@ -36,8 +36,12 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
     from mcp_toolset.errors import ToolsetError
-    from mcp_toolset.extensions.dynamic_tools.manifest import ToolManifest
-    from mcp_toolset.extensions.dynamic_tools.provider import DynamicToolset, ManifestProvider, ToolProvider
+    from mcp_toolset.extensions.dynamic_tools.provider import (
+        DynamicToolset,
+        ManifestProvider,
+        ToolManifest,
+        ToolProvider,
+    )
     from mcp_toolset.extensions.limits.rate import RateLimit
     from mcp_toolset.extensions.model_loop.rounds.call_result import (
         CallResult,
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
     from mcp_toolset.extensions.processes.extension import Processes
     from mcp_toolset.extensions.result_cache.result_cache import ResultCache
-    from mcp_toolset.extensions.retries.retry_limit import RetryLimit
+    from mcp_toolset.extensions.retries.mount import RetryLimit
     from mcp_toolset.hub.toolset import toolset_from_config
     from mcp_toolset.protocol.cache_hints import CacheHint
     from mcp_toolset.server.handler_context import PendingCall

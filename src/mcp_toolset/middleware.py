@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.large_results.extension import LargeResults
     from mcp_toolset.extensions.limits.rate import LimitStore, RateLimit, TokensTaken
     from mcp_toolset.extensions.result_cache.result_cache import CacheStore, ResultCache
-    from mcp_toolset.extensions.retries.retry_limit import RetryLimit
+    from mcp_toolset.extensions.retries.mount import RetryLimit
 
 __all__ = [
     "CacheStore",

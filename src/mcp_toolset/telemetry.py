@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.extensions.telemetry.options import Telemetry
+    from mcp_toolset.extensions.telemetry.extension import Telemetry
     from mcp_toolset.server.interface.monitor import Ready
 
 __all__ = ["Ready", "Telemetry"]

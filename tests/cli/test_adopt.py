@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from tests.cli.commandline import CommandLine, line
 
-from mcp_toolset.cli.installers import adoption, adoption_record, replacing
+from mcp_toolset.cli.installers import adoption, install, replacing
 from mcp_toolset.cli.installers.adoption import (
     HUB_NAME,
     adopt,
@@ -141,7 +141,7 @@ def killing(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
 
         return run
 
-    monkeypatch.setattr(adoption_record, "replace_file", wrapped(adoption_record.replace_file))
+    monkeypatch.setattr(install, "replace_file", wrapped(install.replace_file))
     monkeypatch.setattr(replacing, "replace_file", wrapped(replacing.replace_file))
     monkeypatch.setattr(Path, "unlink", wrapped(Path.unlink))
     return lambda: count

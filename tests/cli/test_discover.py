@@ -8,9 +8,8 @@ from pathlib import Path
 
 from tests.cli.commandline import CommandLine, line
 
-from mcp_toolset.cli.installers.adoption import adopt, plan_adoption
+from mcp_toolset.cli.installers.adoption import adopt, discovered, plan_adoption
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, locate
-from mcp_toolset.cli.installers.discovery import discovered
 
 __all__ = ["line"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cli.commandline import CommandLine, line
 
-from mcp_toolset.cli.projects.project import write_project
-from mcp_toolset.cli.projects.templates import KINDS
+from mcp_toolset.cli.commands.new import write_project
+from mcp_toolset.cli.templates import KINDS
 
 __all__ = ["line"]
 

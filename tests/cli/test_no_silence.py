@@ -8,7 +8,7 @@ import json
 import pytest
 from tests.cli.commandline import CommandLine, line
 
-from mcp_toolset.cli.display.tables import Column, draw
+from mcp_toolset.cli.output import Column, draw
 
 __all__ = ["line"]
 

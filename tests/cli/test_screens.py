@@ -13,8 +13,8 @@ from tests.cli.commandline import CommandLine, line
 from tests.cli.pseudo import terminal
 from tests.cli.screening import COMMANDS, SCREENS, WIDTHS, drawn, plain
 
-from mcp_toolset.cli.display.tables import Column, aligned, draw
 from mcp_toolset.cli.main import cli
+from mcp_toolset.cli.output import Column, aligned, draw
 from mcp_toolset.serving.announcement import progress, progress_line
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.text.screen import counted

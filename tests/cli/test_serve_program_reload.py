@@ -16,7 +16,7 @@ from tests.faults.harness import until
 from tests.support.configured import BOUND, Told, text_of, visitor
 
 from mcp_toolset.cli.mount import MountOptions
-from mcp_toolset.cli.reloading.front import ProgramReload, front
+from mcp_toolset.cli.reloading import ProgramReload, front
 from mcp_toolset.cli.target import Program
 from mcp_toolset.errors import CallError
 

@@ -38,7 +38,7 @@ from mcp_toolset.calls.middleware.permissions import ONCE
 from mcp_toolset.code import CodeMode
 from mcp_toolset.extensions.statistics.counts import SESSIONS, CallCounts
 from mcp_toolset.extensions.statistics.store import StatisticsStore
-from mcp_toolset.extensions.telemetry.call_metrics import CallMetrics
+from mcp_toolset.extensions.telemetry.metrics import CallMetrics
 from mcp_toolset.journal import SqliteJournal
 from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Approvals, Limits, Policy

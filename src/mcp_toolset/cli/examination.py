@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from mcp_toolset import __version__
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import cache_folder
+from mcp_toolset.cli.installers.adoption import Discovery, FoundServer, discovered
 from mcp_toolset.cli.installers.clients import CLIENTS, Machine
-from mcp_toolset.cli.installers.discovery import Discovery, FoundServer, discovered
 from mcp_toolset.config.loops import served_files
 from mcp_toolset.errors import NEEDS_LOGIN, ConfigError, ToolsetError
 from mcp_toolset.security.secrets.vault import Vault
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig, ServerConfig
     from mcp_toolset.tools.core.source import SourceStatus
 
-__all__ = ["Examined", "Finding", "examine", "reached", "start_fault"]
 
 State: TypeAlias = Literal["ok", "warning", "error"]
 
@@ -167,7 +166,7 @@ def _startable(found: Discovery) -> Iterator[FoundServer]:
 
 def reached(examined: Examined, found: Iterable[Finding], seconds: float | None) -> Iterator[Finding]:
     """Start each server of clients and configurations that has no error yet, and say how it answers."""
-    from mcp_toolset.cli.costs import statuses_of
+    from mcp_toolset.cli.mount import statuses_of
 
     faulty = {(one.about, one.server) for one in found if one.state == "error"}
     for about, read in _groups(examined, faulty):

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.cli.output import log_to_stderr
 from mcp_toolset.cli.target import Command, ConfigFile, Program, Target, Url, default_name
+from mcp_toolset.errors import ToolsetError
 
 if TYPE_CHECKING:
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.log_lines import JsonStream
     from mcp_toolset.serving.serving_log import LogChoice, ServingLog
 
-__all__ = ["LEVELS", "LogOptions", "log_options", "logging_of"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -75,7 +76,6 @@ class LogOptions:
     @contextmanager
     def keeping(self, target: Target, verbose: int) -> Generator[ServingLog]:
         """Keep the log of this process for the length of a block, and tell stderr of records."""
-        from mcp_toolset.cli.display.output import log_to_stderr
         from mcp_toolset.serving.serving_log import logged
 
         with ExitStack() as stack:
@@ -113,8 +113,6 @@ def logging_of(server: ToolsetServer, target: Target) -> Generator[None]:
 @contextmanager
 def _failing_in(stream: JsonStream) -> Generator[None]:
     """Tell the error that ends a block as JSON, and leave with its exit code."""
-    from mcp_toolset.errors import ToolsetError
-
     try:
         yield
     except click.ClickException as fault:

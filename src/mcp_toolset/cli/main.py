@@ -18,15 +18,13 @@ import click
 
 from mcp_toolset import __version__
 from mcp_toolset._index import GROUP, commands_of_others, index, loaded
-from mcp_toolset.cli.display.output import complain, debugging
-from mcp_toolset.cli.display.usage import Commands, Context, sentence, usage_message
-from mcp_toolset.cli.options import examples
+from mcp_toolset.cli.options import Commands, Context, examples, sentence, usage_message
+from mcp_toolset.cli.output import complain, debugging
 from mcp_toolset.errors import DefinitionError, ToolsetError, innermost
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["cli", "main"]
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
@@ -36,27 +34,27 @@ COMPLETION: Final = "_MCP_TOOLSET_COMPLETE"
 
 
 COMMANDS: Final[Mapping[str, str]] = {
-    "serve": "targets.serve",
-    "list": "targets.list",
-    "search": "targets.search",
-    "call": "targets.call",
-    "get": "targets.get",
-    "read": "targets.read",
-    "inspect": "targets.inspect",
-    "check": "checks.check",
-    "doctor": "checks.doctor",
-    "new": "projects.new",
-    "pack": "projects.pack",
-    "pin": "rules.pin",
-    "explain": "rules.explain",
-    "enable": "rules.enable",
-    "disable": "rules.enable",
-    "discover": "clients.discover",
-    "install": "clients.install",
-    "uninstall": "clients.install",
-    "restore": "clients.restore",
-    "secret": "credentials.secret",
-    "logs": "records.logs",
+    "serve": "serve",
+    "list": "tools",
+    "search": "tools",
+    "call": "calls",
+    "get": "calls",
+    "read": "calls",
+    "inspect": "tools",
+    "check": "checks",
+    "doctor": "checks",
+    "new": "new",
+    "pack": "pack",
+    "pin": "rules",
+    "explain": "rules",
+    "enable": "rules",
+    "disable": "rules",
+    "discover": "clients",
+    "install": "clients",
+    "uninstall": "clients",
+    "restore": "clients",
+    "secret": "secret",
+    "logs": "logs",
 }
 """The module of each command, below `cli.commands`, in the order in which a new user meets them."""
 
@@ -125,7 +123,7 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code. An error is one line on stderr; see `debugging`."""
     if asked := os.environ.get(COMPLETION):
-        from mcp_toolset.cli.completion.shells import answer_shell
+        from mcp_toolset.cli.completion import answer_shell
 
         return answer_shell(cli, COMPLETION, asked)
     if sys.stdin is None:  # standard input is closed: it is read as an empty one

@@ -13,13 +13,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from mcp_toolset.cli.installers.jsontext import entries, with_member
+from mcp_toolset.cli.installers.formats import entries, with_member
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import ConfigError, ToolsetError
 from mcp_toolset.security.policy.patterns import fault_of
 from mcp_toolset.tools.core.names import mounted_name, prefix_from
-
-__all__ = ["Switched", "listed_in", "switched"]
 
 _SECTIONS: Final = ("mcpServers", "servers")
 _EXACT: Final = ("excludeTools", "disabledTools", "disabled_tools")

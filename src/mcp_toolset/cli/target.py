@@ -20,19 +20,6 @@ from urllib.parse import urlsplit
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import TargetError
 
-__all__ = [
-    "FORMS",
-    "SEPARATED",
-    "Command",
-    "ConfigFile",
-    "Module",
-    "Program",
-    "Target",
-    "Url",
-    "default_name",
-    "parse_target",
-]
-
 FORMS: Final = "a configuration file (.json), file.py, module:attribute, a URL, or a command after --"
 
 SEPARATED: Final = "mcp_toolset.separated"
@@ -99,6 +86,7 @@ class Command:
 
 
 Target: TypeAlias = ConfigFile | Module | Program | Url | Command
+Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def parse_target(text: str | None, command: Sequence[str] = ()) -> Target:

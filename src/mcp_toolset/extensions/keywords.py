@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.suspended.extension import Suspension
     from mcp_toolset.extensions.task_handles.extension import TaskHandles
     from mcp_toolset.extensions.tasks.extension import TaskCalls
-    from mcp_toolset.extensions.telemetry.extension import Observability
-    from mcp_toolset.extensions.telemetry.options import Telemetry
+    from mcp_toolset.extensions.telemetry.extension import Observability, Telemetry
     from mcp_toolset.tools.core.sampling import ModelSampler
 
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from mcp_toolset.errors import AuditError
 from mcp_toolset.extensions.audit.audit_log import AuditLog
-from mcp_toolset.extensions.audit.chain import Chain, Head, ReadHead, Seal, seal_of
-from mcp_toolset.extensions.audit.log_files import files_of
+from mcp_toolset.extensions.audit.log_files import Chain, Head, ReadHead, Seal, files_of, seal_of
 from mcp_toolset.extensions.audit.verification import Finding, Verified, verify
 
 KEY = "a key that nobody guesses"

@@ -6,7 +6,7 @@ import pytest
 from tests.extensions.tasks.jobs import TASKS, Jobs, about, call, served, until
 from tests.interaction.raw_client import RawClient
 
-from mcp_toolset.extensions.tasks import task
+from mcp_toolset.extensions.tasks import tasks as task
 
 pytestmark = pytest.mark.anyio
 

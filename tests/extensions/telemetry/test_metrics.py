@@ -33,7 +33,7 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.cli.commands.targets.serve import serve_command
+from mcp_toolset.cli.commands.serve import serve_command
 from mcp_toolset.cli.mount import MountOptions, mount
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import ConfigError, DefinitionError, UnknownToolError

@@ -20,7 +20,7 @@ from tests.support.callers import client_of, listening, until_listed
 
 from mcp_toolset import ToolsetServer
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.cli.login_record import LoginRecord
+from mcp_toolset.cli.callers import LoginRecord
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import TargetError
 from mcp_toolset.extensions.audit.settings import AuditSettings

@@ -1,20 +1,253 @@
-"""`Format`: how the servers of a client are read from its file and changed in it: JSON, TOML or YAML.
+"""How the servers of a client are read from its file and changed in it: JSON, TOML or YAML.
 
-Every format keeps what it does not change. JSON is edited as text (`jsontext`), TOML with tomlkit, YAML with
-ruamel.yaml, which keep comments and order.
+Every format keeps what it does not change: TOML by tomlkit and YAML by ruamel.yaml, which keep comments and
+order. JSON is edited as text and never written anew from data. Positions come from `plain_json`, which keeps
+them; the result of every edit is decoded and compared with the intended data, so a wrong edit cannot reach
+the disk.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, Final, cast
 
-from mcp_toolset.cli.installers import jsontext
+from mcp_toolset._records import dataclass
+from mcp_toolset.config.jsonc import blank_comments, decode, plain_json
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["JSON", "TOML", "YAML", "Format"]
+_SPACE = " \t\r\n"
+_NOT_SPACE = re.compile(rf"[^{_SPACE}]")
+_LINE_ENDS = re.compile(r"[ \t]*(?:\r?\n|\Z)")
+_INDENT = re.compile(r"\n([ \t]+)\"")
+_TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """`"key": value`: where the key starts, where the value starts, and just after its end."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """An object in the text: its braces and its members."""
+
+    start: int
+    end: int
+    members: tuple[_Member, ...]
+
+    def member(self, key: str) -> _Member | None:
+        # If a key occurs twice the last one counts, as in every JSON reader.
+        return next((member for member in reversed(self.members) if member.key == key), None)
+
+
+def entries(text: str, section: str, source: str) -> Mapping[str, object]:
+    """The members of the section; empty when it or the whole text is missing."""
+    root = _decoded(text, section, source)
+    return cast("dict[str, object]", root.get(section, {}))
+
+
+def with_entry(text: str, section: str, name: str, entry: object, source: str) -> str:
+    """The text with `entry` under `name` in `section`: replaced in place, else added last."""
+    wanted = _decoded(text, section, source)
+    wanted[section] = {**cast("dict[str, object]", wanted.get(section, {})), name: entry}
+    body = text if text.strip(_SPACE) else "{}\n"
+    root = _scan(plain_json(body), 0)
+    holder = root.member(section)
+    if holder is None:
+        edited = _added(body, root, section, {name: entry}, 1)
+    else:
+        table = _scan(plain_json(body), holder.value)
+        old = table.member(name)
+        edited = _added(body, table, name, entry, 2) if old is None else _replaced(body, old, entry)
+    return _checked(edited, wanted, section, source)
+
+
+def without_entry(text: str, section: str, name: str, source: str) -> str:
+    """The text without `name` in `section`; an emptied section is kept, because some clients require it."""
+    wanted = _decoded(text, section, source)
+    table = cast("dict[str, object]", wanted.get(section, {}))
+    if name not in table:
+        return text
+    wanted[section] = {key: value for key, value in table.items() if key != name}
+    plain = plain_json(text)
+    holder = _scan(plain, 0).member(section)
+    edited = _removed(text, _scan(plain, holder.value), name) if holder else text
+    return _checked(edited, wanted, section, source)
+
+
+def with_member(text: str, path: Sequence[str], value: object, source: str) -> str:
+    """The text with a value at the path of an object that is there: replaced in place, else added last.
+
+    A value of `None` removes the member.
+    """
+    *holders, key = path
+    wanted = _decoded(text, path[0], source)
+    plain, table, inside = plain_json(text), _scan(plain_json(text), 0), cast("dict[str, Any]", wanted)
+    for name in holders:
+        held, found = inside.get(name), table.member(name)
+        if not isinstance(held, dict) or found is None:
+            raise ConfigError(f"{source}: {'.'.join(holders)}: is not there; correct the name")
+        inside, table = cast("dict[str, Any]", held), _scan(plain, found.value)
+    old = table.member(key)
+    if value is None:
+        edited = text if inside.pop(key, None) is None and old is None else _removed(text, table, key)
+    else:
+        inside[key] = value
+        depth = len(path)
+        edited = _added(text, table, key, value, depth) if old is None else _replaced(text, old, value)
+    return _checked(edited, wanted, path[0], source)
+
+
+def is_plain(inside: Sequence[str]) -> bool:
+    """Whether a value of a server is shown, by its keys inside the entry: its program and its arguments."""
+    lone = inside[0] in ("command", "cmd", "type", "cwd") and len(inside) == 1
+    return lone or (inside[0] == "args" and len(inside) == 2)
+
+
+def concealed(text: str, section: str, name: str) -> str:
+    """The text with `***` for values outside the named entry, and in its `env`; see `is_plain`."""
+    plain, path, parts, done = plain_json(text), list[str](), list[str](), 0
+    key = ""
+    for token in _TOKEN.finditer(plain):
+        if token[0] in "{[":
+            path.append(key)
+        elif token[0] in "}]":
+            path.pop()
+        elif token[0] in ",:":
+            continue
+        elif plain.startswith(":", _skip(plain, token.end())):
+            key = json.loads(token[0])
+        elif (path[1:3] != [section, name] or path[3:4] == ["env"]) and not (
+            path[1:2] == [section] and len(path) > 2 and is_plain([*path[3:], key])
+        ):
+            parts += text[done : token.start()], '"***"'
+            done = token.end()
+    return "".join(parts) + text[done:]
+
+
+def _decoded(text: str, section: str, source: str) -> dict[str, object]:
+    root = decode(text if text.strip(_SPACE) else "{}", source)
+    if not isinstance(root, dict):
+        raise ConfigError(f"{source}: must hold an object; correct the file")
+    table = cast("dict[str, object]", root)
+    if not isinstance(table.get(section, {}), dict):
+        raise ConfigError(f"{source}: {section}: must be an object; correct the file")
+    return table
+
+
+def _checked(edited: str, wanted: object, section: str, source: str) -> str:
+    if decode(edited, source) != wanted:
+        raise ConfigError(f"{source}: too unusual to edit safely (a key twice?); edit `{section}` by hand")
+    return edited
+
+
+def _skip(plain: str, at: int) -> int:
+    found = _NOT_SPACE.search(plain, at)
+    return found.start() if found else len(plain)
+
+
+def _scan(plain: str, at: int) -> _Object:
+    read = json.JSONDecoder().raw_decode
+    start = _skip(plain, at)
+    members: list[_Member] = []
+    at = _skip(plain, start + 1)
+    while plain[at] != "}":
+        key, end = read(plain, at)
+        value = _skip(plain, _skip(plain, end) + 1)
+        _, end = read(plain, value)
+        members.append(_Member(key, at, value, end))
+        at = _skip(plain, end)
+        at = _skip(plain, at + 1) if plain[at] == "," else at
+    return _Object(start, at, tuple(members))
+
+
+def _rendered(text: str, value: object, indent: str | None) -> str:
+    if indent is None:
+        return json.dumps(value, ensure_ascii=False)
+    lines = json.dumps(value, ensure_ascii=False, indent=_unit(text)).split("\n")
+    return (_line_break(text) + indent).join(lines)
+
+
+def _unit(text: str) -> str:
+    found = _INDENT.search(text)
+    return found[1] if found else "  "
+
+
+def _line_break(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _line_indent(text: str, at: int) -> str | None:
+    """The white space before `at` on its line; None if anything else precedes it."""
+    before = text[text.rfind("\n", 0, at) + 1 : at]
+    return before if not before.strip(" \t") and "\n" in text[:at] else None
+
+
+def _after_comma(text: str, end: int) -> int | None:
+    """Just after the comma that follows `end`, or None."""
+    bare = blank_comments(text)
+    comma = _skip(bare, end)
+    return comma + 1 if bare[comma : comma + 1] == "," else None
+
+
+def _added(text: str, table: _Object, key: str, value: object, depth: int) -> str:
+    if not table.members:
+        return _filled(text, table, key, value, depth)
+    last = table.members[-1]
+    after = _after_comma(text, last.end)
+    gap = text[after or last.end : table.end].rstrip(_SPACE)
+    one_line = "\n" not in text[table.start : table.end]
+    indent = None if one_line else _line_indent(text, last.start) or _unit(text) * depth
+    lead = " " if indent is None else _line_break(text) + indent
+    member = f"{lead}{json.dumps(key, ensure_ascii=False)}: {_rendered(text, value, indent)}"
+    tail = (after or last.end) + len(gap)
+    if after:  # the author ends lists with a comma: so does what is added
+        return text[:tail] + member + "," + text[tail:]
+    return text[: last.end] + "," + text[last.end : tail] + member + text[tail:]
+
+
+def _filled(text: str, table: _Object, key: str, value: object, depth: int) -> str:
+    inner = text[table.start + 1 : table.end].rstrip(_SPACE)
+    outer, line = _unit(text) * (depth - 1), _line_break(text)
+    indent = outer + _unit(text)
+    member = f"{indent}{json.dumps(key, ensure_ascii=False)}: {_rendered(text, value, indent)}"
+    return f"{text[: table.start + 1]}{inner}{line}{member}{line}{outer}{text[table.end :]}"
+
+
+def _replaced(text: str, old: _Member, value: object) -> str:
+    indent = _line_indent(text, old.start)
+    return text[: old.value] + _rendered(text, value, indent) + text[old.end :]
+
+
+def _removed(text: str, table: _Object, name: str) -> str:
+    place = max(index for index, member in enumerate(table.members) if member.key == name)
+    own = table.members[place]
+    after = _after_comma(text, own.end) or own.end
+    if place + 1 < len(table.members):
+        return text[: own.start] + text[_skip(text, after) :]  # a comment between the two stays
+    floor = _after_comma(text, table.members[-2].end) if place else None
+    head = _without_gap(text, floor or table.start + 1, own.start, after)
+    if floor is not None and after == own.end:
+        head = head[: floor - 1] + head[floor:]
+    tail = text[after:]
+    return head + (tail.lstrip(_SPACE) if head.endswith("{") else tail)
+
+
+def _without_gap(text: str, floor: int, start: int, after: int) -> str:
+    """The text before `start` without its trailing white space, unless a line comment needs the break."""
+    kept = len(text[floor:start].rstrip(_SPACE)) + floor
+    if kept > floor and not _LINE_ENDS.match(text, after):
+        return text[:start]
+    return text[:kept]
+
 
 _Table = MutableMapping[str, Any]
 
@@ -36,7 +269,7 @@ class Format:
     concealed: Callable[[str, str, str], str]
 
 
-JSON: Final = Format(jsontext.entries, jsontext.with_entry, jsontext.without_entry, jsontext.concealed)
+JSON: Final = Format(entries, with_entry, without_entry, concealed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +331,7 @@ def _conceal(node: Any, own: tuple[str, str], path: tuple[str, ...]) -> None:
         if isinstance(value, MutableMapping | list):
             _conceal(value, own, place)
         elif (place[:2] != own or place[2:3] in (("env",), ("envs",))) and not (
-            place[0] == own[0] and len(place) > 2 and jsontext.is_plain(place[2:])
+            place[0] == own[0] and len(place) > 2 and is_plain(place[2:])
         ):
             node[key] = "***"
 

@@ -1,33 +1,278 @@
-"""`plan_install`, `plan_uninstall`, `apply`: add a target to a client's configuration, or remove it.
+"""Add a target to a client's configuration, or remove it: `plan_install`, `plan_uninstall`, `apply`.
 
 Planning only reads: a plan shows its difference, so a dry run is a plan that is not applied. Applying writes
 a backup, then replaces the file in one step; the rest of the file is unchanged.
+
+A user's file gets absolute paths, because clients start servers in another folder and with another PATH. A
+project's file is made for version control, so nothing in it may depend on one machine: paths are relative to
+the project's folder, which each client names in its own way (`Client.workspace`), and the program is given by
+its name.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import os
 import re
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import asdict, field
 from pathlib import Path
-from typing import cast
+from typing import Any, Final, cast
 
 import click
 
-from mcp_toolset._records import dataclass
-from mcp_toolset.cli.installers.adoption_record import AdoptionRecord
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.cli.installers.clients import CLIENTS, Client, ClientName, Machine, Scope, locate
-from mcp_toolset.cli.installers.entry import Writing, launcher
-from mcp_toolset.cli.installers.replacing import read_regular, replace_text
+from mcp_toolset.cli.installers.replacing import mend_of, read_regular, replace_text
+from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.config.jsonc import marked_as, without_mark
 from mcp_toolset.config.loops import way_back
-from mcp_toolset.errors import ConfigError
+from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.security.facts import without_credentials
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments
 
-__all__ = ["InstallPlan", "apply", "difference", "plan_install", "plan_uninstall", "starts_mcp_toolset"]
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptionRecord:
+    """One client's file that was adopted. It contains secrets of servers, so only the owner can read it.
+
+    Attributes:
+        client: The client.
+        path: Its file.
+        original: The file's text before the first adoption.
+        adopted: Digests of the file's text after each adoption, the last one last.
+        hub_path: The hub's file.
+        names: The servers' names in the hub's file, by their names in the client.
+        entries: The servers' entries as the client had them.
+    """
+
+    client: ClientName
+    path: str
+    original: str = field(repr=False)
+    adopted: tuple[str, ...]
+    hub_path: str
+    names: Mapping[str, str]
+    entries: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        client: ClientName,
+        path: Path,
+        before: str,
+        after: str,
+        hub: Path,
+        names: Mapping[str, str],
+        entries: Mapping[str, object],
+    ) -> AdoptionRecord:
+        return cls(client, str(path), before, (_digest(after),), str(hub), names, entries)
+
+    @classmethod
+    def read(cls, path: Path, machine: Machine) -> AdoptionRecord | None:
+        """The record of a client's file; `None` if its servers are not adopted."""
+        file = _file(path, machine)
+        try:
+            data = _table_in(file)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise _damaged(file, path, str(error)) from None
+        if data.pop("version", _VERSION) != _VERSION:
+            raise ConfigError(f"{file}: written by another version of mcp-toolset; use that version")
+        try:
+            data["adopted"] = tuple(data["adopted"])
+            return cls(**data)
+        except (KeyError, TypeError) as error:
+            raise _damaged(file, path, f"{type(error).__name__}: {error}") from None
+
+    @classmethod
+    def read_all(cls, machine: Machine) -> list[AdoptionRecord]:
+        """The records of all clients, for `discover`."""
+        paths = [_path_in(file) for file in _records(machine)]
+        return [record for path in paths if path and (record := cls.read(Path(path), machine)) is not None]
+
+    @property
+    def hub(self) -> Path:
+        return Path(self.hub_path)
+
+    def is_applied(self, text: str) -> bool:
+        """Whether the one entry has been written: the client's file is no longer as it was."""
+        return text != self.original
+
+    def is_unchanged(self, text: str) -> bool:
+        """Whether the client's file is as the only adoption has left it, or as it was before."""
+        return text == self.original or (len(self.adopted) == 1 and _digest(text) == self.adopted[-1])
+
+    def extended(self, entries: Mapping[str, object], names: Mapping[str, str], after: str) -> AdoptionRecord:
+        """The record with further servers of the same file, whose names are not in it yet."""
+        return replace(
+            self,
+            adopted=(*self.adopted, _digest(after)),
+            names={**self.names, **names},
+            entries={**self.entries, **entries},
+        )
+
+    def write(self, machine: Machine) -> None:
+        file = _file(Path(self.path), machine)
+        data = json.dumps({"version": _VERSION, **asdict(self)})
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_file(file, data.encode())
+        except OSError as error:
+            raise ConfigError(
+                f"{file}: cannot be written ({error.strerror}); nothing was changed, {mend_of(error)}"
+            ) from None
+
+    def remove(self, machine: Machine) -> None:
+        """Remove the record: the servers are back."""
+        _file(Path(self.path), machine).unlink(missing_ok=True)
+
+
+def _folder(machine: Machine) -> Path:
+    return machine.application_data / "mcp-toolset" / "adopted"
+
+
+def _records(machine: Machine) -> list[Path]:
+    return sorted(_folder(machine).glob("*.json"))
+
+
+def _file(path: Path, machine: Machine) -> Path:
+    """The record of a client's file, found by the real path; by the path if a link was replaced since."""
+    name = hashlib.sha256(os.path.realpath(path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    usual = _folder(machine) / f"{name}.json"
+    if usual.exists():
+        return usual
+    return next((file for file in _records(machine) if _path_in(file) == str(path)), usual)
+
+
+def _path_in(file: Path) -> str | None:
+    """The path of the client's file that a record is of; `None` if the record is damaged."""
+    try:
+        return _table_in(file).get("path")
+    except (OSError, ValueError):
+        return None
+
+
+def _table_in(file: Path) -> dict[str, Any]:
+    data: object = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(data, dict):
+        raise ValueError("no object")
+    return cast("dict[str, Any]", data)
+
+
+def _damaged(file: Path, path: Path, why: str) -> ConfigError:
+    copies = f"the copies {path}.*.bak are the file as it was"
+    return ConfigError(f"{file}: cannot be read ({why}); {copies}; take one of them, and remove this file")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How paths are written in one file: absolute, or relative to the project's folder.
+
+    Attributes:
+        folder: What relative paths on the command line are relative to.
+        project: The project whose file it is; `None` for a user's file.
+        workspace: How that file names the project's folder.
+    """
+
+    folder: Path
+    project: Path | None = None
+    workspace: str = ""
+
+    def path(self, word: str | Path) -> str:
+        """The path of a file or folder as the entry names it."""
+        found = os.path.abspath(self.folder / word)
+        if self.project is None:
+            return found
+        try:
+            inside = os.path.relpath(found, os.path.abspath(self.project))
+        except ValueError:
+            raise ConfigError(
+                f"{found}: on another drive than the project, so that a project file cannot name it; use "
+                "--scope user"
+            ) from None
+        return self.workspace if inside == "." else f"{self.workspace}/{inside.replace(os.sep, '/')}"
+
+    def options(self, options: Sequence[str | Path]) -> list[str]:
+        """Options of `serve`; the files among them are paths."""
+        return [self.path(each) if isinstance(each, Path) else each for each in options]
+
+    def target(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """TARGET and what follows it, and the variables that they need.
+
+        Of a command after `--`, the program and the arguments that are paths here are written as paths. If a
+        `module:attribute` is found in the folder, the entry sets `PYTHONPATH` to it.
+        """
+        if not arguments or tuple(arguments) == ("--",):
+            raise TargetError(
+                "no target to install; name a file, module:attribute, URL, or a command after --"
+            )
+        first, *rest = arguments
+        if first == "--":
+            return ("--", *self._command(rest)), {}
+        file, attribute = _file_and_attribute(first)
+        if (self.folder / file).exists():
+            return (self.path(file) + attribute, *rest), {}
+        if file.endswith((".json", ".jsonc", ".py")) and "://" not in first:
+            raise TargetError(f"{self.folder / file}: no such file; check the target's path")
+        return tuple(arguments), self._python_path(first)
+
+    def _command(self, command: Sequence[str]) -> list[str]:
+        # A bare program name is looked up on PATH even if a file here has that name; an argument may be a
+        # file.
+        program, *arguments = command
+        paths = {word for word in command if word in (".", "..") or "/" in word or os.sep in word}
+        paths |= {word for word in arguments if (self.folder / word).is_file() and word != program}
+        return [
+            self.path(word)
+            if word in paths and (self.folder / word).exists() and not self._is_system(word)
+            else word
+            for word in command
+        ]
+
+    def _is_system(self, word: str) -> bool:
+        """Whether a word is an absolute path outside the project, which stays absolute."""
+        return (
+            self.project is not None
+            and Path(word).is_absolute()
+            and not Path(word).is_relative_to(os.path.abspath(self.project))
+        )
+
+    def _python_path(self, target: str) -> dict[str, str]:
+        module = re.match(r"([A-Za-z_]\w*)[\w.]*:[A-Za-z_]", target)
+        if module is None:
+            return {}
+        here = (self.folder / module[1]).is_dir() or (self.folder / f"{module[1]}.py").is_file()
+        return {"PYTHONPATH": self.path(self.folder)} if here else {}
+
+
+def launcher(machine: Machine, *, portable: bool = False, python: str = sys.executable) -> tuple[str, ...]:
+    """The command of this installation: absolute, or, if portable, a name that other machines may have."""
+    script = "mcp-toolset.exe" if machine.platform == "win32" else "mcp-toolset"
+    path = machine.environ.get("PATH", "")
+    if portable:
+        return ("mcp-toolset",)
+    beside = Path(python).parent / script
+    if beside.is_file():
+        return (os.path.abspath(beside),)
+    found = shutil.which(script, path=path)
+    return (os.path.abspath(found),) if found else (python, "-m", "mcp_toolset.cli.main")
+
+
+def _file_and_attribute(target: str) -> tuple[str, str]:
+    file, colon, attribute = target.rpartition(":")
+    return (file, colon + attribute) if file.endswith(".py") else (target, "")
+
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

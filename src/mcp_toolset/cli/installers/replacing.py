@@ -21,8 +21,6 @@ from mcp_toolset.concurrency.atomic_file import PRIVATE, create_file, locked, re
 from mcp_toolset.config.jsonc import read_text
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["KEPT_BACKUPS", "held", "mend_of", "read_regular", "replace_text"]
-
 KEPT_BACKUPS: Final = 5
 """The number of backups that are kept; older ones are removed."""
 

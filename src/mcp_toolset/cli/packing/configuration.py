@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from mcp_toolset._index import index
-from mcp_toolset.cli.packing.questions import Kind, Question
+from mcp_toolset.cli.packing.bundle import Kind, Question
 from mcp_toolset.config.entries import ServerEntry, known_keys, server_keys, validated
 from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.variables import PLAIN_VARIABLES, REFERENCE, parse_env_file
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_url
-
-__all__ = ["PortableConfig"]
 
 _FOLDER: Final = "${workspaceFolder}"
 _PREDEFINED: Final = frozenset(

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from mcp_toolset.cli.display.usage import Listing
-from mcp_toolset.cli.options import examples, json_option
+from mcp_toolset.cli.options import Listing, examples, json_option
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.display.output import Output
+    from mcp_toolset.cli.output import Output
     from mcp_toolset.extensions.approvals.approvals import Approval, Approvals
 
 __all__ = ["approvals_command"]
@@ -49,7 +48,7 @@ def approvals_command() -> None:
 @_options
 def list_command(file: Path | None, as_json: bool) -> None:
     """Show the calls that wait for an approval; this is also done if no action is named."""
-    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.cli.output import answering
 
     with answering(as_json=as_json) as output:
         _show(_approvals(file).waiting(), output)
@@ -74,8 +73,8 @@ def refuse_command(ids: tuple[str, ...], file: Path | None, as_json: bool) -> No
 def _decide(
     state: Literal["granted", "refused"], ids: Sequence[str], file: Path | None, as_json: bool
 ) -> None:
-    from mcp_toolset.cli.display.output import answering
-    from mcp_toolset.cli.login_record import system_user
+    from mcp_toolset.cli.callers import system_user
+    from mcp_toolset.cli.output import answering
 
     with answering(as_json=as_json) as output:
         approvals, decider = _approvals(file), system_user()
@@ -110,7 +109,7 @@ def _show(approvals: list[Approval], output: Output) -> None:
     if not approvals:
         output.text("no call waits for an approval")
         return
-    from mcp_toolset.cli.display.tables import Column
+    from mcp_toolset.cli.output import Column
 
     names = ["id", "state", "minutes left", "caller", "tool"]
     columns = [*map(Column, names), Column("arguments", prose=True)]

@@ -6,30 +6,47 @@ server = ToolsetServer(tools, audit=AuditLog("audit.jsonl"))
 
 `record` puts an event into a bounded queue and returns. A file that is slow or full delays no call: events
 that find the queue full are lost, counted, logged, and named by a line of the log later.
+
+A command such as `mcp-toolset login` appends its event to the file `….handed` beside the log. The process
+that writes the log looks for the file every few seconds, puts the events into its chain and removes the file.
+Each event is sealed with the key and the salt of the log, so no other log takes it.
 """
 
 from __future__ import annotations
 
+import errno
+import hmac
+import json
 import logging
 import os
+import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from threading import Event
 from time import monotonic, time
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.pipeline.observers import CallFacts, Common
+from mcp_toolset.concurrency.atomic_file import LOCK_STEP, locked
 from mcp_toolset.errors import AuditError, DefinitionError
-from mcp_toolset.extensions.audit.chain import seal_of
-from mcp_toolset.extensions.audit.handover import hand_over, handed_over
-from mcp_toolset.extensions.audit.line_texts import LineTexts
-from mcp_toolset.extensions.audit.log_files import LogFiles, stamp
+from mcp_toolset.extensions.audit.lines import LineTexts
+from mcp_toolset.extensions.audit.log_files import (
+    Head,
+    LogFiles,
+    ReadHead,
+    Seal,
+    content_of,
+    open_file,
+    seal_of,
+    stamp,
+)
 
 QUEUED: Final = 10_000
 """Events that wait at most; further ones are lost."""
@@ -397,3 +414,75 @@ class AuditLog(Rule):
         return self._texts.line(
             self._files.chain, time(), "lost", {"count": count, "since": stamp(since), "why": self._failing}
         )
+
+
+_PATIENCE: Final = 5.0
+"""Seconds to wait for another process that writes or takes the file, or begins the log."""
+
+
+def hand_over(log: Path, seal: Seal, event: str, fields: Mapping[str, Any]) -> None:
+    """Keep an event for the process that writes the log."""
+    named = {**fields, "at": stamp(time()), "id": secrets.token_hex(8)}
+    said = json.dumps({"event": event, "fields": named})
+    try:
+        with locked(_place(log, ".handed.lock"), _PATIENCE):
+            sealed = {"said": said, "seal": _sealed(seal, _salt_of(log), said)}
+            file = open_file(_place(log, ".handed"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            with os.fdopen(file, "wb") as handed:
+                # Begun anew, whatever a process that was killed has left.
+                handed.write(f"\n{json.dumps(sealed)}\n".encode())
+                handed.flush()
+                os.fsync(handed.fileno())
+    # A lock that is not free in time is an OSError as well.
+    except OSError as fault:
+        raise AuditError(
+            f"{log}: the event {event!r} cannot be recorded ({fault.strerror or 'the file is in use'}); "
+            "let this user write to the folder of the audit log"
+        ) from None
+
+
+def handed_over(log: Path, seal: Seal, salt: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The events that other processes have kept for the log; they are removed after the last one."""
+    place = _place(log, ".handed")
+    if not os.path.lexists(place):
+        return
+    try:
+        with locked(_place(log, ".handed.lock"), _PATIENCE):
+            for line in filter(None, content_of(place).splitlines()):
+                if (found := _read(seal, salt, line)) is None:
+                    _log.error("%s: a line is not for this log, or was changed; it is not recorded", place)
+                else:
+                    yield found
+            place.unlink()
+    except OSError as fault:
+        _log.error("%s: its events cannot be taken over: %s", place, fault)
+
+
+def _read(seal: Seal, salt: str, line: bytes) -> tuple[str, Mapping[str, Any]] | None:
+    try:
+        table: Any = json.loads(line)
+        said = str(table["said"])
+        found = cast("dict[str, Any]", json.loads(said))
+        is_sealed = hmac.compare_digest(str(table["seal"]).encode(), _sealed(seal, salt, said).encode())
+        return (str(found["event"]), dict(found["fields"])) if is_sealed else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _salt_of(log: Path) -> str:
+    """The salt of a log that another process writes; it may have locked the log and not begun it yet."""
+    until, pause = monotonic() + _PATIENCE, Event()
+    while monotonic() < until:
+        with suppress(FileNotFoundError):
+            if (read := ReadHead.of(content_of(Head.path_of(log)))) is not None:
+                return read.head.salt
+        pause.wait(LOCK_STEP)
+    raise OSError(errno.ENOENT, "its head is missing")
+
+
+def _sealed(seal: Seal, salt: str, said: str) -> str:
+    return seal.digest(f"handed {salt} {said}".encode())
+
+
+def _place(log: Path, suffix: str) -> Path:
+    return log.with_name(log.name + suffix)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.cli.display.usage import Commands
-from mcp_toolset.cli.options import examples
+from mcp_toolset.cli.options import Commands, examples
 from mcp_toolset.errors import AuditError
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def show_command(file: Path, as_json: bool, follow: bool, **wanted: str | None) 
 
     The oldest are first, and older files of the log FILE are included.
     """
-    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.cli.output import answering
     from mcp_toolset.tools.text.hidden_text import in_log
 
     chosen = _Wanted(**wanted)
@@ -156,8 +155,8 @@ def verify_command(files: Sequence[Path], key_env: str | None, as_json: bool) ->
     The exit code is 1 if a line was changed, removed, moved or inserted. FILE is a log; older files of the
     log are checked too.
     """
-    from mcp_toolset.cli.display.output import answering, working
-    from mcp_toolset.extensions.audit.chain import seal_of
+    from mcp_toolset.cli.output import answering, working
+    from mcp_toolset.extensions.audit.log_files import seal_of
     from mcp_toolset.extensions.audit.verification import verify
 
     key = None if key_env is None else os.environ.get(key_env)

@@ -13,8 +13,7 @@ from typing import Any, Final, Literal, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import AuditError
-from mcp_toolset.extensions.audit.chain import FIRST, Head, ReadHead, Seal
-from mcp_toolset.extensions.audit.log_files import files_of
+from mcp_toolset.extensions.audit.log_files import FIRST, Head, ReadHead, Seal, files_of
 
 Kind = Literal["changed", "missing", "moved", "repeated", "cut", "torn", "head", "key", "foreign"]
 

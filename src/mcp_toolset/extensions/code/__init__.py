@@ -1,4 +1,4 @@
 """Code mode: a model writes a snippet that calls several tools, and a sandbox runs it.
 
-`monty_sandbox` and `monty_sessions` alone import `pydantic_monty`, at the first run.
+`monty_sandbox` alone imports `pydantic_monty`, at the first run.
 """

@@ -23,11 +23,9 @@ from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE, owner_of
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.errors import CallError
-from mcp_toolset.extensions.code.limits import CodeLimits
 from mcp_toolset.extensions.code.monty_sandbox import MontySandbox
-from mcp_toolset.extensions.code.sandbox import Called, Program, Sandbox
-from mcp_toolset.extensions.code.served_run import PARKED, ServedRun
-from mcp_toolset.extensions.code.waiting_runs import WaitingRun, WaitingRuns
+from mcp_toolset.extensions.code.runs import PARKED, ServedRun, WaitingRun, WaitingRuns
+from mcp_toolset.extensions.code.sandbox import Called, CodeLimits, Program, Sandbox
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.names import FIXED_TOOLS
 from mcp_toolset.tools.core.result import ToolResult

@@ -13,8 +13,7 @@ from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.code.limits import CodeLimits
-from mcp_toolset.extensions.code.sandbox import Sandbox
+from mcp_toolset.extensions.code.sandbox import CodeLimits, Sandbox
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

@@ -1,35 +1,46 @@
 """`MontySandbox`: snippets in processes of Monty, a Python interpreter without files and network.
 
-No process is started before the first run. The processes are kept and shared by runs; each run has a session
-of its own. A process whose run is cancelled, hangs or crashes is killed, and another one takes its place.
+No process is started before the first run. The processes are kept and shared by runs. Each run has a session
+with its own globals: when a run has ended, its session is ended and the next is opened in a task of the
+sandbox, so that no caller waits for either. A process whose run is cancelled, hangs or crashes is killed, and
+another one takes its place.
+
+Only texts leave the sandbox. An object of a snippet may be small there and endless outside: a tuple of which
+each part is shared many times over takes forever to hash, as the key of a dictionary, in the server itself.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import struct
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+import sys
+import tokenize
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import field
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.code.monty_sessions import MontySessions
 from mcp_toolset.extensions.code.sandbox import (
     CallAnswer,
     Called,
+    CodeLimits,
     Ended,
     FaultKind,
     Paused,
     Program,
     SandboxFault,
 )
-from mcp_toolset.extensions.code.snippet import CALL, Source, source_of, without_marks
 from mcp_toolset.protocol.codec import json_of
+from mcp_toolset.tools.core.result import encodable
+from mcp_toolset.tools.export.python_name import Functions
 
 if TYPE_CHECKING:
     from pydantic_monty import (
@@ -41,6 +52,267 @@ if TYPE_CHECKING:
         MontyRuntimeError,
         MontySyntaxError,
     )
+
+CALL: Final = "_call"
+"""The function of the server that the functions of the tools call, with two texts."""
+
+_LAST: Final = f'\n{CALL}("", f"{{_text(_value)}}")\n'
+_STORED: Final = "_value = ("
+PRELUDE: Final = f"""\
+import json as _json
+_value = None
+def _plain(value):
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, dict):
+        return {{key if isinstance(key, str) else str(key): _plain(each) for key, each in value.items()}}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(each) for each in value]
+    try:
+        return value.isoformat()
+    except AttributeError:
+        return repr(value)
+def _text(value):
+    try:
+        return _json.dumps(_plain(value), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return _json.dumps("<" + type(value).__name__ + " without a JSON form>")
+async def _made(name, arguments):
+    return _json.loads(await {CALL}(f"{{name}}", f"{{_json.dumps(arguments)}}"))
+def _unclear(name, names):
+    raise NameError(f"several tools would be {{name!r}}: use {{names}}")
+"""
+"""What every snippet finds; it is run by itself, before the functions and the snippet."""
+
+_STATEMENTS: Final = frozenset(
+    "assert async break case class continue def del elif else except finally for from global if import match "
+    "nonlocal pass raise return try type while with @".split()
+)
+_OPENED, _CLOSED = frozenset("([{"), frozenset(")]}")
+_NO_CODE: Final = frozenset(
+    {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A snippet between what is run before it and after it.
+
+    Attributes:
+        text: All of it.
+        end: Where the snippet ends, in bytes; after it, its value is handed out.
+        lines: The lines before it.
+    """
+
+    text: str
+    end: int
+    lines: int
+
+
+def source_of(code: str, functions: Functions) -> Source:
+    """A snippet with the functions that it finds, and with the handing out of its value."""
+    before = _functions(functions)
+    kept = before + keeping_value(encodable(code))
+    return Source(kept + _LAST, len(kept.encode()), before.count("\n"))
+
+
+def _functions(functions: Functions) -> str:
+    """The functions that a snippet finds, each with keyword arguments."""
+    made = [
+        f"async def {name}(**arguments):\n    return await _made({json.dumps(name)}, arguments)"
+        for name in functions.tools
+    ]
+    unclear = [
+        f"def {name}(**arguments):\n    _unclear({json.dumps(name)}, {json.dumps(_others(functions, name))})"
+        for name in functions.ambiguous
+    ]
+    return "\n".join([*made, *unclear, ""])
+
+
+def _others(functions: Functions, name: str) -> str:
+    return " or ".join(f"{one} ({tool})" for one, tool in functions.ambiguous[name].items())
+
+
+def keeping_value(code: str) -> str:
+    """The snippet, which keeps the value of its last line, an expression or `return`; no line moves.
+
+    It is split into tokens and not parsed: a parser of this process could be driven to its limits.
+    """
+    try:
+        last = _last_expression(list(tokenize.generate_tokens(io.StringIO(code).readline)))
+    # What cannot be split into tokens, the sandbox refuses with a better message.
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        return code
+    if not last:
+        return code
+    lines = code.splitlines(keepends=True)
+    (row, column), (end_row, end_column) = last[0].start, last[-1].end
+    lines[end_row - 1] = f"{lines[end_row - 1][:end_column]}){lines[end_row - 1][end_column:]}"
+    rest = lines[row - 1][column:]
+    rest = rest.removeprefix("return") if last[0].string == "return" else rest
+    lines[row - 1] = f"{lines[row - 1][:column]}{_STORED}{rest}"
+    return "".join(lines)
+
+
+def without_marks(line: str) -> str:
+    """A line of a snippet as it was before `keeping_value`."""
+    before, mark, after = line.partition(_STORED)
+    return before + after.rstrip().removesuffix(")") if mark else line
+
+
+def _last_expression(tokens: Sequence[tokenize.TokenInfo]) -> Sequence[tokenize.TokenInfo]:
+    """The tokens of the last statement, if it stands by itself and is an expression."""
+    last: Sequence[tokenize.TokenInfo] = ()
+    for level, statement in _statements(tokens):
+        last = statement if level == 0 else ()
+    if not last or last[0].string in _STATEMENTS and not (last[0].string == "return" and len(last) > 1):
+        return ()
+    depth = 0
+    for token in last:
+        depth += (token.string in _OPENED) - (token.string in _CLOSED) if token.type == tokenize.OP else 0
+        is_assigning = token.string.endswith("=") and token.string not in {"==", "!=", "<=", ">="}
+        if depth == 0 and token.type == tokenize.OP and is_assigning:
+            return ()
+        if depth == 0 and token.string == ":" and last[0].string != "lambda":
+            return ()
+    return last
+
+
+def _statements(
+    tokens: Sequence[tokenize.TokenInfo],
+) -> Iterator[tuple[int, Sequence[tokenize.TokenInfo]]]:
+    """The statements with the level at which each stands."""
+    level = depth = 0
+    found: list[tokenize.TokenInfo] = []
+    for token in tokens:
+        level += (token.type == tokenize.INDENT) - (token.type == tokenize.DEDENT)
+        if token.type == tokenize.OP:
+            depth += (token.string in _OPENED) - (token.string in _CLOSED)
+        ends = token.type == tokenize.NEWLINE or (depth == 0 and token.string == ";")
+        if ends and found:
+            yield level, found
+            found = []
+        elif not ends and token.type not in _NO_CODE:
+            found.append(token)
+    if found:
+        yield level, found
+
+
+_RECURSION: Final = 200
+
+
+class MontySessions:
+    """The sessions of one pool."""
+
+    def __init__(self, pool: AsyncMonty) -> None:
+        """Open sessions of `pool`, which is open."""
+        self._pool = pool
+        self._tasks = TaskSet(lambda: None)
+        self._ready: tuple[CodeLimits, AsyncMontySession] | None = None
+        self._preparing: anyio.Event | None = None
+        self._waiting = 0
+        self._closed = False
+
+    @asynccontextmanager
+    async def opened(self, mode: CodeLimits, *, restores: bool) -> AsyncGenerator[AsyncMontySession]:
+        """A session of one run; one that restores a dump is given no prelude."""
+        session = await self._taken(mode, restores)
+        try:
+            yield session
+        except BaseException:
+            # At once: the process of a run that is cancelled may hang, and is killed here.
+            try:
+                await session.__aexit__(*sys.exc_info())
+            finally:
+                self._begin(mode)
+            raise
+        if self._closed:
+            await _ended(session)
+        self._begin(mode, session)
+
+    async def close(self) -> None:
+        """End the session that is ready, and wait for those that are ending."""
+        self._closed = True
+        await self._tasks.done()
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            await _ended(ready[1])
+
+    async def _taken(self, mode: CodeLimits, restores: bool) -> AsyncMontySession:
+        """The session that is ready, else a new one."""
+        if self._preparing is not None:
+            await self._preparing.wait()
+        ready, self._ready = self._ready, None
+        if ready is not None and not restores and ready[0] is mode:
+            return ready[1]
+        # From here on no session is prepared, which could take the last process and leave this run without.
+        self._waiting += 1
+        try:
+            if ready is not None:
+                await _ended(ready[1])
+            return await self._made(mode, "" if restores else PRELUDE)
+        finally:
+            self._waiting -= 1
+
+    def _begin(self, mode: CodeLimits, ended: AsyncMontySession | None = None) -> None:
+        """End a session and prepare the next, in a task."""
+        if self._closed:
+            return
+        prepared = None
+        if self._preparing is None and self._ready is None:
+            prepared = self._preparing = anyio.Event()
+        self._tasks.begin(partial(self._next, mode, ended, prepared))
+
+    async def _next(
+        self, mode: CodeLimits, ended: AsyncMontySession | None, prepared: anyio.Event | None
+    ) -> None:
+        try:
+            if ended is not None:
+                await _ended(ended)
+            if prepared is not None and not self._waiting and not self._closed:
+                self._ready = mode, await self._made(mode, PRELUDE)
+        # The next run opens its session itself, and tells what is wrong.
+        except SandboxFault:
+            pass
+        finally:
+            if prepared is not None:
+                self._preparing = None
+                prepared.set()
+
+    async def _made(self, mode: CodeLimits, prelude: str, *, again: bool = True) -> AsyncMontySession:
+        """A session, with what every snippet finds."""
+        from pydantic_monty import MontyError
+
+        limits: Any = {
+            "max_feed_duration_secs": mode.seconds,
+            "max_memory": mode.memory_mb * 1_000_000,
+            "max_recursion_depth": _RECURSION,
+            "max_suspensions": mode.suspensions,
+        }
+        try:
+            async with AsyncExitStack() as stack:
+                checkout = self._pool.checkout(limits=limits, os_policy={"sleep": "zero"})
+                session = await stack.enter_async_context(checkout)
+                if prelude:
+                    await session.feed_start(prelude)
+                stack.pop_all()
+                return session
+        except MontyError as fault:
+            # A process that has died since its last run is found out here, and has been replaced now.
+            if again:
+                return await self._made(mode, prelude, again=False)
+            raise SandboxFault("died", f"the sandbox does not start: {fault}") from None
+
+
+async def _ended(session: AsyncMontySession) -> None:
+    """End a session; that of a process that has died has ended already."""
+    from pydantic_monty import MontyError
+
+    with suppress(MontyError):
+        await session.__aexit__(None, None, None)
+
 
 MAX_ARGUMENTS: Final = 1_000_000
 """Bytes of JSON of the arguments of one call."""

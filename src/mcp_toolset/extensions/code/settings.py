@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import Settings
 from mcp_toolset.config.tables import COUNT, SECONDS, Meaning, key
-from mcp_toolset.extensions.code.limits import CodeLimits
+from mcp_toolset.extensions.code.sandbox import CodeLimits
 
 _DEFAULT: Final = CodeLimits()
 _SECONDS: Final = "a positive number of seconds"

@@ -9,7 +9,8 @@ tool is fetched when a caller resolves it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -20,11 +21,10 @@ import anyio.to_thread
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import refuse_rules_in
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError, InvalidOutputError
-from mcp_toolset.extensions.dynamic_tools.contracts import ContractOf, Contracts
-from mcp_toolset.extensions.dynamic_tools.manifest import ToolManifest
-from mcp_toolset.tools.binding.binding import Contract, ToolBinding
+from mcp_toolset.tools.binding.binding import Contract, StoreMiss, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition, difference
+from mcp_toolset.tools.core.frozen import frozen
 from mcp_toolset.tools.core.names import public_name
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource
@@ -32,6 +32,157 @@ from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.schema.validation import SchemaCheck, checks_of
 from mcp_toolset.tools.toolsets.prepare import prepared_step
 from mcp_toolset.tools.toolsets.toolset import Toolset
+
+ANY_ARGUMENTS: Final[Mapping[str, Any]] = frozen({"type": "object", "additionalProperties": True})
+"""The input schema in the definition of a manifest, shared by all of them."""
+
+_WORST: Final = {
+    "readOnlyHint": False,
+    "destructiveHint": True,
+    "idempotentHint": False,
+    "openWorldHint": True,
+}
+"""What a missing hint stands for (specification, server/tools)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolManifest:
+    """A tool without its schemas: its name and summary for search, and its annotations for policies.
+
+    Attributes:
+        name: The tool's own name.
+        summary: What the tool does; search reads it, and a hit shows its first line.
+        id: A stable id; by default the name of the source and of the tool.
+        tags: Tags for selectors and policies; clients do not see them.
+        annotations: Behaviour hints in wire form. Policies use them before the contract is fetched.
+    """
+
+    name: str
+    summary: str = ""
+    id: str = ""
+    tags: tuple[str, ...] = ()
+    annotations: Mapping[str, Any] | None = None
+
+    def listed(self) -> ToolDefinition:
+        """The definition that is used until the contract is fetched."""
+        return ToolDefinition(
+            self.name, self.summary or None, input_schema=ANY_ARGUMENTS, annotations=self.annotations
+        )
+
+
+def merged(listed: ToolDefinition, contract: ToolDefinition) -> ToolDefinition:
+    """The definition that is shown: the contract, with the hints by which policies have judged the tool."""
+    if contract.name != listed.name:
+        raise DefinitionError(f"the provider gave the contract of {contract.name!r}")
+    said, known = contract.annotations or {}, listed.annotations or {}
+    for hint, worst in _WORST.items():
+        if said.get(hint, not worst) is worst and known.get(hint, worst) is not worst:
+            raise DefinitionError(
+                f"its contract says {hint} {worst}, and its manifest {known[hint]}; "
+                "a provider must list it with the annotations of its contract"
+            )
+    # Arguments of a dataclass are copied: the digest must be of what is shown.
+    return ToolDefinition(
+        name=contract.name,
+        description=contract.description or listed.description,
+        input_schema=contract.input_schema,
+        output_schema=contract.output_schema,
+        title=contract.title,
+        annotations=listed.annotations,
+        icons=contract.icons,
+        meta=contract.meta,
+        extra=contract.extra,
+    )
+
+
+MAX_CONTRACTS: Final = 1000
+"""Contracts that one toolset keeps."""
+
+
+class Contracts:
+    """The contracts of one provider that were fetched last."""
+
+    def __init__(self, resolve: Callable[[str], Awaitable[ToolDefinition | None]], source: str) -> None:
+        """Fetch by `resolve`, which has a deadline; `source` is named in errors."""
+        self._resolve = resolve
+        self._source = source
+        self._kept: OrderedDict[str, Contract] = OrderedDict()
+
+    def known(self, listed: ToolDefinition) -> Contract | None:
+        """The contract of a tool, if it is kept."""
+        found = self._kept.get(listed.name)
+        return found if found is not None and found.listed is listed else None
+
+    async def fetch(self, listed: ToolDefinition) -> Contract:
+        """The present contract of a tool; the same object as before if it has not changed."""
+        name = listed.name
+        try:
+            given = await self._resolve(name)
+        except CallError:
+            raise
+        # A provider is the application's code and may raise anything; the model is told of this tool.
+        except Exception as fault:
+            raise CallError(
+                f"{self._source}: the definition of {name} could not be fetched: "
+                f"{str(fault) or type(fault).__name__}"
+            ) from fault
+        if given is not None and not isinstance(given, ToolDefinition):  # pyright: ignore[reportUnnecessaryIsInstance]
+            got = type(given).__name__
+            raise CallError(
+                f"{self._source}: {name} cannot be used: its contract is a {got}, no ToolDefinition"
+            )
+        if given is not None and given.input_schema.get("type", "object") != "object":
+            raise CallError(f"{self._source}: {name} cannot be used: its inputSchema is of no object")
+        if given is None:
+            self._kept.pop(name, None)
+            raise CallError(f"{self._source}: {name} is not offered any more; choose another tool")
+        try:
+            return self._keep(listed, merged(listed, given))
+        except DefinitionError as fault:
+            raise CallError(f"{self._source}: {name} cannot be used: {fault}") from None
+
+    def _keep(self, listed: ToolDefinition, definition: ToolDefinition) -> Contract:
+        known = self._kept.get(listed.name)
+        if known is None or known.listed is not listed or known.definition != definition:
+            known = self._kept[listed.name] = Contract(listed, definition, *checks_of(definition))
+        self._kept.move_to_end(listed.name)
+        if len(self._kept) > MAX_CONTRACTS:
+            self._kept.popitem(last=False)
+        return known
+
+
+class ContractOf(SchemaCheck):
+    """The contract of one tool, and the check of its arguments by it."""
+
+    __slots__ = ("_contracts", "_listed")
+
+    def __init__(self, contracts: Contracts, listed: ToolDefinition) -> None:
+        """Stand for the tool of a manifest; nothing is fetched."""
+        super().__init__(ANY_ARGUMENTS, tool=listed.name, part="inputSchema")
+        self._contracts = contracts
+        self._listed = listed
+
+    def known(self) -> Contract | None:
+        """The contract, if it is kept."""
+        return self._contracts.known(self._listed)
+
+    async def fetch(self) -> Contract:
+        """The present contract; see `Contracts.fetch`."""
+        return await self._contracts.fetch(self._listed)
+
+    def gate(self, call: ToolCall, context: ToolContext) -> None:
+        if self.known() is None:
+            raise StoreMiss(self.fetch)
+
+    def is_valid(self, value: object) -> bool:
+        """Whether arguments fit the contract; none do while it is not there."""
+        known = self.known()
+        return known is not None and known.arguments.is_valid(value)
+
+    def problems(self, value: object) -> list[str]:
+        known = self.known()
+        return ["the definition must be resolved again"] if known is None else known.arguments.problems(value)
+
 
 LIST_TIMEOUT: Final = 30.0
 """The default seconds that a provider may take to list its tools or to resolve one."""

@@ -12,12 +12,11 @@ from uuid import UUID
 import click
 from click.core import ParameterSource
 
-from mcp_toolset.cli.display.usage import Listing
-from mcp_toolset.cli.options import examples, json_option
+from mcp_toolset.cli.options import Listing, examples, json_option
 from mcp_toolset.errors import StoreError
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.display.output import Output
+    from mcp_toolset.cli.output import Output
     from mcp_toolset.extensions.journal.journal_store import Found, JournalStore
 
 __all__ = ["journal_command"]
@@ -130,7 +129,7 @@ def settle_command(
 
 
 def _answering(as_json: bool) -> AbstractContextManager[Output]:
-    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.cli.output import answering
 
     return answering(as_json=as_json)
 
@@ -193,7 +192,7 @@ def _list(found: Sequence[Found], output: Output) -> None:
     if not found:
         output.text("no such call is recorded")
         return
-    from mcp_toolset.cli.display.tables import Column
+    from mcp_toolset.cli.output import Column
 
     columns = [Column("id"), Column("state", state=True), Column("began"), Column("caller"), Column("tool")]
     rows = [[*map(str, list(_fields(one).values())[:5])] for one in found]

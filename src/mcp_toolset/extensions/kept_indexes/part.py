@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import CatalogEntry
     from mcp_toolset.catalog.search.index import SearchIndex
     from mcp_toolset.context.shared import Shared
-    from mcp_toolset.extensions.kept_indexes.kept_indexes import KeptIndexes
-    from mcp_toolset.extensions.kept_indexes.shared_indexes import SharedIndexes
+    from mcp_toolset.extensions.kept_indexes.kept_indexes import KeptIndexes, SharedIndexes
 
 PAUSE: Final = 0.005
 """Seconds between two steps, each of which takes about as long."""
@@ -83,7 +82,7 @@ class IndexKeeper:
     def _others(self) -> SharedIndexes | None:
         if self._shared is None:
             return None
-        from mcp_toolset.extensions.kept_indexes.shared_indexes import SharedIndexes
+        from mcp_toolset.extensions.kept_indexes.kept_indexes import SharedIndexes
 
         return SharedIndexes(self._shared)
 

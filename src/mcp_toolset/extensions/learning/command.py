@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_toolset.cli.display.usage import Commands
-from mcp_toolset.cli.options import complete_word, examples, json_option
+from mcp_toolset.cli.options import Commands, complete_word, examples, json_option
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def forget_command(file: Path, name: str | None, as_json: bool) -> None:
 
 
 def _answer(file: Path, as_json: bool, *, forget: bool = False, name: str | None = None) -> None:
-    from mcp_toolset.cli.display.output import answering, log_to_stderr
+    from mcp_toolset.cli.output import answering, log_to_stderr
     from mcp_toolset.config import load_config
     from mcp_toolset.extensions.learning.extension import SearchLearning
     from mcp_toolset.extensions.learning.place import learning_path

@@ -15,7 +15,7 @@ from mcp_toolset.tools.text.screen import counted
 from mcp_toolset.tools.text.tokens import BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.display.output import Output
+    from mcp_toolset.cli.output import Output
     from mcp_toolset.extensions.statistics.store import Row
     from mcp_toolset.extensions.statistics.summary import Total
 
@@ -74,7 +74,7 @@ def stats_command(
     if forget and since:
         raise click.UsageError("--forget removes all days; leave out --since", ctx)
 
-    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.cli.output import answering
     from mcp_toolset.errors import StoreError, TargetError
     from mcp_toolset.extensions.statistics.place import VARIABLE, statistics_path
     from mcp_toolset.extensions.statistics.store import StatisticsStore
@@ -180,7 +180,7 @@ def _saved(total: Total) -> str:
 
 
 def _table(output: Output, head: str, totals: Sequence[Total]) -> None:
-    from mcp_toolset.cli.display.tables import Column
+    from mcp_toolset.cli.output import Column
 
     names = [head, "calls", "errors", "refused", "p50", "p95", "listed", "shown", "saved"]
     if head == "client":

@@ -18,8 +18,7 @@ from mcp_toolset.server.tool_answers import ToolAnswers
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, Host
-    from mcp_toolset.extensions.tasks.legacy_tasks import LegacyTasks
-    from mcp_toolset.extensions.tasks.tasks import Tasks
+    from mcp_toolset.extensions.tasks.tasks import LegacyTasks, Tasks
 
 
 class TaskCalls(Extension):
@@ -73,7 +72,7 @@ class TaskCalls(Extension):
 
     @cached_property
     def _legacy(self) -> LegacyTasks:
-        from mcp_toolset.extensions.tasks.legacy_tasks import LegacyTasks
+        from mcp_toolset.extensions.tasks.tasks import LegacyTasks
 
         return LegacyTasks(self.tasks)
 

@@ -1,4 +1,4 @@
-"""`Observability`: the metrics and traces of one server: what sums them, and what sends them on."""
+"""`Telemetry` and `Observability`: where the metrics and traces of a server go, and what sends them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,74 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 import anyio
 import anyio.to_thread
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.spans import error_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, HttpPage
-from mcp_toolset.extensions.telemetry.call_metrics import OTHER, CallMetrics
-from mcp_toolset.extensions.telemetry.options import Telemetry
-from mcp_toolset.extensions.telemetry.series import everything, series_of
-from mcp_toolset.extensions.telemetry.traces import Traces
+from mcp_toolset.extensions.telemetry.metrics import OTHER, CallMetrics, Traces, everything, series_of
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, Host
     from mcp_toolset.extensions.telemetry.otlp import Collector, Sender
     from mcp_toolset.tools.core.identity import Identity
+
+WORDS: Final = ("prometheus", "otlp", "public")
+SPANS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """Where the metrics and traces of a server go; see docs/observability.md.
+
+    Attributes:
+        prometheus: Whether `GET /metrics` has the metrics; needs the extra `prometheus`.
+        otlp: Whether metrics and traces are sent to a collector of OpenTelemetry, or its URL; needs the extra
+            `otel`. Without a URL the variables `OTEL_*` decide, else `http://localhost:4318`.
+        spans: Requests per second that are traced at most; requests that continue a sampled trace of the
+            client are always traced. `OTEL_TRACES_SAMPLER` replaces this.
+        every: Seconds between two exports of metrics; `None` leaves it to `OTEL_METRIC_EXPORT_INTERVAL`, else
+            60.
+        public: Whether `/metrics` needs no token, and accepts every name as host.
+    """
+
+    prometheus: bool = False
+    otlp: bool | str = False
+    spans: float = SPANS
+    every: float | None = None
+    public: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            DefinitionError: a number cannot be used, or nothing is chosen.
+        """
+        if not (self.prometheus or self.otlp):
+            raise DefinitionError("Telemetry takes prometheus=True or otlp=True, or both")
+        if not (isfinite(self.spans) and self.spans >= 0):
+            raise DefinitionError(f"Telemetry(spans=…) takes a number of 0 or more, not {self.spans!r}")
+        if self.every is not None and not (isfinite(self.every) and self.every > 0):
+            raise DefinitionError(f"Telemetry(every=…) takes positive seconds, not {self.every!r}")
+
+    @classmethod
+    def of_text(cls, text: str) -> Telemetry:
+        """What a text such as `prometheus,otlp` stands for.
+
+        Raises:
+            DefinitionError: a word is unknown.
+        """
+        said: dict[str, Any] = {}
+        for word in filter(None, (part.strip() for part in text.split(","))):
+            if word not in WORDS:
+                raise DefinitionError(
+                    f"telemetry cannot be {word!r}; write one or more of {', '.join(WORDS)}"
+                )
+            said[word] = True
+        return cls(**said)
+
 
 METRICS_PATH: Final = "/metrics"
 

@@ -29,8 +29,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from mcp_toolset.calls.pipeline.reporting import NAME
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.telemetry.histograms import BOUNDS
-from mcp_toolset.extensions.telemetry.series import Durations
+from mcp_toolset.extensions.telemetry.metrics import BOUNDS, Durations
 
 _SERVICE: Final = "service.name"
 _PACKAGES: Final = {

@@ -11,8 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from mcp_toolset.extensions.telemetry.histograms import BOUNDS, Histogram
-from mcp_toolset.extensions.telemetry.series import Durations, Labels
+from mcp_toolset.extensions.telemetry.metrics import BOUNDS, Durations, Histogram, Labels
 
 UP = "mcp_toolset_server_up"
 

@@ -16,8 +16,8 @@ from mcp_toolset.cli.options import complete_word, examples, json_option, verbos
 from mcp_toolset.errors import TargetError
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.display.output import Output
-    from mcp_toolset.cli.login_record import LoginRecord
+    from mcp_toolset.cli.callers import LoginRecord
+    from mcp_toolset.cli.output import Output
     from mcp_toolset.config import HubConfig
     from mcp_toolset.config.server_auth import LoginPage
     from mcp_toolset.extensions.upstream_access.credentials.account import Account
@@ -98,8 +98,8 @@ def login_command(
         raise click.UsageError("give a SERVER or a URL, or --list", ctx)
     if listed and caller is not None:
         raise click.UsageError("--list shows the logins of all callers; leave out --as", ctx)
-    from mcp_toolset.cli.display.output import answering, log_to_stderr, note
     from mcp_toolset.cli.mount import run
+    from mcp_toolset.cli.output import answering, log_to_stderr, note
 
     log_to_stderr(verbose, quiet=True)
     with answering(as_json=as_json) as output:
@@ -139,8 +139,8 @@ def login_command(
 @_as_option
 def logout_command(server: str, config: Path | None, caller: str | None) -> None:
     """Delete the tokens for a server, and ask its authorization server to revoke them."""
-    from mcp_toolset.cli.display.output import answering, note
     from mcp_toolset.cli.mount import run
+    from mcp_toolset.cli.output import answering, note
 
     with answering() as output:
         account, record = _account(server, config, caller)
@@ -155,7 +155,7 @@ def logout_command(server: str, config: Path | None, caller: str | None) -> None
 
 def _account(server: str, config: Path | None, caller: str | None) -> tuple[Account, LoginRecord]:
     """The account that a word of the command line names, of a caller if one is given, and its record."""
-    from mcp_toolset.cli.login_record import LoginRecord
+    from mcp_toolset.cli.callers import LoginRecord
     from mcp_toolset.cli.target import default_name
     from mcp_toolset.config import load_config
     from mcp_toolset.config.keys import USUAL_FILES
@@ -256,7 +256,7 @@ async def _open(url: str) -> None:
 
     import anyio.to_thread
 
-    from mcp_toolset.cli.display.output import note
+    from mcp_toolset.cli.output import note
 
     note(f"log in with your browser; if none opens, open this address yourself: {url}")
     # Without a display Python would take a browser for terminals, in this one.
@@ -267,7 +267,7 @@ async def _open(url: str) -> None:
 async def _pasted(url: str) -> str:
     import anyio.to_thread
 
-    from mcp_toolset.cli.display.output import note
+    from mcp_toolset.cli.output import note
 
     note(f"open this address in a browser, on any machine, and log in: {url}")
     note("then paste the address that the browser ends at (its page need not load), and press Enter")
@@ -290,7 +290,7 @@ async def _rows() -> list[dict[str, str]]:
 
 
 def _show_rows(rows: Sequence[dict[str, str]], output: Output) -> None:
-    from mcp_toolset.cli.display.tables import Column
+    from mcp_toolset.cli.output import Column
 
     names = [name for name in ("server", "caller", "issuer", "state") if any(name in row for row in rows)]
     columns = [Column(name, prose=name == "state") for name in names]

@@ -1,0 +1,431 @@
+"""`mcp-toolset discover`, `install`, `uninstall` and `restore`: the servers of clients on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Scope, locate
+from mcp_toolset.cli.options import (
+    TargetCommand,
+    complete_word,
+    dry_run_option,
+    examples,
+    has_target,
+    json_option,
+    scope_option,
+    serving_arguments,
+    serving_options,
+    target_and_words,
+    timeout_option,
+)
+from mcp_toolset.cli.output import Column, Output, answering, complain, one_line
+from mcp_toolset.cli.target import default_name, parse_target
+from mcp_toolset.errors import ToolsetError
+from mcp_toolset.tools.text.screen import counted
+
+if TYPE_CHECKING:
+    from mcp_toolset.cli.installers.adoption import Adoption, Discovery, FoundServer
+    from mcp_toolset.cli.installers.install import InstallPlan
+
+_COLUMNS: Final = (
+    Column("client"),
+    Column("server"),
+    Column("starts", prose=True),
+    Column("tokens"),
+    Column("note", prose=True),
+)
+
+
+@click.command("discover", epilog=examples("mcp-toolset discover", "mcp-toolset discover --tokens --json"))
+@click.option("--tokens", is_flag=True, help="Start every server once, to count what its tools cost a model.")
+@timeout_option
+@json_option
+def discover_command(tokens: bool, timeout: float | None, as_json: bool) -> None:
+    """List the servers that the clients on this machine have, and which of them several clients have.
+
+    It reads the files of the user, and those of the project in this folder. Without --tokens it starts no
+    server.
+    """
+    from mcp_toolset.cli.installers.adoption import discovered
+
+    machine = Machine.here()
+    found = discovered(machine)
+    for fault in found.faults:
+        complain(fault)
+    with answering(as_json=as_json) as output:
+        costs = _counted(found, timeout) if tokens else {}
+        rows = [_facts(server, found, costs) for server in found.servers]
+        if as_json:
+            output.json(rows)
+        elif rows:
+            _show_found(rows, found, output)
+        else:
+            output.say(f"no client here has a server; looked for {', '.join(_titles())}")
+
+
+def _titles() -> list[str]:
+    return [client.title for client in CLIENTS.values()]
+
+
+def _counted(found: Discovery, timeout: float | None) -> dict[str, int]:
+    """The tokens that the tools of each server cost when they are listed, by what tells servers apart."""
+    from mcp_toolset.cli.mount import tokens_of_servers
+
+    distinct = found.distinct()
+    # A configuration has no server without a name.
+    entries = {name: dict(one.entry or {}) for name, one in distinct.items() if name.strip()}
+    costs = tokens_of_servers(entries, timeout)
+    return {distinct[name].key or "": cost for name, cost in costs.items()}
+
+
+def _facts(server: FoundServer, found: Discovery, costs: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "client": CLIENTS[server.client].title,
+        "scope": server.scope,
+        "file": str(server.path),
+        "server": server.name,
+        "starts": _start(server),
+        "tokens_estimate": costs.get(server.key or "-"),
+        "adopted": server.behind,
+        "note": server.note,
+        "fault": _fault(server),
+        "also_in": found.also_in(server) if server.key else [],
+    }
+
+
+def _fault(server: FoundServer) -> str:
+    """That the program is missing; empty if it is there, or not started by this entry as it is written."""
+    entry = server.entry or {}
+    command, env = entry.get("command"), entry.get("env")
+    if server.note or server.behind or not isinstance(command, str) or "${" in command:
+        return ""
+    path = cast("dict[str, object]", env).get("PATH") if isinstance(env, dict) else None
+    found = shutil.which(command, path=None if path is None else str(path))
+    return "" if found else "command not found; see mcp-toolset doctor"
+
+
+def _start(server: FoundServer) -> str:
+    """How the server is started or where it is, without what may be secret."""
+    from mcp_toolset.config.variables import PLAIN_VARIABLES
+    from mcp_toolset.upstream.secrets import Secrets, secret_arguments, shown_url
+
+    entry = server.entry or {}
+    if url := entry.get("url") or entry.get("httpUrl") or entry.get("serverUrl"):
+        return shown_url(str(url))
+    words = [str(word) for word in (entry.get("command", ""), *(entry.get("args") or ()))]
+    env = entry.get("env")
+    given = cast("dict[str, object]", env) if isinstance(env, dict) else {}
+    values = (str(value) for name, value in given.items() if name not in PLAIN_VARIABLES)
+    return Secrets.of([*secret_arguments(words), *values]).scrubbed(" ".join(words))
+
+
+def _show_found(rows: list[dict[str, Any]], found: Discovery, output: Output) -> None:
+    cells = [
+        (
+            row["client"] if row["scope"] == "user" else f"{row['client']} (project)",
+            row["server"],
+            row["starts"],
+            "" if row["tokens_estimate"] is None else str(row["tokens_estimate"]),
+            _note(row),
+        )
+        for row in rows
+    ]
+    output.table(_COLUMNS, cells)
+    clients = Counter(server.client for server in found.servers)
+    distinct, several = len(found.distinct()), sum(map(bool, map(found.also_in, found.distinct().values())))
+    entries = len(found.servers)
+    output.say(
+        f"{counted(entries, 'server')} in {counted(len(clients), 'client')}"
+        + (f" ({distinct} different)" if distinct < entries else "")
+        + (f", {several} of them in several clients" if several else "")
+    )
+    if any(row["tokens_estimate"] for row in rows):
+        told = sum(row["tokens_estimate"] or 0 for row in rows if not row["adopted"])
+        output.say(f"listed: about {told} tokens; behind search a client lists about 450 for all of them")
+    if any(not row["adopted"] and not row["note"] for row in rows):
+        output.say("move them behind one entry: mcp-toolset install CLIENT --adopt")
+
+
+def _note(row: Mapping[str, Any]) -> str:
+    parts = [row["note"], row["fault"], "behind mcp-toolset" if row["adopted"] else ""]
+    parts += [f"also in {', '.join(row['also_in'])}"] if row["also_in"] else []
+    return "; ".join(filter(None, parts))
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _common(function: _Function) -> _Function:
+    for option in (
+        dry_run_option,
+        click.option("--force", is_flag=True, help="Replace or remove another server of that name."),
+        scope_option,
+        click.option("--name", help="The server's name in the client; made from the target if not given."),
+        json_option,
+    ):
+        function = option(function)
+    return function
+
+
+@click.command(
+    "install",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset install cursor mcp.json --dry-run",
+        "mcp-toolset install claude-code app.py",
+        "mcp-toolset install claude-desktop --adopt",
+    ),
+)
+@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
+@click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…", shell_complete=complete_word)
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Without TARGET: move the servers that CLIENT has behind this one entry; see restore.",
+)
+@click.option("--yes", is_flag=True, help="With --adopt: make the change without asking.")
+@click.option(
+    "--env", "variables", multiple=True, metavar="KEY=VALUE", help="An environment variable for the server."
+)
+@_common
+@serving_options
+@click.pass_context
+def install_command(
+    ctx: click.Context,
+    client: ClientName,
+    words: Sequence[str],
+    adopt: bool,
+    yes: bool,
+    variables: Sequence[str],
+    name: str | None,
+    scope: Scope | None,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+    **serving: Any,
+) -> int:
+    """Have CLIENT start `mcp-toolset serve TARGET`. A backup of the changed file is kept.
+
+    The options of serve go into the entry. Paths in a project's file are relative to its folder. With
+    --adopt the present servers of CLIENT move into a file that mcp-toolset serves behind search.
+
+    CLIENT is claude-desktop, claude-code, cursor, vscode, vscode-insiders, windsurf, zed, gemini, codex,
+    goose or lmstudio.
+    """
+    if adopt:
+        if has_target(ctx, words):
+            raise click.UsageError("--adopt takes the client's own servers; leave TARGET out", ctx)
+        return adopt_servers(client, scope, dry_run=dry_run, yes=yes, as_json=as_json)
+    target, command, _ = target_and_words(ctx, words)
+    env = dict(_variable(ctx, variable) for variable in variables)
+    parse_target(target, command)
+
+    from mcp_toolset.cli.installers.install import plan_install
+
+    plan = partial(
+        plan_install,
+        client,
+        name or default_name(target, command),
+        ["--", *command] if command else [target or ""],
+        home=Path.home(),
+        platform=sys.platform,
+        environ=os.environ,
+        project=Path.cwd(),
+        scope=scope,
+        env=env,
+        force=force,
+        options=serving_arguments(ctx),
+    )
+    _carry_out(plan, client, scope, dry_run, as_json)
+    return 0
+
+
+@click.command(
+    "uninstall",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples("mcp-toolset uninstall cursor mcp.json"),
+)
+@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
+@click.argument("words", nargs=-1, metavar="[NAME | TARGET | -- COMMAND…]", shell_complete=complete_word)
+@_common
+@click.pass_context
+def uninstall_command(
+    ctx: click.Context,
+    client: ClientName,
+    words: Sequence[str],
+    name: str | None,
+    scope: Scope | None,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Remove a server from CLIENT's configuration, by its name or by its target.
+
+    The clients are those of install.
+    """
+    if not name and not has_target(ctx, words):
+        raise click.UsageError("NAME is missing; give the server's name in the client, or its target", ctx)
+    target, command, _ = target_and_words(ctx, words or ([name] if name else words))
+
+    from mcp_toolset.cli.installers.install import plan_uninstall
+
+    plan = partial(
+        plan_uninstall,
+        client,
+        name or default_name(target, command),
+        home=Path.home(),
+        platform=sys.platform,
+        environ=os.environ,
+        project=Path.cwd(),
+        scope=scope,
+        force=force,
+    )
+    _carry_out(plan, client, scope, dry_run, as_json)
+
+
+def _variable(ctx: click.Context, text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise click.UsageError(f"--env {key or text!r}: no value; write --env KEY=VALUE", ctx)
+    return key, value
+
+
+def _carry_out(
+    make: Callable[[], InstallPlan], client: ClientName, scope: Scope | None, dry_run: bool, as_json: bool
+) -> None:
+    from mcp_toolset.cli.installers.install import apply
+    from mcp_toolset.cli.installers.replacing import held
+
+    machine = Machine.here()
+    with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):
+        plan = make()
+        backup = None if dry_run else apply(plan)
+    with answering() as output:
+        if as_json:
+            output.json(
+                {
+                    "path": str(plan.path),
+                    "changed": plan.changed,
+                    "applied": plan.changed and not dry_run,
+                    "backup": None if backup is None else str(backup),
+                    "diff": plan.diff,
+                }
+            )
+        elif dry_run or not plan.changed:
+            output.text(plan.diff.rstrip("\n") if plan.changed else f"{plan.path}: nothing to change")
+        else:
+            kept = f" (before: {backup})" if backup is not None else ""
+            output.text(f"{plan.path}: written{kept}; restart {CLIENTS[client].title} to use it")
+
+
+def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Show what adopting changes, ask on a terminal, and carry it out."""
+    from mcp_toolset.cli.installers.adoption import adopt, plan_adoption
+    from mcp_toolset.cli.installers.replacing import held
+
+    machine = Machine.here()
+    with (
+        nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]),
+        answering(as_json=as_json) as output,
+    ):
+        plan = plan_adoption(client, machine, scope)
+        if not as_json:
+            _show_plan(plan, output)
+        agreed = not dry_run and (yes or _agreed(as_json))
+        if agreed:
+            adopt(plan, client, machine)
+        if as_json:
+            output.json(_as_json(plan, agreed))
+        elif agreed:
+            output.say(f"{plan.path}: written; restart {CLIENTS[client].title}")
+            output.say(f"undo it with: mcp-toolset restore {client}{f' --scope {scope}' if scope else ''}")
+    if agreed:
+        _read_once(plan.hub)
+    return 0
+
+
+def _read_once(hub: Path) -> None:
+    """Start the servers once, so that what they list is known to the first session."""
+    from mcp_toolset.cli.mount import read_once
+    from mcp_toolset.cli.servers import report_down
+    from mcp_toolset.config import load_config
+
+    try:
+        read_once(load_config(hub), None, report_down)
+    except ToolsetError as fault:
+        complain(str(fault))
+
+
+def _agreed(as_json: bool) -> bool:
+    if as_json or not sys.stdin.isatty():
+        raise click.UsageError("no person can be asked here; add --yes to make the change, or --dry-run")
+    return click.confirm("Make this change?", err=True)
+
+
+def _show_plan(plan: Adoption, output: Output) -> None:
+
+    output.text(plan.diff.rstrip("\n"))
+    output.say(f"{counted(len(plan.names), 'server')} → {plan.hub}, behind search:")
+    for name, own in plan.names.items():
+        output.say("  " + one_line(name if name == own else f"{name} as {own}, as the name is taken"))
+    for name, reason in plan.left.items():
+        output.say("  " + one_line(f"{name.strip() or '(no name)'} stays: {reason}"))
+
+
+def _as_json(plan: Adoption, applied: bool) -> dict[str, object]:
+    return {
+        "path": str(plan.path),
+        "applied": applied,
+        "servers": dict(plan.names),
+        "left": dict(plan.left),
+        "file": str(plan.hub),
+        "diff": plan.diff,
+    }
+
+
+@click.command(
+    "restore", epilog=examples("mcp-toolset restore cursor --dry-run", "mcp-toolset restore cursor")
+)
+@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
+@dry_run_option
+@scope_option
+@click.option("--yes", is_flag=True, expose_value=False, help="As of install; restore never asks.")
+@json_option
+def restore_command(client: ClientName, dry_run: bool, scope: Scope | None, as_json: bool) -> None:
+    """Put the servers back that `install CLIENT --adopt` has moved.
+
+    CLIENT's file becomes what it was before, byte for byte. If the file was changed since then, the servers
+    are put back into it and the changes stay. The clients are those of install.
+    """
+    from mcp_toolset.cli.installers.adoption import plan_restoration, restore
+    from mcp_toolset.cli.installers.replacing import held
+
+    machine = Machine.here()
+    with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):
+        plan = plan_restoration(client, machine, scope)
+        stay = [] if dry_run else restore(plan, machine)
+    with answering(as_json=as_json) as output:
+        if as_json:
+            facts = {"path": str(plan.path), "exact": plan.exact, "applied": not dry_run}
+            output.json({**facts, "servers": [*plan.record.names], "stay": stay, "diff": plan.diff})
+            return
+        if plan.diff:
+            output.text(plan.diff.rstrip("\n"))
+        if dry_run:
+            return
+        how = "as it was" if plan.exact else "with its servers again; it had been changed since"
+        output.say(f"{plan.path}: {how}; restart {CLIENTS[client].title}")
+        for name in stay:
+            output.say(f"{name} was edited in {plan.record.hub}, and stays there")

@@ -1,1 +1,0 @@
-"""Commands about the clients on this machine: install and uninstall."""

@@ -1,1 +1,0 @@
-"""Commands about credentials: logins to servers, and secrets."""

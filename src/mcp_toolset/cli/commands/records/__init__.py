@@ -1,1 +1,0 @@
-"""Commands about what has happened: the log."""

@@ -1,0 +1,395 @@
+"""`mcp-toolset enable`, `disable`, `explain` and `pin`: what tools are switched off, allowed and pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.cli.options import (
+    Reach,
+    complete_word,
+    examples,
+    json_option,
+    lock_option,
+    reach_options,
+    target_and_words,
+    target_command,
+)
+from mcp_toolset.cli.output import Column, Output, answering
+from mcp_toolset.cli.target import ConfigFile, Target, parse_target
+from mcp_toolset.errors import ConfigError, TargetError
+from mcp_toolset.tools.text.screen import counted
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.pins.lockfile import LockEntry
+    from mcp_toolset.cli.mount import MountOptions
+    from mcp_toolset.cli.pinning import Comparison
+    from mcp_toolset.server.server import ToolsetServer
+    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.view.view import ToolBinding
+
+
+@click.command("disable", epilog=examples("mcp-toolset disable mcp.json git/git_reset"))
+@click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_word)
+@click.argument(
+    "names", nargs=-1, required=True, metavar="SERVER | SERVER/TOOL | TOOL…", shell_complete=complete_word
+)
+def disable_command(file: Path, names: tuple[str, ...]) -> None:
+    """Switch servers, or tools of a server, off in the configuration FILE.
+
+    A running bridge takes the change over.
+
+    A tool is named by the server's own name for it, as in git/git_reset, or by its public name, as in
+    git_reset; git/delete_* is every tool whose name begins with delete_. The file keeps its comments and its
+    layout; a backup is beside it.
+    """
+    _switch(file, names, on=False)
+
+
+@click.command("enable", epilog=examples("mcp-toolset enable mcp.json git/git_reset"))
+@click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_word)
+@click.argument(
+    "names", nargs=-1, required=True, metavar="SERVER | SERVER/TOOL | TOOL…", shell_complete=complete_word
+)
+def enable_command(file: Path, names: tuple[str, ...]) -> None:
+    """Switch servers, or tools of a server, on again in the configuration FILE; see disable."""
+    _switch(file, names, on=True)
+
+
+def _switch(file: Path, names: tuple[str, ...], *, on: bool) -> None:
+    from mcp_toolset.cli.installers.replacing import held, read_regular, replace_text
+    from mcp_toolset.cli.switching import listed_in, switched
+    from mcp_toolset.config.jsonc import marked_as, without_mark
+
+    if file.suffix == ".py":
+        raise ConfigError(
+            f"{file}: is a program, and this command changes configuration files (JSON); "
+            "in Python write .off(…) or .filtered(exclude=[…]) on its toolset"
+        )
+    with held(file):
+        before = read_regular(file)
+        if before is None:
+            raise ConfigError(f"{file}: no such file; check the path")
+        text, told, listed = without_mark(before), list[str](), listed_in(file)
+        for name in names:
+            text, now = switched(text, name, str(file), on=on, listed=listed)
+            told.append(now)
+        after = marked_as(text, before)
+        if after != before:
+            replace_text(file, before, after, 0o600)
+    with answering() as output:
+        for now in told:
+            output.say(now if after != before else f"{now} already")
+
+
+DENIED: Final = 1
+_COLUMNS: Final = (
+    Column("tool"),
+    Column("verdict", state=True, label=False),
+    Column("rule", prose=True, label=False),
+)
+_NO_RULE: Final = "no rule is about it"
+
+
+@target_command(
+    "explain",
+    "TARGET [TOOL] | [TOOL] -- COMMAND…",
+    "mcp-toolset explain mcp.json",
+    "mcp-toolset explain mcp.json github_delete_repo --as ann --role staff",
+)
+@click.option(
+    "--as",
+    "name",
+    metavar="NAME",
+    help="The caller's name or key; without it a caller that is not logged in.",
+)
+@click.option("--role", "roles", metavar="ROLE", multiple=True, help="A role of the caller; repeatable.")
+@click.option("--scope", "scopes", metavar="SCOPE", multiple=True, help="A scope of the caller; repeatable.")
+@json_option
+@reach_options
+@click.pass_context
+def explain_command(
+    ctx: click.Context,
+    words: Sequence[str],
+    name: str | None,
+    roles: Sequence[str],
+    scopes: Sequence[str],
+    as_json: bool,
+    reach: Reach,
+) -> int:
+    """Say whether a caller may use TOOL, which rule of the permissions decides, and which limits apply.
+
+    Without TOOL it shows every tool. Without a name, role or scope the caller is a client on stdio. A name
+    from `auth.tokens` has the roles and scopes of the file. The exit code is 1 if TOOL is denied.
+    """
+    target, command, rest = target_and_words(ctx, words, more=True)
+    if len(rest) > 1:
+        raise click.UsageError(f"{rest[1]!r} is one word too many; explain one tool at a time", ctx)
+    place = parse_target(target, command)
+
+    from mcp_toolset.cli.mount import run_on
+
+    reach.log()
+
+    async def explain(mounted: ToolsetServer) -> dict[str, Any]:
+        caller = _caller(mounted, name, roles, scopes)
+        told = {"caller": None if caller is None else caller.subject or caller.client or "", **_file(mounted)}
+        if caller is not None:
+            told |= {"roles": sorted(caller.roles), "scopes": sorted(caller.scopes)}
+        if not rest:
+            return {**told, "tools": [_said(mounted, one, caller) for one in _tools(mounted)]}
+        return {**told, **_said(mounted, _tool(mounted, rest[0]), caller)}
+
+    with answering() as output:
+        found = run_on(place, reach.mounting(), explain)
+        if as_json:
+            output.json(found)
+        elif rest:
+            _show_verdict(found, output)
+        else:
+            rows = [[one["tool"], one["verdict"], one["rule"] or _NO_RULE] for one in found["tools"]]
+            output.table(_COLUMNS, rows)
+    return DENIED if found.get("verdict") == "deny" else 0
+
+
+def _caller(
+    mounted: ToolsetServer, name: str | None, roles: Sequence[str], scopes: Sequence[str]
+) -> Identity | None:
+    """The caller that the options describe."""
+    from mcp_toolset.cli.callers import caller_of_key
+    from mcp_toolset.tools.core.identity import Identity
+
+    if name is None and not roles and not scopes:
+        return None
+    auth = None if mounted.configured is None else mounted.configured.config.auth
+    token = None if auth is None or name is None else auth.tokens.get(name)
+    if token is not None:
+        return Identity.of(name, roles=roles or token.roles, scopes=scopes or token.scopes)
+    found = caller_of_key(name or "") or Identity.of(None, name or "")
+    return replace(found, roles=frozenset(roles), scopes=frozenset(scopes))
+
+
+def _file(mounted: ToolsetServer) -> dict[str, Any]:
+    return {} if mounted.configured is None else {"file": str(mounted.configured.config.path)}
+
+
+def _tools(mounted: ToolsetServer) -> list[ToolBinding]:
+    """Every tool, those included that the permissions hide."""
+    from mcp_toolset.cli.mount import without_fixed
+
+    return without_fixed(mounted.bindings())
+
+
+def _tool(mounted: ToolsetServer, name: str) -> ToolBinding:
+    """The tool of a public name, or of `server/tool`."""
+    from mcp_toolset.tools.binding.selector import near_names
+
+    tools = _tools(mounted)
+    for binding in tools:
+        if name in (
+            binding.name,
+            binding.asked,
+            f"{binding.source}/{binding.definition.name}",
+            f"{binding.source}/{binding.name}",
+        ):
+            return binding
+    near = near_names(name, {one.name: one for one in tools})
+    mend = f"did you mean {' or '.join(near)}?" if near else "explain without TOOL shows every tool"
+    raise TargetError(f"there is no tool {name!r}; {mend}")
+
+
+def _said(mounted: ToolsetServer, binding: ToolBinding, caller: Identity | None) -> dict[str, Any]:
+    told: dict[str, Any] = {"tool": binding.name}
+    if binding.source:
+        told |= {"server": binding.source, "own": binding.definition.name}
+    limits = [
+        {"limit": one.key, "value": one.value, "place": one.place}
+        for one in mounted.limits_of(binding, caller)
+    ]
+    policy = mounted.policy
+    if policy is None:
+        return {**told, "verdict": "allow", "rule": "", "looked": [], "limits": limits}
+    verdict = policy.decide(binding, caller)
+    looked = [
+        {"place": look.section.place, "verdict": look.kind, "pattern": look.pattern or None}
+        for look in policy.looks(policy.facts(binding), policy.group(caller))
+    ]
+    return {**told, "verdict": verdict.kind, "rule": verdict.rule, "looked": looked, "limits": limits}
+
+
+def _show_verdict(found: dict[str, Any], output: Output) -> None:
+    own = f" ({found['server']}/{found['own']})" if "server" in found else ""
+    output.say(f"{found['tool']}{own}: {found['verdict']}")
+    output.say(f"  rule: {found['rule'] or _NO_RULE}")
+    for line in _facts(found):
+        output.say(f"  {line}")
+    if found["looked"]:
+        output.say("Asked, in this order:")
+    for look in found["looked"]:
+        fits = "no pattern fits" if look["verdict"] is None else f"{look['verdict']}: {look['pattern']}"
+        output.say(f"  {look['place']}: {fits}")
+    if found["limits"] and found["verdict"] != "deny":
+        output.say("Limits:")
+        for one in found["limits"]:
+            output.say(f"  {one['limit']} {one['value']}: {one['place']}")
+
+
+def _facts(found: dict[str, Any]) -> Iterator[str]:
+    if "file" in found:
+        yield f"file: {found['file']}"
+    if found["caller"] is None:
+        yield "caller: a caller without a name (standard input, no authentication)"
+        return
+    yield f"caller: {found['caller'] or 'without a name'}"
+    for kind in ("roles", "scopes"):
+        if found[kind]:
+            yield f"{kind}: {', '.join(found[kind])}"
+
+
+@target_command(
+    "pin",
+    "TARGET [NAMES]… | [NAMES]… -- COMMAND…",
+    "mcp-toolset pin mcp.json",
+    "mcp-toolset pin mcp.json --check",
+    "mcp-toolset pin mcp.json --accept git/commit",
+)
+@click.option("--accept", is_flag=True, help="Accept all changes, or those of NAMES.")
+@click.option(
+    "--check", is_flag=True, help="Change nothing; exit with 1 if a definition differs from its pin."
+)
+@lock_option
+@json_option
+@reach_options
+@click.pass_context
+def pin_command(
+    ctx: click.Context,
+    words: Sequence[str],
+    accept: bool,
+    check: bool,
+    lock: Path | None,
+    as_json: bool,
+    reach: Reach,
+) -> int:
+    """Pin the definitions of mounted tools, show later changes, and accept them.
+
+    The first run writes the lock file. From then on, a tool that becomes more powerful, or whose text gains
+    a risky part, is held until you accept it here. NAMES are tools, servers or server/tool, with * as a
+    wildcard.
+    """
+    target, command, names = target_and_words(ctx, words, more=True)
+    if check and accept:
+        raise click.UsageError("--check changes nothing; leave out --accept", ctx)
+    if names and not accept:
+        raise click.UsageError(f"{names[0]!r} is a name to accept; add --accept", ctx)
+    place = parse_target(target, command)
+
+    from mcp_toolset.cli.mount import run
+
+    reach.log()
+    options, wish = (
+        reach.mounting(lock=lock),
+        _Wish(accept, check, tuple(names)),
+    )
+    with answering(as_json=as_json) as output:
+        return run(lambda: _pin(place, options, wish, output))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Whether to show, check or accept the differences."""
+
+    accept: bool
+    check: bool
+    names: tuple[str, ...]
+
+
+async def _pin(place: Target, options: MountOptions, wish: _Wish, output: Output) -> int:
+    from mcp_toolset.cli.mount import opened
+    from mcp_toolset.cli.pinning import compare, orphans
+
+    async with opened(place, options) as server:
+        comparisons = compare(server)
+        left = orphans(comparisons, _configured(place)) if isinstance(place, ConfigFile) else []
+        existed = all(comparison.entry.file.exists for comparison in comparisons)
+        written = not wish.check and (wish.accept or not existed)
+        report = _report(comparisons, left)
+        if written:
+            report["accepted"] = _accept(comparisons, left, wish.names)
+    if output.as_json:
+        output.json(report)
+    else:
+        _show_pins(report, output, existed=existed, written=written)
+    differs = not existed or any(entry["changes"] or not entry["reached"] for entry in report["servers"])
+    return int(wish.check and (differs or bool(left) or any(not one["pinned"] for one in report["servers"])))
+
+
+def _configured(place: ConfigFile) -> list[str]:
+    """Every server that the file names, disabled servers included."""
+    from mcp_toolset.config import load_config
+
+    return [server.name for server in load_config(place.path).servers]
+
+
+def _accept(comparisons: Sequence[Comparison], left: Sequence[LockEntry], names: Sequence[str]) -> list[str]:
+    from mcp_toolset.cli.pinning import accept, chosen
+
+    accepted: list[str] = []
+    for file in dict.fromkeys(comparison.entry.file for comparison in comparisons):
+        own = [comparison for comparison in comparisons if comparison.entry.file is file]
+        changes = chosen(own, names)
+        reached = [one.entry.server for one in own if one.listed is not None and not names]
+        gone = [entry.server for entry in left if entry.file is file and not names]
+        accept(file, changes, pin=reached, forget=gone)
+        accepted += [f"{change.server}/{change.tool}" for change in changes]
+    return accepted
+
+
+def _report(comparisons: Sequence[Comparison], left: Sequence[LockEntry]) -> dict[str, Any]:
+    from mcp_toolset.cli.pinning import change_json
+
+    servers = [
+        {
+            "name": one.name,
+            "lock": str(one.entry.file.path),
+            "reached": one.listed is not None,
+            "pinned": one.pinned is not None,
+            "tools": len(one.listed or ()),
+            "changes": [change_json(name, *pair) for name, pair in one.changed().items()],
+        }
+        for one in comparisons
+    ]
+    return {"servers": servers, "not_configured": [entry.server for entry in left]}
+
+
+def _show_pins(report: dict[str, Any], output: Output, *, existed: bool, written: bool) -> None:
+    from mcp_toolset.cli.pinning import change_lines
+
+    for server in report["servers"]:
+        output.text(f"{server['name']}: {_state(server)}")
+        for change in server["changes"] if server["pinned"] else ():
+            for line in change_lines(change):
+                output.text(f"  {line}")
+    for name in report["not_configured"]:
+        output.text(f"{name}: pinned, but no longer configured")
+    if written:
+        lock = report["servers"][0]["lock"]
+        output.text(f"{'accepted' if existed else 'pinned'} in {lock}: {_count(report['accepted'])}")
+    elif any(server["changes"] for server in report["servers"]) or report["not_configured"]:
+        output.text("accept all of it with --accept, or name what to accept")
+
+
+def _count(accepted: Sequence[str]) -> str:
+    return counted(len(accepted), "definition")
+
+
+def _state(server: dict[str, Any]) -> str:
+    if not server["reached"]:
+        return "not reached, its pins stay"
+    if not server["pinned"]:
+        return f"not pinned yet, {counted(server['tools'], 'tool')}"
+    changes = len(server["changes"])
+    return f"{changes} of its tools differ" if changes else f"as pinned, {counted(server['tools'], 'tool')}"

@@ -1,1 +1,0 @@
-"""Commands about the rules for tools: pins, permissions."""

@@ -1,0 +1,450 @@
+"""`mcp-toolset serve`: serve a target as an MCP server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+
+from mcp_toolset._index import index
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.cli.logs import LogOptions, log_options
+from mcp_toolset.cli.options import (
+    header_option,
+    headers_of,
+    serve_options,
+    serving_arguments,
+    serving_options,
+    target_and_words,
+    target_command,
+    verbose_option,
+)
+from mcp_toolset.cli.output import answering, complain, note
+from mcp_toolset.cli.target import ConfigFile, Module, Program, Target, Url, parse_target
+from mcp_toolset.errors import ConfigError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from mcp_toolset.catalog.grants.ledger import GrantLedger
+    from mcp_toolset.cli.mount import MountOptions
+    from mcp_toolset.cli.reloading import Child
+    from mcp_toolset.config import HubConfig
+    from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.server.server import ToolsetServer
+    from mcp_toolset.serving.serve import Serving, TransportName
+    from mcp_toolset.serving.serving_log import ServingLog
+    from mcp_toolset.shared.state import SharedState
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_OPTIONS: Final = (
+    click.option(
+        "--auth-token-env",
+        multiple=True,
+        metavar="[NAME=]VAR",
+        help="Accept the bearer token in this environment variable, from a client that is called NAME.",
+    ),
+    click.option("--issuer", metavar="URL", help="Accept the tokens (JWT) of this authorization server."),
+    click.option(
+        "--audience", multiple=True, metavar="TEXT", help="The audience of those tokens: the claim aud."
+    ),
+    click.option(
+        "--jwks-url", metavar="URL", help="Where the keys of the issuer are, if its metadata does not say it."
+    ),
+    click.option("--required-scope", multiple=True, metavar="SCOPE", help="A scope that each JWT needs."),
+    click.option(
+        "--insecure",
+        is_flag=True,
+        help="Accept calls without a token from every program that can reach --host.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """What the command line says of who may call.
+
+    Attributes:
+        variables: Environment variables with tokens, each perhaps after the name of its holder.
+        issuer: An authorization server.
+        audience: What its tokens name as their audience.
+        jwks_url: Where its keys are.
+        required_scopes: What each token needs.
+        insecure: Whether every program that reaches the server may call.
+    """
+
+    variables: tuple[str, ...]
+    issuer: str | None
+    audience: tuple[str, ...]
+    jwks_url: str | None
+    required_scopes: tuple[str, ...]
+    insecure: bool
+
+    def authenticator(self, transport: TransportName) -> Authenticator | None:
+        """Who may call; `None` if these options do not say."""
+        self._check(transport)
+        if not self.variables and self.issuer is None:
+            return None
+        from mcp_toolset.security.authentication.authenticator import Authenticator
+        from mcp_toolset.security.authentication.jwt import JWT
+        from mcp_toolset.security.authentication.static_tokens import StaticTokens
+
+        verifiers: list[StaticTokens | JWT] = []
+        if self.variables:
+            verifiers.append(StaticTokens.from_env(*self.variables, scopes=self.required_scopes))
+        if self.issuer is not None:
+            verifiers.append(JWT(issuer=self.issuer, audience=self.audience, jwks_url=self.jwks_url))
+        return Authenticator(verifiers, required_scopes=self.required_scopes)
+
+    def check_callers(self, config: HubConfig, warn: Callable[[str], None]) -> None:
+        """Refuse, or warn of, rules of a file for callers whose tokens these options do not accept.
+
+        Raises:
+            ConfigError: as `AuthConfig.check_callers` does.
+        """
+        if self.issuer is not None or not self.variables:
+            return
+        from mcp_toolset.config.auth import check_known
+        from mcp_toolset.config.jsonc import Place
+        from mcp_toolset.config.models import stated_callers
+
+        names = [one.partition("=")[0] for one in self.variables]
+        known = {"principals": names, "roles": (), "scopes": self.required_scopes}
+        root = Place(str(config.path))
+        check_known(known, stated_callers(config.rules, config.extensions, config.servers, root), warn)
+
+    def _check(self, transport: TransportName) -> None:
+        given = self.variables or self.issuer or self.audience or self.jwks_url or self.required_scopes
+        if given and transport == "stdio":
+            raise click.UsageError(
+                "options that say who may call are for HTTP: add --transport http; on stdio the program that "
+                "starts the server is its only client"
+            )
+        if (self.audience or self.jwks_url) and self.issuer is None:
+            raise click.UsageError("--audience and --jwks-url belong to --issuer; add it")
+        if self.issuer is not None and not self.audience:
+            raise click.UsageError(
+                "--issuer needs --audience, or tokens for other servers would be accepted; give what the "
+                "claim `aud` of the tokens for this server is"
+            )
+        if not all(map(str.strip, self.required_scopes)):
+            raise click.UsageError("--required-scope is empty, so no scope would be required; name one")
+        if self.required_scopes and not (self.variables or self.issuer):
+            raise click.UsageError("--required-scope needs --issuer or --auth-token-env")
+
+
+def authentication_options(function: _Function) -> _Function:
+    """The options; the command receives them as `inbound`."""
+
+    @wraps(function)
+    def told(
+        *args: Any,
+        auth_token_env: Sequence[str],
+        issuer: str | None,
+        audience: Sequence[str],
+        jwks_url: str | None,
+        required_scope: Sequence[str],
+        insecure: bool,
+        **kwargs: Any,
+    ) -> Any:
+        inbound = Inbound((*auth_token_env,), issuer, (*audience,), jwks_url, (*required_scope,), insecure)
+        return function(*args, inbound=inbound, **kwargs)
+
+    for option in reversed(_OPTIONS):
+        told = option(told)
+    return cast("_Function", told)
+
+
+@target_command(
+    "serve",
+    "TARGET | -- COMMAND…",
+    "mcp-toolset serve app.py",
+    "mcp-toolset serve mcp.json --deferred",
+    "mcp-toolset serve app.py --transport http --port 8000",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(["stdio", "http", "sse"]),
+    default="stdio",
+    show_default=True,
+    help="How clients reach the server.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="The port; 0 takes a free one.",
+)
+@click.option(
+    "--drain",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Over HTTP: how long calls in flight may take after a SIGTERM; by default 2.",
+)
+@click.option("--allow-host", multiple=True, metavar="HOST", help="A further Host that requests may name.")
+@click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
+@click.option("--name", help="The server's name, as clients see it.")
+@serving_options
+@authentication_options
+@header_option
+@click.option(
+    "--token-env",
+    metavar="VAR",
+    help="Send the bearer token in this environment variable to the URL; the same as --auth-token-env where "
+    "TARGET is no URL.",
+)
+@click.option(
+    "--shared",
+    metavar="URL",
+    envvar="MCP_TOOLSET_SHARED",
+    help="Be one of several replicas, which share their state in this Redis or Valkey: redis://host:6379.",
+)
+@serve_options
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="For development: load a Python program again when one of its files changes. What the program has "
+    "in memory is lost each time.",
+)
+@click.option("--reported-to", hidden=True, type=click.Path(path_type=Path))
+@log_options
+@verbose_option
+@click.pass_context
+def serve_command(
+    ctx: click.Context,
+    words: Sequence[str],
+    transport: TransportName,
+    host: str,
+    port: int,
+    drain: float | None,
+    allow_host: Sequence[str],
+    allow_origin: Sequence[str],
+    name: str | None,
+    grants: Path | None,
+    client_prefix: str | None,
+    state: str | None,
+    watch: bool,
+    deferred: bool | None,
+    inbound: Inbound,
+    header: Sequence[str],
+    token_env: str | None,
+    shared: str | None,
+    reload: bool,
+    reported_to: Path | None,
+    timeout: float | None,
+    logging: LogOptions,
+    verbose: int,
+    **extensions: Any,
+) -> None:
+    """Serve TARGET until the client leaves (stdio) or a signal ends it.
+
+    Over HTTP, streamable HTTP is at /mcp and SSE at /sse. If a Python file calls serve() itself, the call
+    decides what is served, and these options decide how.
+    """
+    target, command, _ = target_and_words(ctx, words)
+    place = parse_target(target, command)
+    if transport == "stdio":
+        _check_stdio(ctx)
+    followed = _followed(place, watch, bool(shared), bool(header)) if reload else None
+
+    # Most objects of a start are made by imports, which the collector is not to scan.
+    from mcp_toolset.concurrency.workers import starting
+
+    child = None if reported_to is None else _child(place, reported_to)
+    if child is not None:
+        logging = replace(logging, place="off")
+    with starting(), logging.keeping(place, verbose) as log:
+        from mcp_toolset.serving.serve import Serving
+
+        if token_env and transport != "stdio" and not isinstance(place, Url):
+            inbound, token_env = replace(inbound, variables=(*inbound.variables, token_env)), None
+        headers, auth = headers_of(header, token_env), inbound.authenticator(transport)
+        names = (*allow_host,), (*allow_origin,)
+        how = Serving(transport, host, port, *names, watch, inbound.insecure, auth, drain)
+        from mcp_toolset.cli.mount import MountOptions
+
+        if followed is not None:
+            given = [*map(str, serving_arguments(ctx)), *["-v"] * verbose]
+            stays = {key: one for key, one in extensions.items() if key in index().STAYING}
+            options = MountOptions(name=name, extensions=stays)
+            _serve_followed(followed, options, given, how, log)
+            return
+        with _ledger(grants) as ledger:
+            options = MountOptions(
+                deferred,
+                timeout,
+                name,
+                ledger,
+                client_prefix,
+                state,
+                headers=headers,
+                serves=child is None,
+                shared=_shared(shared),
+                extensions=extensions
+                if child is None
+                else {**extensions, **dict.fromkeys(index().STAYING, False)},
+            )
+            server = _mounted(place, options, child)
+            _check_target(ctx, server, target or "", inbound, extensions, has_auth=auth is not None)
+            single = bool(command) or "://" in (target or "")
+            _serve(server, single, how, log, None if child is None else child.following())
+
+
+def _check_target(
+    ctx: click.Context,
+    server: ToolsetServer,
+    target: str,
+    inbound: Inbound,
+    extensions: Mapping[str, Any],
+    *,
+    has_auth: bool,
+) -> None:
+    """Refuse options that have no effect on this target, or stand in place of what its file says.
+
+    Raises:
+        UsageError: there is such an option.
+    """
+    for key in index().DEFERRED:
+        if extensions.get(key) and not server.toolset.defers:
+            raise click.UsageError(f"--{key} is for tools behind search, and none is: add --deferred")
+    if has_auth and server.configured is not None and server.configured.config.auth is not None:
+        raise click.UsageError(
+            f"{target} has `auth`, which the options that say who may call would replace; "
+            "leave them out, or remove the section",
+            ctx,
+        )
+    if server.configured is not None:
+        config = server.configured.config
+        inbound.check_callers(config, complain)
+        for key in index().OPTIONS:
+            # An option that is a value, such as a path, stands in place of what the file says.
+            if config.extensions.get(key) is not None and not isinstance(extensions.get(key), bool | None):
+                raise click.UsageError(
+                    f"{target} has `{key}`, which --{key} would replace; leave one of them out", ctx
+                )
+
+
+def _check_stdio(ctx: click.Context) -> None:
+    """Refuse options that have no effect on stdio."""
+    for name in ("host", "port", "drain", "allow_host", "allow_origin"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} has no effect on stdio: add --transport http", ctx)
+
+
+def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> Program | Module | None:
+    """The program that `--reload` loads again; `None` for a configuration, which is followed anyway."""
+    if isinstance(target, ConfigFile) and watch:
+        return None
+    if not isinstance(target, Program | Module):
+        raise click.UsageError(
+            "--reload and --no-watch exclude each other; leave one of them out"
+            if isinstance(target, ConfigFile)
+            else "--reload is for Python programs and configurations; leave it out for a URL or a command"
+        )
+    if shared or headers:
+        other = "--shared" if shared else "--header"
+        raise click.UsageError(f"--reload and {other} exclude each other; leave one of them out")
+    return target
+
+
+def _child(target: Target, path: Path) -> Child:
+    from mcp_toolset.cli.reloading import Child
+
+    if not isinstance(target, Program | Module):
+        raise click.UsageError("--reported-to is what --reload starts a program with")
+    return Child(target, path)
+
+
+def _serve_followed(
+    target: Program | Module,
+    options: MountOptions,
+    arguments: Sequence[str],
+    how: Serving,
+    log: ServingLog,
+) -> None:
+    """Serve a program that runs in a child process, which is exchanged when a file of it changes."""
+    from mcp_toolset.cli.reloading import ProgramReload, front
+
+    server, named = front(target, options), () if options.name is None else ("--name", options.name)
+    reload = ProgramReload(
+        server, target, (*arguments, *named), shared=how.transport != "stdio", tell=complain
+    )
+    _serve(server, False, how, log, reload.running())
+
+
+@contextmanager
+def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
+    """A grant ledger with its store in a file, open for the length of a block; `None` without a path."""
+    if path is None:
+        yield None
+        return
+    from mcp_toolset.catalog.grants.ledger import GrantLedger
+    from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
+
+    with SqliteGrantStore(path) as store:
+        yield GrantLedger(store)
+
+
+def _shared(url: str | None) -> SharedState | None:
+    """The state that replicas share, with the keys of the environment; `None` without a URL."""
+    if url is None:
+        return None
+    from mcp_toolset.shared.state import KEYS_VARIABLE, SharedState
+
+    ring = None
+    if keys := os.environ.get(KEYS_VARIABLE):
+        from mcp_toolset.security.secrets.key_ring import KeyRing
+
+        ring = KeyRing.of_text(keys)
+    try:
+        return SharedState(url, keys=ring)
+    except ConfigError as fault:
+        context = click.get_current_context()
+        if context.get_parameter_source("shared") is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--shared: {fault}", context) from None
+        raise
+
+
+def _mounted(target: Target, options: MountOptions, child: Child | None) -> ToolsetServer:
+    from mcp_toolset.cli.mount import mount
+
+    # Output of the code that is loaded must not reach the client: stdout is the protocol.
+    with answering():
+        if child is None:
+            return mount(target, options, serving=True)
+        with child.loading():
+            server = mount(target, options, serving=True)
+        child.loaded(decides=bool(server.auth or server.policy))
+        return server
+
+
+def _serve(
+    server: ToolsetServer,
+    single: bool,
+    how: Serving,
+    log: ServingLog,
+    within: AbstractAsyncContextManager[None] | None = None,
+) -> None:
+    from mcp_toolset.cli.servers import report_down, require_something
+    from mcp_toolset.serving.serve import run_server
+
+    log.follow(server, one_client=how.transport == "stdio")
+    run_server(
+        server,
+        how,
+        # If the target is one server, it must be up now; one of several may connect later.
+        settled=require_something if single else report_down,
+        reread=complain,
+        listening=lambda url: note(f"serving {server.name} at {url}"),
+        log=log,
+        within=within,
+    )

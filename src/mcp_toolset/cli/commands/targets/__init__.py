@@ -1,1 +1,0 @@
-"""Commands about what a target offers: serve it, list it, search it, call it."""

@@ -1,1 +1,0 @@
-"""What a shell completes: commands, options, files, and the names of servers, tools and clients."""

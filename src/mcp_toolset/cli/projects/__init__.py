@@ -1,1 +1,0 @@
-"""What `mcp-toolset new` writes: small projects whose own tests pass."""
