@@ -16,14 +16,7 @@ import anyio
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, error_result, rejection
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
-from mcp_toolset.calls.pipeline.middleware import (
-    CallNext,
-    Guard,
-    Recorder,
-    Replayer,
-    Run,
-    ToolMiddleware,
-)
+from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, Recorder, Replayer, Run, ToolMiddleware
 from mcp_toolset.calls.pipeline.observers import CURRENT, note_decision
 from mcp_toolset.calls.pipeline.reporting import extra_of
 from mcp_toolset.calls.pipeline.rule_set import RuleSet

@@ -74,13 +74,7 @@ class Sealer:
         return bool(dot) and mark.startswith(_MARK) and mark[len(_MARK) :] in self._keys().marks(self._kind)
 
     def seal(
-        self,
-        data: Any,
-        *,
-        who: str | None,
-        what: str,
-        seconds: float,
-        tools: Mapping[str, str] | None = None,
+        self, data: Any, *, who: str | None, what: str, seconds: float, tools: Mapping[str, str] | None = None
     ) -> str:
         """Seal a call.
 

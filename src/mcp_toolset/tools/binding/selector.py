@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import FunctionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Final,
-    ForwardRef,
-    Protocol,
-    Union,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Final, ForwardRef, Protocol, Union, runtime_checkable
 
 from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.tools.core.names import declared_tool

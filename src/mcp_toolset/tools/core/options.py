@@ -132,7 +132,4 @@ class Private(TypedDict):
 
 def private(options: ToolOptions) -> Private:
     """The tags and the metadata among the options."""
-    return {
-        "tags": checked_tags(options.get("tags", ()), "tool"),
-        "metadata": options.get("metadata") or {},
-    }
+    return {"tags": checked_tags(options.get("tags", ()), "tool"), "metadata": options.get("metadata") or {}}

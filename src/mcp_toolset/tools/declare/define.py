@@ -85,10 +85,7 @@ def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> ToolFi
 
 
 def _fields(
-    definition: ToolDefinition,
-    handler: Handler | None,
-    options: ToolOptions,
-    returned: Returned = JSON,
+    definition: ToolDefinition, handler: Handler | None, options: ToolOptions, returned: Returned = JSON
 ) -> ToolFields:
     calling = HandlerCall(arguments_reader(definition.input_schema), returned)
     return ToolFields(

@@ -690,9 +690,7 @@ def _made(place: str, parameters: Sequence[inspect.Parameter]) -> tuple[SchemaVa
         raise _unusable(place, parameters, fault) from None
 
 
-def _validator_and_schema(
-    parameters: Sequence[inspect.Parameter],
-) -> tuple[SchemaValidator, dict[str, Any]]:
+def _validator_and_schema(parameters: Sequence[inspect.Parameter]) -> tuple[SchemaValidator, dict[str, Any]]:
     from pydantic import TypeAdapter
 
     from mcp_toolset.tools.schema.json_schema import PlainSchema

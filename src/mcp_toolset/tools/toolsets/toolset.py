@@ -286,12 +286,7 @@ class Transformed(Toolset[C]):
     """Another toolset with every binding passed through one step; the result of a verb."""
 
     def __init__(
-        self,
-        inner: Toolset[C],
-        transform: Step,
-        *,
-        defers: bool = False,
-        extensions: Collection[str] = (),
+        self, inner: Toolset[C], transform: Step, *, defers: bool = False, extensions: Collection[str] = ()
     ) -> None:
         """Wrap `inner`.
 

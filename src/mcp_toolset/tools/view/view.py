@@ -264,11 +264,7 @@ class NameReport:
     _bound: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def look(
-        self,
-        uses: Iterable[NameUse],
-        names: ToolNames,
-        known: KnownTools,
-        verbs: Iterable[UnboundName] = (),
+        self, uses: Iterable[NameUse], names: ToolNames, known: KnownTools, verbs: Iterable[UnboundName] = ()
     ) -> None:
         """Resolve names against the present tools; `verbs` are names that verbs found missing."""
         if known.is_part:
@@ -546,12 +542,7 @@ class ToolView(Mapping[str, ToolBinding]):
                 deferred tools would be lost and `deferred` does not say that this is meant.
         """
         return _forms().export(
-            self,
-            provider,
-            requirement=requirement,
-            strict=strict,
-            deferred=deferred,
-            left_out=self.left_out,
+            self, provider, requirement=requirement, strict=strict, deferred=deferred, left_out=self.left_out
         )
 
     def to_openai(self) -> list[Any]:

@@ -133,12 +133,7 @@ def _function_call(place: int, item: Mapping[str, Any]) -> AssistantCall:
 def responses_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
     """Output items that make `calls`, for turns that did not come from the provider."""
     items = [
-        {
-            "type": "function_call",
-            "call_id": call.id,
-            "name": call.name,
-            "arguments": json_of(call.arguments),
-        }
+        {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": json_of(call.arguments)}
         for call in calls
     ]
     return {"output": items}
