@@ -18,7 +18,7 @@ from mcp_toolset.catalog.registry.kept_files import KeptFiles
 from mcp_toolset.catalog.registry.state_store import StateFile
 from mcp_toolset.catalog.search.stored.index_file import copied
 from mcp_toolset.catalog.snapshot import take_snapshot
-from mcp_toolset.concurrency.private_files import read_regular, require_private
+from mcp_toolset.concurrency.atomic_file import read_regular, require_private
 from mcp_toolset.errors import InvalidStateError
 from mcp_toolset.server.kept_catalogs import folder_for
 from mcp_toolset.upstream.known_server import keep_key

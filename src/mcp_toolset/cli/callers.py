@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 import click
 
 from mcp_toolset.errors import TargetError
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.config.auth import AuthConfig

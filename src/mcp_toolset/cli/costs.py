@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcp_toolset.tools.text.tokens import tokens_of
+from mcp_toolset.tools.text.screen import tokens_of
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from mcp_toolset.calls.suspended.store import SuspendedStore
+from mcp_toolset.calls.suspended import SuspendedStore
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.cached_grants import CachedGrants

@@ -18,8 +18,7 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
-from mcp_toolset.concurrency.beside import beside
-from mcp_toolset.concurrency.task_set import ThreadEvent
+from mcp_toolset.concurrency.task_set import ThreadEvent, beside
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import InvalidStateError, StoreError
 from mcp_toolset.tools.core.source import ToolSource, fits

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset.calls.pipeline.decision import tracing
-from mcp_toolset.calls.suspended.store import SuspendedStore
+from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.context.client import client_of
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request_state import RoundTrips

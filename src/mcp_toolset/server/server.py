@@ -14,7 +14,7 @@ from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.observers import sampler_of
 from mcp_toolset.calls.pipeline.rules import AnyRule, rules_from
-from mcp_toolset.calls.suspended.store import SuspendedStore
+from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.registry.registry import ToolRegistry
@@ -47,7 +47,7 @@ from mcp_toolset.server.server_host import ServerHost
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import CallGuards, Visibility
-from mcp_toolset.tools.core.capability import ALWAYS, granted
+from mcp_toolset.tools.core.call import ALWAYS, granted
 from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset, offered_by

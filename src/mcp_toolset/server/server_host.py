@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from mcp_toolset.server.tool_table import ServedTools
     from mcp_toolset.server.visibility import Visibility
     from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.core.call import ToolCall, ToolContext
-    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.core.source import SourceStatus
     from mcp_toolset.tools.toolsets.toolset import Toolset

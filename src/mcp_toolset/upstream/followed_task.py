@@ -20,15 +20,10 @@ from mcp_toolset.errors import (
 from mcp_toolset.protocol.codec import MAX_ERROR
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED
-from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.result import InputRequired
 from mcp_toolset.upstream.forwarding import Exchange
-from mcp_toolset.upstream.sessions.question_shapes import (
-    answers_to,
-    checked,
-    mapping_of,
-    requests_in,
-)
+from mcp_toolset.upstream.sessions.question_shapes import answers_to, checked, mapping_of, requests_in
 from mcp_toolset.upstream.sessions.request_stamp import OWN_EXTENSIONS, OwnExtensions
 
 LEAST_PAUSE: Final = 0.02

@@ -27,9 +27,9 @@ from mcp_toolset.context.task import TASKS
 from mcp_toolset.errors import CallError, UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.eras import round_trip
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED
-from mcp_toolset.tools.core.asking import ELICITATION
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import ELICITATION
 from mcp_toolset.upstream.known_server import MountState
 from mcp_toolset.upstream.resting import ListingSession
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight

@@ -21,7 +21,7 @@ from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.errors import CallError
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, MCPError
-from mcp_toolset.tools.core.asking import InputRequired
+from mcp_toolset.tools.core.result import InputRequired
 from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.question_shapes import for_modern

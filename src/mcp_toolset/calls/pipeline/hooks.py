@@ -21,25 +21,26 @@ from mcp_toolset.calls.pipeline.hook_adapters import (
     BoundHook,
     BoundResultHook,
     ExecutionHook,
+    HookKind,
     HookSelector,
     ResultHook,
     bound,
     bound_result,
     check_description_hook,
     is_bare,
+    policy_hooks,
 )
-from mcp_toolset.calls.pipeline.policy import HookKind, policy_hooks
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.binding.selector import NameUse, ToolNames, matches, use_of
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import check_prefix, declared_tool, public_name
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, matches, use_of
 from mcp_toolset.tools.view.view import NameReport, ToolBinding, ToolView
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.nested_hooks import NestedHooks
+    from mcp_toolset.calls.pipeline.hook_chain import NestedHooks
     from mcp_toolset.tools.declare.typed_call import HookAnswer
     from mcp_toolset.tools.toolsets.toolset import Toolset
 
@@ -248,7 +249,7 @@ class HookSet(Rule):
 
         `hooks.of(AppTools.data).execution("get_user")` applies to `data_get_user`, under any prefix.
         """
-        from mcp_toolset.calls.pipeline.nested_hooks import NestedHooks
+        from mcp_toolset.calls.pipeline.hook_chain import NestedHooks
 
         return NestedHooks(self, toolset)
 

@@ -10,11 +10,10 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError, NextConsumedError
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.binding.selector import NameUse
+from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.view.tool_names import NameUse
 
 Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 

@@ -24,11 +24,10 @@ from mcp_toolset.calls.pipeline.middleware import (
 from mcp_toolset.calls.pipeline.observers import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.binding.selector import identity
+from mcp_toolset.tools.binding.selector import NameUse, ToolNames, identity, use_of
 from mcp_toolset.tools.core.names import check_prefix, public_name
 from mcp_toolset.tools.toolsets.transform import NamedStep
 from mcp_toolset.tools.toolsets.verbs import redescribed
-from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, use_of
 from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolView, UnboundName, unbound
 
 if TYPE_CHECKING:

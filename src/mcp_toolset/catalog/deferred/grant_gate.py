@@ -14,10 +14,9 @@ from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.errors import GrantError, GrantStoreError, InvalidArgumentsError, UnknownToolError
 from mcp_toolset.tools.binding.binding import StoreMiss, loaded
-from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import InputRequired, ToolResult
 from mcp_toolset.tools.schema.argument_repair import repairs_of, with_repairs
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.view.view import ToolBinding

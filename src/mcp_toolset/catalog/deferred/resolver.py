@@ -18,7 +18,7 @@ from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.errors import CallError
 from mcp_toolset.tools.binding.binding import HasContract, loaded
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.export.python_stub import python_stub
+from mcp_toolset.tools.view.python_stub import python_stub
 from mcp_toolset.tools.view.view import ToolBinding
 
 _NO_SUCH: Final = "no such tool; use the id of a search hit"

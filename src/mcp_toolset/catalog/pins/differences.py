@@ -13,7 +13,7 @@ from typing import Any, Final, Self, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.canonical import VALUES, parts, plain_json
-from mcp_toolset.tools.core.frozen import texts_in
+from mcp_toolset.tools.core.definition import texts_in
 from mcp_toolset.tools.text.hidden_text import visible
 
 __all__ = ["ABSENT", "Difference", "compared", "in_one_line", "says_otherwise"]

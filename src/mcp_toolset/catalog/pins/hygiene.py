@@ -15,8 +15,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.canonical import TABLES_OF_SCHEMAS, VALUES, Part, only_says, parts
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.frozen import texts_in
+from mcp_toolset.tools.core.definition import ToolDefinition, texts_in
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
 
 _LIKE_LATIN: Final = frozenset(

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.risky_patterns import ANOTHER_TOOL, INSTRUCTIONS, VALUES
-from mcp_toolset.tools.core.frozen import texts_in
+from mcp_toolset.tools.core.definition import texts_in
 from mcp_toolset.tools.text.hidden_text import cleaned, hidden_in
 
 __all__ = ["Sign", "signs_in", "text_gained"]

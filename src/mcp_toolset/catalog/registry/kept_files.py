@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
-from mcp_toolset.concurrency.atomic_file import locked, replace_file
-from mcp_toolset.concurrency.private_files import opened, require_private
+from mcp_toolset.concurrency.atomic_file import locked, opened, replace_file, require_private
 from mcp_toolset.errors import InvalidStateError
 
 MOST_BYTES: Final = 64 * 1024 * 1024

@@ -17,8 +17,8 @@ from typing import Any, Final, TextIO
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.display.tables import Column, aligned, draw
-from mcp_toolset.tools.core.asking import REPLAY_META_KEY
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.result import REPLAY_META_KEY
 from mcp_toolset.tools.text.hidden_text import cleaned, plain_to_see
 from mcp_toolset.tools.text.screen import fitted
 

@@ -21,7 +21,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.cli.program import is_of_project
 from mcp_toolset.cli.target import Module, Program
 from mcp_toolset.concurrency.atomic_file import replace_file
-from mcp_toolset.concurrency.beside import beside
+from mcp_toolset.concurrency.task_set import beside
 from mcp_toolset.errors import TargetError, ToolsetError
 from mcp_toolset.hub.watch import Stamp, stamp
 

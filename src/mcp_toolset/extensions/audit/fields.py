@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset.calls.pipeline.observers import CallFacts
 from mcp_toolset.security.facts import without_credentials
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 
 LONGEST: Final = 300
 """Characters of a text that a line keeps: a caller chooses some of them, such as the name of a tool."""

@@ -20,7 +20,7 @@ from mcp_toolset.extensions.audit.fields import (
     shown_text,
 )
 from mcp_toolset.extensions.audit.log_files import stamp
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 
 _TEXTS: Final = 4096
 """Texts of lines that are remembered."""

@@ -26,8 +26,7 @@ from mcp_toolset.extensions.code.sandbox import (
     SandboxFault,
 )
 from mcp_toolset.extensions.code.transcript import CallNote, Transcript, limit_text
-from mcp_toolset.tools.core.asking import InputRequired, joined
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import InputRequired, ToolResult, joined
 
 MAX_MESSAGE = 2000
 """Characters of an error that a call raises in the snippet."""

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.extensions.code.limits import CodeLimits
-from mcp_toolset.tools.export.python_name import Functions
+from mcp_toolset.tools.view.python_stub import Functions
 
 FaultKind = Literal["failed", "seconds", "memory_mb", "suspensions", "printed", "died"]
 """Why a snippet has ended early: its own exception, a limit by its name, a dead sandbox."""

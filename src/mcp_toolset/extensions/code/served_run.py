@@ -18,9 +18,8 @@ from mcp_toolset.extensions.code.run import Asking, CodeRun
 from mcp_toolset.extensions.code.sandbox import Called, Ended, Execution, Program, Sandbox, SandboxFault
 from mcp_toolset.extensions.code.transcript import limit_text
 from mcp_toolset.extensions.code.waiting_runs import WaitingRun
-from mcp_toolset.tools.core.asking import InputRequired, joined
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import InputRequired, ToolResult, joined
 
 PARKED: Final = "code run"
 """Key in the state of a call: the reference to its run, which waits."""

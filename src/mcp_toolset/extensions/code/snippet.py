@@ -14,7 +14,7 @@ from typing import Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.tools.core.result import encodable
-from mcp_toolset.tools.export.python_name import Functions
+from mcp_toolset.tools.view.python_stub import Functions
 
 CALL: Final = "_call"
 """The function of the server that the functions of the tools call, with two texts."""

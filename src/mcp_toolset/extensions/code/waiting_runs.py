@@ -17,8 +17,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.suspended.sealed import Sealer
-from mcp_toolset.calls.suspended.store import SuspendedStore
+from mcp_toolset.calls.suspended import Sealer, SuspendedStore
 from mcp_toolset.context.inner_call import InnerState
 from mcp_toolset.context.request_state import STATE_LIFETIME, Replay
 from mcp_toolset.errors import CallError, StoreError

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.frozen import frozen
+from mcp_toolset.tools.core.definition import ToolDefinition, frozen
 
 ANY_ARGUMENTS: Final[Mapping[str, Any]] = frozen({"type": "object", "additionalProperties": True})
 """The input schema in the definition of a manifest, shared by all of them."""

@@ -16,8 +16,7 @@ from typing import Final
 
 from mcp_toolset.catalog.search.stored.base import IndexBase, Told
 from mcp_toolset.catalog.search.stored.index_file import Parts, copied, made_by, written
-from mcp_toolset.concurrency.atomic_file import locked, replace_file
-from mcp_toolset.concurrency.private_files import require_private
+from mcp_toolset.concurrency.atomic_file import locked, replace_file, require_private
 from mcp_toolset.errors import InvalidStateError
 
 MOST_FILES: Final = 16

@@ -20,7 +20,7 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.suspended.sealed import Suspended
+from mcp_toolset.calls.suspended import Suspended
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.context.task import KEPT_MS, TASKS, TaskContext, TaskWay, takes_tasks
@@ -31,8 +31,8 @@ from mcp_toolset.protocol.errors import error_for_peer, refusal
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.methods import FIRST_WITH_TASKS, TASK
 from mcp_toolset.server.answers.tool_answers import ToolAnswers
-from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.core.result import InputRequired
 
 MAX_TASKS: Final = 512
 """Calls that may run as tasks at once, and tasks that are kept."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mcp_toolset.calls.pipeline.call_report import REFUSALS, outcome_of
+from mcp_toolset.calls.pipeline.observers import REFUSALS, outcome_of
 from mcp_toolset.errors import UnknownToolError, UpstreamProtocolError
 from mcp_toolset.extensions.telemetry.histograms import Histograms
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import ToolResult, is_plain
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.call_report import CallReport
-    from mcp_toolset.calls.pipeline.observers import Observation
+    from mcp_toolset.calls.pipeline.observers import CallReport, Observation
     from mcp_toolset.extensions.telemetry.traces import Traces
     from mcp_toolset.tools.binding.binding import ToolBinding
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 import anyio
 import anyio.to_thread
 
-from mcp_toolset.concurrency.beside import beside
+from mcp_toolset.concurrency.task_set import beside
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.spans import error_of
 from mcp_toolset.errors import DefinitionError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, Host
     from mcp_toolset.extensions.telemetry.otlp import Collector, Sender
-    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.call import Identity
 
 METRICS_PATH: Final = "/metrics"
 

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, Final
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.reporting import NAME
+from mcp_toolset.calls.pipeline.observers import NAME
 from mcp_toolset.errors import DefinitionError
 
 _SAMPLER: Final = "OTEL_TRACES_SAMPLER"

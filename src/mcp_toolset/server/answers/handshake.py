@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any, Final
 
-from mcp_toolset.calls.pipeline.call_report import label_of
+from mcp_toolset.calls.pipeline.observers import label_of
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.task import TASKS
 from mcp_toolset.protocol.cache_hints import STRICTEST
@@ -15,7 +15,7 @@ from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS
 from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.answers.tool_answers import Surface
 from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 
 _log: Final = logging.getLogger("mcp_toolset.server")

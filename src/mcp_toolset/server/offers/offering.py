@@ -29,8 +29,7 @@ from mcp_toolset.server.offers.local_offers import LocalOffers
 from mcp_toolset.server.offers.public_uris import LOCAL, Addresses, Names, Origin, app_uri, apps_of
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import ToolSource, fits
 from mcp_toolset.tools.view.view import ToolBinding

@@ -23,7 +23,7 @@ from mcp_toolset.context.offer_kinds import ListChange
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, MCPError
 from mcp_toolset.protocol.revisions import SUBSCRIPTION_ID_META_KEY
 from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 
 MAX_STREAMS: Final = 1024
 """Requests to listen that one server may have open."""

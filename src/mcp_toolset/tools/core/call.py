@@ -1,17 +1,25 @@
-"""`ToolCall` and `ToolContext`: one call of a tool, and what its handler, hooks and middleware may use."""
+"""`ToolCall` and `ToolContext`: one call of a tool, its caller, and what handlers and rules may use."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, overload
+from dataclasses import field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast, overload
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import CannotAskError, CapabilityError, ClientCapabilityError, DefinitionError
-from mcp_toolset.tools.core.asking import (
+from mcp_toolset.errors import (
+    CallError,
+    CannotAskError,
+    CapabilityError,
+    ClientCapabilityError,
+    DefinitionError,
+)
+from mcp_toolset.tools.core.result import (
     ELICITATION,
     ROOTS,
     SAMPLING,
@@ -21,19 +29,222 @@ from mcp_toolset.tools.core.asking import (
     roots_in,
     sampling,
 )
-from mcp_toolset.tools.core.capability import (
-    ALWAYS,
-    Background,
-    CatalogHit,
-    Membership,
-    SessionEvent,
-    SessionSnapshot,
-)
-from mcp_toolset.tools.core.identity import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.processes import OwnProcesses
     from mcp_toolset.tools.core.result import ToolResult
+
+
+_NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def require_several(**lists: Iterable[str]) -> None:
+    """Refuse one text where several are wanted: each of its letters would be a role, and match nothing."""
+    for key, given in lists.items():
+        if isinstance(given, str):
+            raise DefinitionError(f"{key} is a list of names, such as [{given!r}], not {given!r}")
+
+
+def _no_claims() -> Mapping[str, Any]:
+    return _NO_CLAIMS
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An authenticated caller. Two identities with the same `key` are the same caller.
+
+    Attributes:
+        key: The value of `context.principal`, to which grants, sessions, caches and limits are bound.
+        client: The id of the program that the credentials were issued to (the claim `client_id` or `azp`).
+        subject: The user of the credentials (the claim `sub`).
+        issuer: Who issued the credentials (the claim `iss`).
+        scopes: What the credentials allow (RFC 6749, section 3.3).
+        roles: The roles of the user, as the issuer or the configuration names them.
+        expires: When the credentials expire, in seconds since the epoch; `None` if they do not.
+        claims: The other claims of the credentials; may be personal data, so `repr` omits them.
+    """
+
+    key: str
+    client: str | None = None
+    subject: str | None = None
+    issuer: str | None = None
+    scopes: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    expires: float | None = None
+    claims: Mapping[str, Any] = field(default_factory=_no_claims, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        client: str | None,
+        subject: str | None = None,
+        issuer: str | None = None,
+        *,
+        scopes: Iterable[str] = (),
+        roles: Iterable[str] = (),
+        expires: float | None = None,
+        claims: Mapping[str, Any] = _NO_CLAIMS,
+    ) -> Self:
+        """The identity of a client, an issuer and a subject together.
+
+        Raises:
+            DefinitionError: roles or scopes are one text instead of a list.
+        """
+        require_several(roles=roles, scopes=scopes)
+        key = json.dumps([client, issuer, subject])
+        return cls(key, client, subject, issuer, frozenset(scopes), frozenset(roles), expires, claims)
+
+    @property
+    def name(self) -> str:
+        """The caller's name in policies and logs: the subject, otherwise the client, otherwise the key."""
+        return self.subject or self.client or self.key
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Always true, for applications on Starlette, which read it from `request.user`."""
+        return True
+
+    @property
+    def display_name(self) -> str:
+        """The same as `name`, for applications on Starlette."""
+        return self.name
+
+
+CAPABILITIES: Final = {
+    "progress": "report progress to the caller",
+    "log": "send log messages to the caller",
+    "ask": "ask the user a question",
+    "sample": "have the client's model write something",
+    "roots": "see which folders the client works in",
+    "session": "see who calls and which tools the caller sees",
+    "sessions": "see another session that the host lets the tool know of",
+    "catalog": "search the deferred tools",
+    "membership": "see and change which tools are members of the catalog",
+    "background": "start work that outlives the call, and await it",
+    "processes": "start processes whose records outlive the program, list, await and cancel them",
+    "events": "append events to the record of the session",
+}
+"""What each capability allows."""
+
+ALWAYS: Final = frozenset({"progress", "log"})
+"""Granted to every tool: they only report to the caller about its own call."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSnapshot:
+    """The session that a tool is called in, at the moment of the call.
+
+    Attributes:
+        session: The session's id, if the protocol has sessions.
+        principal: The authenticated user.
+        protocol_version: The protocol revision of the call; `None` without a client.
+        tools: The public names of the tools that this caller sees, in order.
+    """
+
+    session: str | None
+    principal: str | None
+    protocol_version: str | None
+    tools: tuple[str, ...]
+
+
+Sessions = Callable[[str, Any], SessionSnapshot | None]
+"""Tells of another session by its id, given the context of the call; `None` for one that is not for it."""
+
+
+def known_session(sessions: Sessions, session: str, context: Any) -> SessionSnapshot:
+    """What the host tells a tool of another session."""
+    found = sessions(session, context)
+    if found is None:
+        raise CallError(f"there is no session {session!r} that this tool can see")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """One event that a tool has recorded for the application.
+
+    Attributes:
+        number: Its position in the record, from 1.
+        kind: The kind of event, named by the tool.
+        data: Its content, as JSON.
+        tool: The public name of the tool.
+        call_id: The id of the call, if it has one.
+        session: The session of the call, if the protocol has sessions.
+        principal: The authenticated user.
+    """
+
+    number: int
+    kind: str
+    data: Any
+    tool: str = ""
+    call_id: str = ""
+    session: str | None = None
+    principal: str | None = None
+
+
+class Membership(Protocol):
+    """Read and change which tools are members of the catalog (capability `membership`)."""
+
+    @property
+    def generation(self) -> int:
+        """The generation: a number that grows with each change."""
+        ...
+
+    def members(self) -> Mapping[str, bool]:
+        """Every tool by public name, and whether it is a member."""
+        ...
+
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
+        """Add tools to the members or remove them, all or nothing; return the new generation."""
+        ...
+
+
+class Background(Protocol):
+    """Work that continues after the call that started it (capability `background`)."""
+
+    def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
+        """Run `work(*arguments)`, also after the call; return an id to get its result with."""
+        ...
+
+    async def result(self, id: str, *, within: float | None = None) -> Any:
+        """The result of some work, once it has ended; `within` bounds the wait, in seconds."""
+        ...
+
+    def cancel(self, id: str) -> None:
+        """Cancel some work; raises like `result` if it is unknown."""
+        ...
+
+
+class CatalogHit(Protocol):
+    """One deferred tool that a search found."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def server(self) -> str | None:
+        """The source that it comes from, if any."""
+        ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def score(self) -> float:
+        """From 0 to 1."""
+        ...
+
+
+def granted(names: Iterable[str], where: str) -> frozenset[str]:
+    """The names of capabilities, checked."""
+    if isinstance(names, str):
+        raise DefinitionError(f"{where}: capabilities is a list of names: capabilities=[{names!r}]")
+    wanted = frozenset(names)
+    unknown = sorted(wanted - CAPABILITIES.keys())
+    if unknown:
+        known = ", ".join(CAPABILITIES)
+        raise DefinitionError(f"{where}: there is no capability {unknown[0]!r} to grant; there are {known}")
+    return wanted
 
 
 class Effects(Protocol):
@@ -294,7 +505,7 @@ class ToolContext:
         if schema is None or isinstance(schema, Mapping):
             return await self.elicit(question, cast("Mapping[str, Any] | None", schema), key=key)
         # Few tools ask for types.
-        from mcp_toolset.tools.core.answer_form import AnswerForm
+        from mcp_toolset.tools.core.json_schema import AnswerForm
 
         form = AnswerForm(schema)
         return form.read(await self.elicit(question, form.schema, key=key))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError
-from mcp_toolset.tools.core.asking import SampledMessage
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.core.result import SampledMessage
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.call import ToolCall, ToolContext

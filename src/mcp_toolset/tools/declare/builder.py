@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Unpack
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.options import ToolOptions, checked
+from mcp_toolset.tools.core.definition import ToolOptions, checked
 from mcp_toolset.tools.declare.handler import Handler
 from mcp_toolset.tools.declare.tool import Tool
 

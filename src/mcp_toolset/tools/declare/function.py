@@ -31,8 +31,14 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.binding.binding import Executor, Reads, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, execution_of, private
+from mcp_toolset.tools.core.definition import (
+    ToolDefinition,
+    ToolOptions,
+    annotations_of,
+    checked,
+    execution_of,
+    private,
+)
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import FunctionSignature, arguments_of, is_method, read_signature
 from mcp_toolset.tools.declare.tool import P, R, Tool

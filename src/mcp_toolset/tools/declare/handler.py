@@ -27,7 +27,10 @@ from mcp_toolset.tools.declare.signature import JSON, Returned
 Handler = Callable[..., Any] | str
 """A function of `(arguments)` or `(arguments, context)`, or its name as `module:function`."""
 
+
 _NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 

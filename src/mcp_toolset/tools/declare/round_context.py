@@ -13,19 +13,20 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mcp_toolset.errors import CapabilityError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.capability import (
+from mcp_toolset.tools.core.call import (
     ALWAYS,
     Background,
     CatalogHit,
+    Identity,
     Membership,
     SessionEvent,
     Sessions,
     SessionSnapshot,
+    ToolCall,
+    ToolContext,
     granted,
     known_session,
 )
-from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:

@@ -36,10 +36,9 @@ from pydantic_core import core_schema as core
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError, StateError
 from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
-from mcp_toolset.tools.core.asking import AskUser, Halt
 from mcp_toolset.tools.core.call import InjectingContext, ToolCall, ToolContext
 from mcp_toolset.tools.core.names import check_name
-from mcp_toolset.tools.core.result import ToolResult, checked_result, encodable
+from mcp_toolset.tools.core.result import AskUser, Halt, ToolResult, checked_result, encodable
 
 if TYPE_CHECKING:
     from docstring_parser import Docstring
@@ -355,7 +354,7 @@ def returned_as(annotation: Any, place: str) -> Returned:
         return UNTYPED
     if (plain := plain_type(annotation)) is not None:
         return _returned(SchemaSerializer(plain[0]), plain[1])
-    from mcp_toolset.tools.schema.json_schema import UNUSABLE, reason_of
+    from mcp_toolset.tools.core.json_schema import UNUSABLE, reason_of
 
     try:
         return _promise(annotation)
@@ -384,7 +383,7 @@ def _read(annotation: Any) -> Returned:
     # pydantic's models take long to import; they are needed when a tool is declared.
     from pydantic import TypeAdapter
 
-    from mcp_toolset.tools.schema.json_schema import PlainSchema
+    from mcp_toolset.tools.core.json_schema import PlainSchema
 
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     schema = adapter.json_schema(mode="serialization", schema_generator=PlainSchema)
@@ -682,7 +681,7 @@ def _made(place: str, parameters: Sequence[inspect.Parameter]) -> tuple[SchemaVa
     if (plain := plain_arguments(parameters)) is not None:
         return SchemaValidator(plain[0]), plain[1]
     # pydantic's models take long to import; they are needed when a tool of other types is declared.
-    from mcp_toolset.tools.schema.json_schema import UNUSABLE
+    from mcp_toolset.tools.core.json_schema import UNUSABLE
 
     try:
         return _validator_and_schema(parameters)
@@ -693,7 +692,7 @@ def _made(place: str, parameters: Sequence[inspect.Parameter]) -> tuple[SchemaVa
 def _validator_and_schema(parameters: Sequence[inspect.Parameter]) -> tuple[SchemaValidator, dict[str, Any]]:
     from pydantic import TypeAdapter
 
-    from mcp_toolset.tools.schema.json_schema import PlainSchema
+    from mcp_toolset.tools.core.json_schema import PlainSchema
 
     def keywords(**parsed: Any) -> dict[str, Any]:
         return parsed
@@ -708,7 +707,7 @@ def _validator_and_schema(parameters: Sequence[inspect.Parameter]) -> tuple[Sche
 
 def _unusable(place: str, parameters: Sequence[inspect.Parameter], fault: Exception) -> DefinitionError:
     """The first parameter whose type has no schema."""
-    from mcp_toolset.tools.schema.json_schema import UNUSABLE, reason_of
+    from mcp_toolset.tools.core.json_schema import UNUSABLE, reason_of
 
     for parameter in parameters:
         try:

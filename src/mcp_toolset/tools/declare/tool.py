@@ -10,10 +10,15 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.binding.binding import Executor, Reads, Supplies, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.frozen import FrozenObject, frozen, thawed
+from mcp_toolset.tools.core.definition import (
+    FrozenObject,
+    ToolDefinition,
+    ToolOptions,
+    checked_tags,
+    frozen,
+    thawed,
+)
 from mcp_toolset.tools.core.names import default_id, handler_name
-from mcp_toolset.tools.core.options import ToolOptions, checked_tags
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.handler import Handler, HandlerCall, arguments_reader
 from mcp_toolset.tools.declare.signature import with_injected
@@ -202,7 +207,7 @@ class Tool(Generic[P, R]):
             DefinitionError: the schema, the name or the handler is unusable; the message says which
                 part, why, and the remedy.
         """
-        from mcp_toolset.tools.declare.define import define
+        from mcp_toolset.tools.declare.from_schema import define
 
         return Tool(**define(name, schema, handler, output=output, **options))
 
@@ -271,7 +276,7 @@ class Tool(Generic[P, R]):
         Raises:
             DefinitionError: the data is not a tool; the message names the fault.
         """
-        from mcp_toolset.tools.declare.define import from_data
+        from mcp_toolset.tools.declare.from_schema import from_data
 
         return Tool(**from_data(data, handler))
 

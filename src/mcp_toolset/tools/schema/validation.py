@@ -16,9 +16,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.frozen import thawed
-from mcp_toolset.tools.schema.branching import Branching, resolved
+from mcp_toolset.tools.core.definition import ToolDefinition, thawed
 from mcp_toolset.tools.schema.effort import (
     BACKTRACKS,
     COUNTED,
@@ -27,10 +25,12 @@ from mcp_toolset.tools.schema.effort import (
     MAX_COPIED,
     MAX_REPORTED,
     REFERRING,
+    Branching,
     Effort,
     Guards,
     TooMuchError,
     levels,
+    resolved,
 )
 
 if TYPE_CHECKING:

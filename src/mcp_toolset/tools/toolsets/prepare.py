@@ -122,7 +122,7 @@ def turn_from_meta(key: str, kind: Any) -> TurnOf:
     """
     from pydantic import TypeAdapter
 
-    from mcp_toolset.tools.schema.json_schema import UNUSABLE
+    from mcp_toolset.tools.core.json_schema import UNUSABLE
 
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)

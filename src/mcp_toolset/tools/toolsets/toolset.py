@@ -16,8 +16,8 @@ from mcp_toolset.tools.core.names import declared_tool
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.function import FunctionTool, tool
 from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.export.compact import help_text, stubbed
 from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
+from mcp_toolset.tools.toolsets.compact import help_text, stubbed
 from mcp_toolset.tools.toolsets.opening import ToolsetLifetime
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED, PreparedStep, TurnStep
 from mcp_toolset.tools.toolsets.queries import C, ToolsetQueries

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.binding.binding import Reads, ToolBinding
-from mcp_toolset.tools.binding.selector import ToolSelector
+from mcp_toolset.tools.binding.selector import NameUse, ToolNames, ToolSelector, use_of
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, use_of
 from mcp_toolset.tools.view.view import KnownTools, UnboundName, unbound
 
 if TYPE_CHECKING:

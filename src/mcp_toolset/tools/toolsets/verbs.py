@@ -16,10 +16,9 @@ from mcp_toolset._index import index
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
-from mcp_toolset.tools.binding.selector import ToolSelector, public_name_of
-from mcp_toolset.tools.core.frozen import frozen
+from mcp_toolset.tools.binding.selector import EVERY_TOOL, ToolNames, ToolSelector, public_name_of, use_of
+from mcp_toolset.tools.core.definition import Tagged, checked_tags, frozen
 from mcp_toolset.tools.core.names import check_name, check_prefix, public_name
-from mcp_toolset.tools.core.options import Tagged, checked_tags
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.signature import with_injected
 from mcp_toolset.tools.text.hidden_text import in_log
@@ -34,7 +33,6 @@ from mcp_toolset.tools.toolsets.prepare import (
     turn_step,
 )
 from mcp_toolset.tools.toolsets.transform import ArgumentStep, ArgumentTransform, NamedStep
-from mcp_toolset.tools.view.tool_names import EVERY_TOOL, ToolNames, use_of
 from mcp_toolset.tools.view.view import Each, KnownTools, ToolView, rules_of, unbound
 
 if TYPE_CHECKING:

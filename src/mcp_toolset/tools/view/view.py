@@ -19,17 +19,24 @@ from mcp_toolset._index import needed
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownNameError
 from mcp_toolset.tools.binding.binding import ToolBinding, loaded
-from mcp_toolset.tools.binding.selector import ToolGroup, ToolSelector, names_of, public_name_of, resolve_all
+from mcp_toolset.tools.binding.selector import (
+    EVERY_TOOL,
+    NameUse,
+    ToolGroup,
+    ToolNames,
+    ToolSelector,
+    names_of,
+    public_name_of,
+    resolve_all,
+)
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.tool_names import EVERY_TOOL, NameUse, ToolNames
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.source import ToolSource
-    from mcp_toolset.tools.export.requirement import ToolRequirement
-    from mcp_toolset.tools.export.table import Export, Provider
+    from mcp_toolset.tools.view.export import Export, Provider, ToolRequirement
 
 __all__ = [
     "Describes",

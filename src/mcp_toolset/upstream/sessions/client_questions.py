@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.cancel_reason import given_up
+from mcp_toolset.concurrency.task_set import given_up
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
@@ -29,8 +29,8 @@ from mcp_toolset.protocol.json_rpc import (
     URL_ELICITATION_REQUIRED,
     MCPError,
 )
-from mcp_toolset.tools.core.asking import ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.result import ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight

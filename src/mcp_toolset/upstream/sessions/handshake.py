@@ -16,8 +16,7 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset.catalog.cache_folder import cache_folder
-from mcp_toolset.concurrency.atomic_file import locked, replace_file
-from mcp_toolset.concurrency.private_files import read_regular
+from mcp_toolset.concurrency.atomic_file import locked, read_regular, replace_file
 from mcp_toolset.config import Era, ProtocolRule
 from mcp_toolset.protocol.dispatch import CallOptions, Dispatcher
 from mcp_toolset.protocol.handshake import DISCOVER, ClientHandshake, HandshakeRequest, Introduction

@@ -36,7 +36,7 @@ from mcp_toolset.protocol.shapes import (
     Tagged,
 )
 from mcp_toolset.security.egress import is_loopback
-from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
+from mcp_toolset.tools.core.result import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.text.hidden_text import hidden_in, visible
 
 _META: Final = Members(optional={"progressToken": ID})

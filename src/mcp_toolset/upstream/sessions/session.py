@@ -11,9 +11,8 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset.calls.pipeline.observers import CURRENT
-from mcp_toolset.concurrency.cancel_reason import given_up
 from mcp_toolset.concurrency.deadlines import WorkingTime
-from mcp_toolset.concurrency.task_set import TaskSet
+from mcp_toolset.concurrency.task_set import TaskSet, given_up
 from mcp_toolset.config import Era, ProtocolRule
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.spans import note_sent
@@ -33,12 +32,7 @@ from mcp_toolset.protocol.errors import (
     says_ended,
     told_briefly,
 )
-from mcp_toolset.protocol.json_rpc import (
-    INTERNAL_ERROR,
-    URL_ELICITATION_REQUIRED,
-    MCPError,
-    RequestTimedOut,
-)
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, MCPError, RequestTimedOut
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.transports.stderr import StderrTail

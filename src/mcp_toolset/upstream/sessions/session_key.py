@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config import Era, ProtocolRule, SessionRule
-from mcp_toolset.tools.core.asking import ANSWERABLE
+from mcp_toolset.tools.core.result import ANSWERABLE
 
 NOTHING_DECLARED: Final = "{}"
 Shelf = tuple[str, str, str]

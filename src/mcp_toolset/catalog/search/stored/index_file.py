@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import Any, Final, TypeAlias, TypeVar, overload
 from unicodedata import unidata_version
 
-from mcp_toolset.concurrency.private_files import opened
+from mcp_toolset.concurrency.atomic_file import opened
 from mcp_toolset.errors import InvalidStateError
 
 _KIND: Final = b"mcp-toolset index\n"

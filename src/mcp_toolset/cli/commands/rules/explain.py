@@ -17,7 +17,7 @@ from mcp_toolset.errors import TargetError
 if TYPE_CHECKING:
     from mcp_toolset.cli.display.output import Output
     from mcp_toolset.server.server import ToolsetServer
-    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.call import Identity
     from mcp_toolset.tools.view.view import ToolBinding
 
 __all__ = ["explain_command"]
@@ -97,7 +97,7 @@ def _caller(
     mounted: ToolsetServer, name: str | None, roles: Sequence[str], scopes: Sequence[str]
 ) -> Identity | None:
     """The caller that the options describe."""
-    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.call import Identity
 
     if name is None and not roles and not scopes:
         return None
