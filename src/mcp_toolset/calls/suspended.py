@@ -23,13 +23,11 @@ class Once(Protocol):
 
     async def use(self, name: str, *, seconds: float) -> bool:
         """Use a name; `False` if it was used in the last `seconds`."""
-        ...
 
     async def was_used(self, name: str) -> bool: ...
 
     async def free(self, name: str) -> None:
         """Let a name be used again."""
-        ...
 
 
 class Kept(Protocol):
@@ -39,11 +37,9 @@ class Kept(Protocol):
 
     async def get(self, name: str) -> bytes | None:
         """Data that stays where it is; `None` if there is none."""
-        ...
 
     async def take(self, name: str) -> bytes | None:
         """Take data, which nothing else takes then; `None` if there is none."""
-        ...
 
 
 class SuspendedStore(Protocol):
@@ -52,24 +48,19 @@ class SuspendedStore(Protocol):
     @property
     def keys(self) -> KeyRing:
         """Seals suspended calls; known while the store runs."""
-        ...
 
     @property
     def patience(self) -> float:
         """Seconds for which a call that waits for an answer is kept."""
-        ...
 
     def used(self, kind: str) -> Once:
         """Names that may be used once."""
-        ...
 
     def kept(self, kind: str) -> Kept:
         """Data that is put aside."""
-        ...
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Open the store for the length of a block."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

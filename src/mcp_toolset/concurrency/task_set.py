@@ -105,7 +105,6 @@ class TaskSet:
     """Tasks that end with their owner, who waits for them and learns of a failure."""
 
     def __init__(self, failed: Callable[[], None]) -> None:
-        """Start without tasks; `failed` is called when a task has raised, which request handlers never do."""
         self._loop = asyncio.get_running_loop()
         self._failed = failed
         self._tasks: dict[asyncio.Task[None], TaskScope] = {}

@@ -80,7 +80,6 @@ class ServedClient:
     def __init__(
         self, key: str | None, carried: Mapping[str, Any], connection: Connection | None = None
     ) -> None:
-        """Describe a client; `connection` is its own for life, where it has one (legacy)."""
         self.key = key
         self.carried = carried
         self.declares = declared_by(carried)

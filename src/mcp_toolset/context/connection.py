@@ -46,11 +46,9 @@ class PendingLogin(Protocol):
 
     def begin(self, browser: str) -> str | None:
         """The address of the authorization server, for the first browser that asks; else `None`."""
-        ...
 
     async def arrive(self, address: str) -> bool:
         """Take the address that the browser was sent back to, once; whether the caller has tokens then."""
-        ...
 
 
 @runtime_checkable
@@ -59,7 +57,6 @@ class LoginSource(Protocol):
 
     def login_of(self, ticket: str) -> PendingLogin | None:
         """The login of a ticket, or of the `state` of its authorization request."""
-        ...
 
 
 _MEND: Final = (
@@ -173,7 +170,6 @@ class Connection:
         initialize_accepted: bool = False,
         session_id: str | None = None,
     ) -> None:
-        """Know a client; without a `sender` nothing reaches it outside of its requests."""
         self._sender = sender
         self._callbacks: list[Closing] | None = None
         self._state: dict[str, Any] | None = None
@@ -273,26 +269,21 @@ class Way(Protocol):
     @property
     def can_send_request(self) -> bool:
         """Whether the client can be sent requests in the course of this one."""
-        ...
 
     @property
     def reason(self) -> str | None:
         """Why the client has cancelled the request, if it has said so."""
-        ...
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: Any = None
     ) -> dict[str, Any]:
         """Ask the client, and wait for its result."""
-        ...
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
         """Send the client a notification that belongs to this request."""
-        ...
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress, if the client asked for it."""
-        ...
 
 
 HOLD: Final = "mcp_toolset.hold"
@@ -324,7 +315,6 @@ class RequestContext:
         way: Way,
         http: HttpRequest | None = None,
     ) -> None:
-        """Take a message that came by `way`."""
         self.method = method
         self.params = params
         self.request_id = request_id
@@ -351,20 +341,15 @@ class Answers(Protocol):
 
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         """The result of a request, in the envelope of its client's era."""
-        ...
 
     async def notified(self, request: RequestContext) -> None:
         """Take a notification; nothing is raised."""
-        ...
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep the server open for as long as the block runs, which a door does while it serves."""
-        ...
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The input schema of a tool that the caller of an ASGI scope can call."""
-        ...
 
     def end_streams(self) -> None:
         """End every `subscriptions/listen` stream in order."""
-        ...

@@ -47,7 +47,6 @@ class InnerCall(WireContext):
     is_inner = True
 
     def __init__(self, outer: WireContext, replay: Replay, time: WorkingTime, number: int) -> None:
-        """Make the call of this number for `outer`; `time` pauses while the client is asked."""
         super().__init__(outer._request)
         if isinstance(key := self._meta.get(REPLAY_META_KEY), str):
             # The client's key is that of the whole request; each call in it has one of its own.

@@ -122,7 +122,6 @@ class SentRequest:
         self.params: Mapping[str, Any] | None = {**(params or {}), "_meta": meta} if meta else params
 
     def __enter__(self) -> SentRequest:
-        """Wait for the answer in this block."""
         return self
 
     def __exit__(

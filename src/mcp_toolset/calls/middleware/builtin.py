@@ -60,7 +60,6 @@ class PermissionChecker(Rule):
         self._ask_deadline = _positive(ask_deadline, "an answer", "PermissionChecker")
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call if it is allowed."""
         answer = self._policy(call)
         permission = await answer if inspect.isawaitable(answer) else answer
         if permission == "allow":
@@ -133,7 +132,6 @@ class OutputFormatter(Rule):
         self._limit = max_length
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call and shorten its result if it is too long."""
         result = await next()
         if not result.is_complete:
             return result
@@ -171,7 +169,6 @@ class HiddenTextFilter(Rule):
     """
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call and clean its result."""
         result = await next()
         if not result.is_complete:
             return result
@@ -212,7 +209,6 @@ class Timeout(Rule):
         }
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call, or cancel it when its time is over."""
         seconds = self._limit(next.names) if self._per_tool else self._seconds
         with anyio.move_on_after(seconds):
             return await next()
@@ -245,7 +241,6 @@ class FormatCheck(SchemaCheck):
     __slots__ = ()
 
     def __init__(self, schema: Mapping[str, Any], *, tool: str, part: str) -> None:
-        """Compile `schema`, as `SchemaCheck` does and with the same errors."""
         super().__init__(schema, tool=tool, part=part)
         self._validator = _asserting(thawed(dict(schema)))
 
@@ -265,7 +260,6 @@ class SchemaValidator:
     """
 
     def __init__(self, *, output: bool = True) -> None:
-        """Check arguments, and structured results unless `output` is false."""
         self._output = output
         self._compiled: Recent[str, tuple[FormatCheck, FormatCheck | None]] = Recent(MAX_COMPILED)
 

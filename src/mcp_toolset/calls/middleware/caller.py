@@ -54,7 +54,6 @@ class Recent(Generic[_K, _V]):
     __slots__ = ("_entries", "_limit")
 
     def __init__(self, limit: int) -> None:
-        """Keep at most `limit` entries; `DefinitionError` unless the limit is positive."""
         if limit < 1:
             raise DefinitionError(f"a middleware needs room for at least one entry, not {limit}")
         self._limit = limit

@@ -105,7 +105,6 @@ class NestedHooks:
     """Registers hooks for the tools of one toolset, wherever it is nested."""
 
     def __init__(self, hooks: RegistersHooks, toolset: Toolset) -> None:
-        """Register in `hooks`, for tools of `toolset`."""
         self._hooks = hooks
         self._toolset = toolset
 

@@ -62,7 +62,6 @@ class Applying(Protocol):
 
     def renew(self) -> None:
         """Compose them anew."""
-        ...
 
 
 class HookSet(Rule):
@@ -76,7 +75,6 @@ class HookSet(Rule):
     _decides = ("about", "describe", "description_hook", "execution_hooks", "result_hooks")
 
     def __init__(self, *, deadline: float = HOOK_DEADLINE) -> None:
-        """Start empty. `deadline` is the seconds that one hook may take."""
         if not isinstance(cast("object", deadline), int | float) or not deadline > 0:
             raise DefinitionError(f"HookSet(deadline=…) takes a positive number of seconds, not {deadline!r}")
         self.deadline = deadline
@@ -176,7 +174,6 @@ class HookSet(Rule):
     if not TYPE_CHECKING:  # so that a type checker reports a name that is none
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Refuse a hook that is set as an attribute, where nothing would ask it."""
             if not name.startswith("_") and name not in ("deadline", "report"):
                 raise DefinitionError(
                     f'hooks.{name} = … registers nothing: use hooks.execution("NAME")(hook); '

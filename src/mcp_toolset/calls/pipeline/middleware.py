@@ -38,7 +38,6 @@ class CallNext:
         definition: ToolDefinition,
         names: tuple[str, ...] = (),
     ) -> None:
-        """The rest of the chain for one call."""
         self.definition = definition
         self.names = names or (call.name,)
         self._run = run
@@ -72,7 +71,6 @@ class ToolMiddleware(Protocol):
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Handle a call: answer it, or pass it on with `await next()`."""
-        ...
 
 
 @runtime_checkable
@@ -81,11 +79,9 @@ class Guard(Protocol):
 
     def gate(self, binding: ToolBinding) -> Gate | None:
         """What refuses a call before everything else, or `None` if nothing ever does."""
-        ...
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """What stands inside all middleware and hooks, right before the tool, outermost first."""
-        ...
 
 
 @runtime_checkable
@@ -94,7 +90,6 @@ class Recorder(Protocol):
 
     def recorded(self, binding: ToolBinding, run: Run) -> Run:
         """What runs the tool from now on; `run` itself for a tool that is not recorded."""
-        ...
 
 
 @runtime_checkable
@@ -103,7 +98,6 @@ class Replayer(Protocol):
 
     def replaying(self, binding: ToolBinding) -> ToolMiddleware | None:
         """What sets `ToolCall.recorded`, outside the layers of all guards; `None` for no such tool."""
-        ...
 
 
 @runtime_checkable
@@ -112,7 +106,6 @@ class NamesTools(Protocol):
 
     def tool_names(self) -> Iterable[NameUse]:
         """The names; those that match no tool are reported where the middleware is used."""
-        ...
 
 
 @runtime_checkable
@@ -128,7 +121,6 @@ class NamesPatterns(Protocol):
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
         """The names and patterns that fit none of these tools, each behind its place."""
-        ...
 
 
 @runtime_checkable

@@ -279,7 +279,6 @@ class CallObserver(Protocol):
 
     def __call__(self, report: CallReport, /) -> object:
         """Receive the report of a call. An error that it raises is logged, and changes nothing."""
-        ...
 
 
 @runtime_checkable
@@ -290,11 +289,9 @@ class DigestingObserver(CallObserver, Protocol):
 
     def note(self, facts: CallFacts, /) -> object:
         """Receive what the report of a call would say; a report costs a call more."""
-        ...
 
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
         """Receive what is to be said of a plain call, without raising; `False` if `note` must have it."""
-        ...
 
 
 class Sampler(Protocol):
@@ -312,7 +309,6 @@ class Sampler(Protocol):
 
     def sampled(self, meta: Mapping[str, Any] | None) -> bool:
         """Whether the request with this `_meta` is traced."""
-        ...
 
 
 @runtime_checkable
@@ -321,7 +317,6 @@ class CountingObserver(CallObserver, Protocol):
 
     def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object:
         """Count a call, without raising."""
-        ...
 
 
 @runtime_checkable

@@ -57,19 +57,15 @@ class Descriptions(Mapping["ToolSelector", str]):
         self._report = NameReport()
 
     def __getitem__(self, selector: ToolSelector) -> str:
-        """The text for a selector."""
         return self._texts[selector]
 
     def __iter__(self) -> Iterator[ToolSelector]:
-        """The selectors."""
         return iter(self._texts)
 
     def __len__(self) -> int:
-        """The number of texts."""
         return len(self._texts)
 
     def __or__(self, other: BySelector[str]) -> Descriptions:
-        """Both; of two texts for one selector, the later wins."""
         return Descriptions({**self._texts, **dict(other.items())})
 
     def prefixed(self, prefix: str) -> Descriptions:
@@ -112,7 +108,6 @@ class RuleSet(Rule):
     report: NameReport = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check all rules, and copy them."""
         if not isinstance(cast("object", self.hooks), HookSet):
             raise DefinitionError(f"Rules(hooks=…) takes a HookSet, not {self.hooks!r}")
         put = object.__setattr__

@@ -109,11 +109,9 @@ class HasContract(Protocol):
 
     def known(self) -> Contract | None:
         """The contract, if it is in this process."""
-        ...
 
     async def fetch(self) -> Contract:
         """The present contract; raises `CallError` if there is none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +198,7 @@ class ToolBinding:
     contract: HasContract | None = field(default=None, compare=False, repr=False)
 
     def contracted(self) -> ToolBinding:
-        """The binding with the tool's schemas.
-
-        Raises:
-            StoreMiss: they must be fetched first.
-        """
+        """The binding with the tool's schemas. Raises `StoreMiss`: they must be fetched first."""
         if self.contract is None:
             return self
         found = self.contract.known()

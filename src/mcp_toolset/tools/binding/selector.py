@@ -42,11 +42,9 @@ if TYPE_CHECKING:
         @property
         def waits(self) -> bool:
             """Whether its calls wait for the application's result."""
-            ...
 
         def bind(self) -> ToolBinding:
             """The tool as an entry of a view."""
-            ...
 
     ToolSelector = str | DeclaredTool | InputClass | FunctionType | Tagged
     """A tool's public name; the tool itself, such as the attribute of a class toolset; or what it was made
@@ -65,7 +63,6 @@ class ToolGroup(Protocol):
 
     def identities(self) -> Mapping[object, frozenset[str]]:
         """The keys that identify its tools wherever they are nested, each with its names in the group."""
-        ...
 
 
 def identity(binding: ToolBinding) -> object:
@@ -233,13 +230,11 @@ class ToolNames:
     __slots__ = ("_bindings", "_reached", "_table")
 
     def __init__(self, bindings: Iterable[ToolBinding]) -> None:
-        """Look names up among `bindings`."""
         self._bindings = list(bindings)
         self._reached: dict[tuple[str, int], tuple[NameUse, frozenset[str]]] = {}
         self._table: tuple[Mapping[str, list[ToolBinding]], Mapping[str, list[ToolBinding]]] | None = None
 
     def __iter__(self) -> Iterator[str]:
-        """The public names, in order."""
         return (one.name for one in self._bindings)
 
     def __len__(self) -> int:
@@ -249,7 +244,6 @@ class ToolNames:
         return any(one.name == name for one in self._bindings)
 
     def __repr__(self) -> str:
-        """The names, for a person."""
         return f"ToolNames({', '.join(self)})"
 
     def reached(self, use: NameUse) -> frozenset[str]:

@@ -188,15 +188,12 @@ class Membership(Protocol):
     @property
     def generation(self) -> int:
         """The generation: a number that grows with each change."""
-        ...
 
     def members(self) -> Mapping[str, bool]:
         """Every tool by public name, and whether it is a member."""
-        ...
 
     def change(self, members: Mapping[str, bool], *, generation: int) -> int:
         """Add tools to the members or remove them, all or nothing; return the new generation."""
-        ...
 
 
 class Background(Protocol):
@@ -204,15 +201,12 @@ class Background(Protocol):
 
     def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
         """Run `work(*arguments)`, also after the call; return an id to get its result with."""
-        ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
         """The result of some work, once it has ended; `within` bounds the wait, in seconds."""
-        ...
 
     def cancel(self, id: str) -> None:
         """Cancel some work; raises like `result` if it is unknown."""
-        ...
 
 
 class CatalogHit(Protocol):
@@ -224,7 +218,6 @@ class CatalogHit(Protocol):
     @property
     def server(self) -> str | None:
         """The source that it comes from, if any."""
-        ...
 
     @property
     def description(self) -> str: ...
@@ -232,7 +225,6 @@ class CatalogHit(Protocol):
     @property
     def score(self) -> float:
         """From 0 to 1."""
-        ...
 
 
 def granted(names: Iterable[str], where: str) -> frozenset[str]:
@@ -254,7 +246,6 @@ class Effects(Protocol):
         self, key: str, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...], *, repeat: bool
     ) -> Any:
         """Do a step, or give the recorded value of it; see `ToolContext.effect`."""
-        ...
 
 
 EFFECTS: Final[ContextVar[Effects | None]] = ContextVar("mcp_toolset_effects", default=None)
@@ -700,7 +691,6 @@ class InjectingContext(ToolContext):
     __slots__ = ("_context", "injected")
 
     def __init__(self, context: ToolContext, supplied: Mapping[Any, Any]) -> None:
-        """Wrap `context`; its own values win over `supplied`."""
         self._context = context
         self.injected = {**supplied, **context.injected}
 
@@ -721,7 +711,6 @@ class CalledContext(ToolContext):
     __slots__ = ("_context", "arguments", "name")
 
     def __init__(self, context: ToolContext, call: ToolCall) -> None:
-        """Wrap `context`."""
         self._context = context
         self.name, self.arguments = call.name, call.arguments
 

@@ -42,11 +42,9 @@ class FrozenObject(dict[str, Any]):
     __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        """A plain copy of all levels."""
         return cast("dict[str, Any]", thawed(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For `pickle`: an object is created anew, not filled."""
         return type(self), (dict(self),)
 
 
@@ -66,11 +64,9 @@ class FrozenArray(list[Any]):
     __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
-        """A plain copy of all levels."""
         return cast("list[Any]", thawed(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For `pickle`: an array is created anew, not filled."""
         return type(self), (list(self),)
 
 
@@ -170,7 +166,6 @@ class ToolDefinition:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        """Check the name, and freeze all fields."""
         if not isinstance(self.name, str) or not self.name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(
                 f"ToolDefinition({self.name!r}): a tool has a name, a text that is not empty"
@@ -252,7 +247,6 @@ class ToolDefinition:
         return {**thawed(self.extra), **wire} if self.extra else wire
 
     def __hash__(self) -> int:
-        """By the name only: mappings cannot be hashed, and equal definitions have equal names."""
         return hash(self.name)
 
     def described(self, description: str | None) -> Self:
@@ -338,7 +332,6 @@ class Tagged:
         return f"tagged({', '.join(map(repr, sorted(self.tags)))})"
 
     def __repr__(self) -> str:
-        """The selector as source code."""
         return self.name
 
 

@@ -61,7 +61,6 @@ class RunningProcess(Protocol):
     @property
     def id(self) -> str:
         """The id of its handle."""
-        ...
 
     async def emit(self, kind: str, data: Any = None) -> None:
         """Note an event; it is in the file when this returns.
@@ -70,7 +69,6 @@ class RunningProcess(Protocol):
             CallError: it has no kind, no JSON form, is too long, or the process has ended.
             StoreError: the file cannot be written.
         """
-        ...
 
 
 class OwnProcesses(Protocol):
@@ -79,31 +77,24 @@ class OwnProcesses(Protocol):
     @property
     def current(self) -> RunningProcess:
         """The process that this call runs in."""
-        ...
 
     async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
         """Run `work(process, *arguments)`, also after the call; it is on record before it begins."""
-        ...
 
     async def get(self, id: str) -> Process:
         """The handle of a process, as the process stands now."""
-        ...
 
     async def list(self, *, limit: int = 100) -> Sequence[Process]:
         """The caller's processes, the newest first."""
-        ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
         """What the work returned, in JSON form, once it has ended; `within` bounds the wait, in seconds."""
-        ...
 
     async def cancel(self, id: str) -> Process:
         """Ask for the end of a process, also of one that another program runs; returns its handle."""
-        ...
 
     async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
         """The events of a process with numbers above `after`, in order."""
-        ...
 
 
 class ProcessesOf(Protocol):
@@ -111,4 +102,3 @@ class ProcessesOf(Protocol):
 
     def owned_by(self, context: Any) -> OwnProcesses:
         """The processes of the caller of a call, which has this `ToolContext`."""
-        ...

@@ -73,11 +73,7 @@ class ElicitationAnswer(Generic[Value]):
 
     @classmethod
     def of_wire(cls, wire: Mapping[str, Any]) -> ElicitationAnswer:
-        """Read a client's answer.
-
-        Raises:
-            CallError: the answer does not follow the protocol.
-        """
+        """Read a client's answer. Raises `CallError`: the answer does not follow the protocol."""
         action: Any = wire.get("action")
         content: Any = wire.get("content") or _NOTHING
         if action not in _ACTIONS or not isinstance(content, Mapping):
@@ -242,7 +238,6 @@ class Halt:
     result: Any = None
 
     def __post_init__(self) -> None:
-        """Refuse reasons that have a meaning already."""
         if not self.reason or self.reason in RESERVED_HALTS:
             raise DefinitionError(
                 f"Halt({self.reason!r}): this reason is reserved or empty; use a word of your own"

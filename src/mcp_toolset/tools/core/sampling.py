@@ -55,7 +55,6 @@ class ModelsOfCalls(Protocol):
         self, call: ToolCall, context: ToolContext
     ) -> Callable[[Mapping[str, Any], str], Awaitable[SampledMessage]]:
         """What answers the requests of one call, each with its key."""
-        ...
 
 
 async def message_of(sampler: ModelSampler, request: SamplingRequest) -> SampledMessage:

@@ -117,14 +117,12 @@ class ToolSource(Protocol):
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when its tools or its status have changed; return a function that stops this."""
-        ...
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled. Reports started once the first attempt has succeeded or failed.
 
         Failures of the outside world are never raised: they are in `status`.
         """
-        ...
 
 
 @runtime_checkable
@@ -148,7 +146,6 @@ class Scrubbing(Protocol):
 
     def scrubbed(self, text: str) -> str:
         """The text without the secrets of this source."""
-        ...
 
 
 def not_ready(fault: UnknownToolError, sources: Iterable[ToolSource]) -> UnknownToolError:

@@ -29,7 +29,6 @@ class ToolBuilder:
     __slots__ = ("_handler", "_name", "_options", "_output", "_params", "_schema")
 
     def __init__(self, name: str, description: str | None = None) -> None:
-        """Start with a tool's name and description."""
         self._name = name
         self._params: Mapping[str, Any] = {}
         self._schema: Mapping[str, Any] | None = None
@@ -98,17 +97,12 @@ class ToolBuilder:
         return self.options(manual=manual)
 
     def build(self, handler: Handler | None = None) -> Tool[..., Any]:
-        """The tool, run by `handler` if given.
-
-        Raises:
-            DefinitionError: see `Tool.from_schema`.
-        """
+        """The tool, run by `handler` if given. Raises `DefinitionError`: see `Tool.from_schema`."""
         schema = self._params if self._schema is None else self._schema
         chosen = self._handler if handler is None else handler
         return Tool.from_schema(self._name, schema, chosen, output=self._output, **self._options)
 
     def __repr__(self) -> str:
-        """The name and the parameters; never the handler."""
         return f"ToolBuilder({self._name!r}{''.join(f', {name}' for name in self._params)})"
 
     def _with(self, part: str, value: Any) -> ToolBuilder:

@@ -206,7 +206,6 @@ class FunctionTool(Tool[P, R]):
     def __get__(self, instance: object, owner: type | None = None) -> Self: ...
 
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., Any]:
-        """The tool itself, or for a method the tool of the instance."""
         return self if instance is None or not self.unbound else self.bound_to(instance)
 
     def bound_to(self, instance: object) -> FunctionTool[..., R]:

@@ -78,7 +78,6 @@ class InputReader:
     wrapped: bool
 
     def __call__(self, call: ToolCall) -> Any:
-        """The input. Raises `InvalidArgumentsError`: the arguments do not fit."""
         try:
             given = call.arguments[VALUE] if self.wrapped else call.arguments
         except KeyError:

@@ -53,7 +53,6 @@ class PromptProvider(Protocol):
 
     async def list_prompts(self) -> Sequence[Prompt | Mapping[str, Any]]:
         """The prompts to list, in a stable order."""
-        ...
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str], context: ToolContext
@@ -64,11 +63,9 @@ class PromptProvider(Protocol):
             LookupError: the prompt does not exist.
             InvalidArgumentsError: an argument is missing or unknown; the message goes to the client.
         """
-        ...
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` whenever the list has changed; return a function that stops this."""
-        ...
 
 
 class CompletionProvider(Protocol):
@@ -85,7 +82,6 @@ class CompletionProvider(Protocol):
             value: The text typed so far.
             others: Arguments that the user has filled in already.
         """
-        ...
 
 
 class Prompts:
@@ -96,7 +92,6 @@ class Prompts:
     """
 
     def __init__(self) -> None:
-        """Start without prompts."""
         self._made: dict[str, _FunctionPrompt] = {}
         self._callbacks: dict[object, Callable[[], None]] = {}
 
@@ -239,11 +234,9 @@ class ResourceProvider(Protocol):
 
     async def list_resources(self) -> Sequence[Resource | Mapping[str, Any]]:
         """The resources to list, in a stable order."""
-        ...
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate | Mapping[str, Any]]:
         """URI templates, for resources that are too many to list."""
-        ...
 
     async def read_resource(
         self, uri: str
@@ -253,11 +246,9 @@ class ResourceProvider(Protocol):
         Raises:
             LookupError: the resource does not exist; the message goes to the client.
         """
-        ...
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` whenever the list has changed; return a function that stops this."""
-        ...
 
 
 @runtime_checkable
@@ -266,4 +257,3 @@ class UpdatingResources(ResourceProvider, Protocol):
 
     def on_update(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call `callback` with the URI of a resource whose contents have changed; return what stops this."""
-        ...

@@ -29,7 +29,6 @@ class Resources:
     """
 
     def __init__(self) -> None:
-        """Start without resources."""
         self._made: dict[str, _FunctionResource] = {}
         self._callbacks: dict[object, Callable[[], None]] = {}
 

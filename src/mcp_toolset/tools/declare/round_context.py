@@ -41,7 +41,6 @@ class Search(Protocol):
 
     def __call__(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
         """The hits, the best first."""
-        ...
 
 
 class Events(Protocol):

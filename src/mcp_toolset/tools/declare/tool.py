@@ -71,7 +71,6 @@ class Tool(Generic[P, R]):
     _checks: tuple[SchemaCheck, SchemaCheck | None] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Compile the schemas, and copy name and docstring of the function, for documentation."""
         if not isinstance(self.manual, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"tool {self.name!r}: manual is True or False, not {self.manual!r}")
         if not isinstance(self.id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -86,17 +85,12 @@ class Tool(Generic[P, R]):
             object.__setattr__(self, attribute, getattr(self.function, attribute, None))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself.
-
-        Raises:
-            StateError: the tool was made without a function.
-        """
+        """Call the function itself. Raises `StateError`: the tool was made without a function."""
         if self.function is None:
             raise StateError(f"tool {self.name!r} has no function to call; run it with execute()")
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        """The tool by name and parameters, without the function."""
         return (
             f"Tool({self.definition.name!r}, {', '.join(self.definition.input_schema.get('properties', {}))})"
         )
@@ -281,11 +275,9 @@ class Tool(Generic[P, R]):
         return Tool(**from_data(data, handler))
 
     def __copy__(self) -> Self:
-        """The tool itself: it is immutable."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself: it is immutable, and a copy shares the handler."""
         return self
 
 

@@ -56,7 +56,6 @@ class Branching:
         together: Together,
         beyond: int,
     ) -> None:
-        """Look through `schema`, of which `mappings` are the objects."""
         self._schema, self._together, self._beyond = schema, together, beyond
         self._named = {
             name.rstrip("#").rpartition("/")[2]: one

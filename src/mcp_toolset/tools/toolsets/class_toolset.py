@@ -33,7 +33,6 @@ class ClassMembers(Generic[T]):
     """Collects the tools and toolsets that classes below `base` declare."""
 
     def __init__(self, base: type[T], taken: frozenset[str]) -> None:
-        """Collect for subclasses of `base`; `taken` are further names that its instances use."""
         self._base = base
         self._taken = taken
 

@@ -30,7 +30,6 @@ class OpeningReport:
     """
 
     def __init__(self, sources: Sequence[ToolSource]) -> None:
-        """Watch `sources`; without sources, nothing is written."""
         self._all = len(sources)
         self._waiting = list(sources)
         self._speaks = False
@@ -239,7 +238,6 @@ class ToolsetLifetime:
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close every source, children included."""
         stack, self._stack = self._stack, None
         if stack is not None:
             await unwind(stack, kind, fault, trace)

@@ -34,7 +34,6 @@ class Turns:
     """Values of several types for one turn: each function gets the value of its annotated type."""
 
     def __init__(self, *turns: object) -> None:
-        """Hold the values, each of another type."""
         self._turns = turns
 
     def of(self, kind: Any) -> object:
@@ -43,7 +42,6 @@ class Turns:
         return next(fitting, None)
 
     def __repr__(self) -> str:
-        """The inputs."""
         return f"Turns({', '.join(map(repr, self._turns))})"
 
 
@@ -60,7 +58,6 @@ class TurnContext(ToolContext):
     __slots__ = ("_context", "turn")
 
     def __init__(self, context: ToolContext, turn: object) -> None:
-        """Wrap `context`."""
         self._context = context
         self.turn = turn
 
@@ -81,7 +78,6 @@ class TurnStep:
         return PER_CALL if turn is None else turn
 
     def __call__(self, binding: ToolBinding) -> ToolBinding:
-        """The binding; each of its calls is prepared with its own turn."""
         if binding.prepare is None:
             return binding
         return replace(binding, prepare=partial(self._prepared, binding.prepare))

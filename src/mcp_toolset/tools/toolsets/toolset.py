@@ -132,7 +132,6 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
     if not TYPE_CHECKING:  # so that a type checker reports a name that is none
 
         def __getattr__(self, name: str) -> Any:
-            """Refuse an instance whose class has an `__init__` that forgets that of toolsets."""
             if name in _OF_INSTANCE and "_members" not in vars(self):
                 kind = next(one for one in type(self).__mro__ if "__init__" in vars(one))
                 raise DefinitionError(
@@ -141,7 +140,6 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Refuse a rule as an attribute, where nothing would apply it."""
             if not name.startswith("_") and (found := next(rules_among(value), "")):
                 raise DefinitionError(
                     f"toolset.{name} = … applies the {found} to no tool: give it to serve(…) or "
@@ -214,7 +212,6 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
         return made
 
     def __repr__(self) -> str:
-        """The names of the tools, for people."""
         names = ", ".join(self.names())
         return f"{type(self).__name__}({self.name + ': ' if self.name else ''}{names})"
 

@@ -173,7 +173,6 @@ class NamedStep(Generic[V]):
         by: Mapping[ToolSelector, V],
         act: Callable[[ToolBinding, V | None], ToolBinding | None],
     ) -> None:
-        """Apply `act` to every tool, with the value that `by` has for it by name, pattern or tool."""
         uses = ((use_of(selector, verb), value) for selector, value in by.items())
         self._by = [(use, value) for use, value in uses if use is not None]
         self._act = act
@@ -276,11 +275,7 @@ def hide(*, value: Any = UNSET) -> ArgumentTransform:
 
 
 def rename(name: str) -> ArgumentTransform:
-    """Show a parameter under another name.
-
-    Raises:
-        DefinitionError: the name is not a non-empty text.
-    """
+    """Show a parameter under another name. Raises `DefinitionError`: the name is not a non-empty text."""
     if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DefinitionError(f"a parameter cannot be renamed to {name!r}; give a non-empty name")
     return ArgumentTransform(name=name)
@@ -375,7 +370,6 @@ class ArgumentStep(NamedStep[Transforms]):
     """The step of `.with_arguments()`; its result for a tool is made once for each definition."""
 
     def __init__(self, by: Mapping[ToolSelector, Transforms]) -> None:
-        """Transform the parameters of the tools that `by` selects."""
         super().__init__("with_arguments", by, self._transformed)
         self._made: dict[str, tuple[ToolDefinition, Arrangement | str]] = {}
 

@@ -24,7 +24,6 @@ class ToolRequirement:
     selector: ToolSelector | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a kind without the selector that it needs, and a selector that its kind does not use."""
         if (self.kind == "specific") != (self.selector is not None):
             raise DefinitionError(
                 f"a requirement of kind {self.kind!r} cannot have the selector {self.selector!r}; "

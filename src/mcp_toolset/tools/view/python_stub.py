@@ -44,7 +44,6 @@ class Functions:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Name tools by their public names; no function stands for two tools."""
         wanted: dict[str, list[str]] = {}
         for name in dict.fromkeys(names):
             wanted.setdefault(python_name(name), []).append(name)

@@ -68,7 +68,6 @@ class Each:
     rules: AnyRules | None = None
 
     def __call__(self, binding: ToolBinding) -> ToolBinding | None:
-        """The step's result for a tool."""
         return self.step(binding)
 
 
@@ -96,7 +95,6 @@ class Made(Generic[M]):
     __slots__ = ("_given", "_make", "_runs")
 
     def __init__(self, make: Callable[[ToolBinding], M]) -> None:
-        """Start empty; `make` must depend only on its tool and on the `given` of `of`."""
         self._make = make
         self._given: object = None
         self._runs: dict[tuple[str, int], tuple[list[ToolBinding], list[M]]] = {}
@@ -178,7 +176,6 @@ class UnboundName:
         return f"{fault}{near}{away}"
 
     def __str__(self) -> str:
-        """The name, where it was given, and what is wrong."""
         effect = "" if self.kind == "ambiguous" else " has no effect"
         return f"{self.where}({self.name!r}){effect}: {self.reason}"
 
@@ -356,7 +353,6 @@ class Describes(Protocol):
 
     async def describe(self, view: ToolView, /) -> list[ToolBinding]:
         """The tools of a view with their new texts."""
-        ...
 
 
 class RunsCalls(Protocol):
@@ -371,21 +367,17 @@ class AnyRules(RunsCalls, Protocol):
     @property
     def only_hooks(self) -> Any:
         """The hooks, if the rules have nothing else; raises `DefinitionError` otherwise."""
-        ...
 
     def check_carried(self, view: ToolView) -> None: ...
 
     def missing(self, view: ToolView) -> list[Any]:
         """The names of carried rules that match no tool."""
-        ...
 
     def denies(self, binding: ToolBinding) -> bool:
         """Whether a policy among them denies a tool to every caller."""
-        ...
 
     def none(self) -> RunsCalls:
         """No rules of a host, for a call under the rules alone that its tool carries."""
-        ...
 
 
 class ToolView(Mapping[str, ToolBinding]):
@@ -439,7 +431,6 @@ class ToolView(Mapping[str, ToolBinding]):
         return name in self or name in known
 
     def __getitem__(self, selector: ToolSelector) -> ToolBinding:
-        """The binding of a name or a tool; raises `UnknownToolError`, not `KeyError`, if it is missing."""
         return self._table[public_name_of(selector, self._table)]
 
     def get(self, selector: ToolSelector, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -447,19 +438,15 @@ class ToolView(Mapping[str, ToolBinding]):
         return self[selector] if selector in self else default
 
     def __contains__(self, selector: object) -> bool:
-        """Whether the tool of this name, or this tool, is in the view."""
         return bool(names_of(selector, self._table))
 
     def __iter__(self) -> Iterator[str]:
-        """The public names, in order."""
         return iter(self._table)
 
     def __len__(self) -> int:
-        """The number of tools."""
         return len(self._table)
 
     def __repr__(self) -> str:
-        """The names, for a person."""
         return f"ToolView({', '.join(self._table)})"
 
     def select(self, availability: ToolAvailability) -> Self:

@@ -142,7 +142,6 @@ class NullsLeftOut:
         self._absences: dict[int, frozenset[str]] = {}
 
     def __call__(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments without the properties that the model left out."""
         return self._decoded(self._root, given)
 
     def _decoded(self, schema: Any, value: Any) -> Any:

@@ -302,11 +302,9 @@ class RunReport(Sequence[CallResult]):
     def __getitem__(self, index: slice) -> tuple[CallResult, ...]: ...
 
     def __getitem__(self, index: int | slice) -> CallResult | tuple[CallResult, ...]:
-        """The result at a place, or several."""
         return self.results[index]
 
     def __len__(self) -> int:
-        """The number of results."""
         return len(self.results)
 
 

@@ -77,7 +77,6 @@ class RoundProgress:
     )
 
     def __init__(self, id: str = "") -> None:
-        """Start a round; a stored one has its id already."""
         self.id = id or secrets.token_hex(8)
         self.state: RoundState = "open"
         self.holder: object = None

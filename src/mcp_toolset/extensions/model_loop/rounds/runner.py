@@ -89,7 +89,6 @@ class HooksLeft(HookSet):
     """The hooks that a run of calls must still ask: all but the execution hooks outside of middleware."""
 
     def __init__(self, hooks: HookSet, inside: HookSet | None = None) -> None:
-        """Take the hooks of `hooks`, but as execution hooks those of `inside` alone."""
         super().__init__()
         vars(self).update(vars(hooks))
         self._execution = [] if inside is None else [*inside._execution]
@@ -204,7 +203,6 @@ class AnsweringContext(ToolContext):
     def __init__(
         self, inner: ToolContext, answers: Answers, has_run: Callable[[], bool], round: str = ""
     ) -> None:
-        """Wrap `inner`; `answers` are known, and none can be added once the tool `has_run`."""
         self._inner, self._answers, self._has_run, self.round = inner, answers, has_run, round
 
     @property

@@ -74,7 +74,6 @@ class ToolRound:
     __slots__ = ("_plan", "calls", "issues")
 
     def __init__(self, plan: ToolRoundPlan) -> None:
-        """Hold the first plan of a round; made by `from_openai` and the other constructors."""
         self._plan = plan
         plan.progress.holder = plan
         self.calls = plan.calls
