@@ -60,7 +60,7 @@ class Identity:
         issuer: Who issued the credentials (the claim `iss`).
         scopes: What the credentials allow (RFC 6749, section 3.3).
         roles: The roles of the user, as the issuer or the configuration names them.
-        expires: When the credentials expire, in seconds since the epoch; `None` if they do not.
+        expires: Seconds since the epoch; `None` if they do not expire.
         claims: The other claims of the credentials; may be personal data, so `repr` omits them.
     """
 
@@ -85,11 +85,7 @@ class Identity:
         expires: float | None = None,
         claims: Mapping[str, Any] = _NO_CLAIMS,
     ) -> Self:
-        """The identity of a client, an issuer and a subject together.
-
-        Raises:
-            DefinitionError: roles or scopes are one text instead of a list.
-        """
+        """The identity of a client, an issuer and a subject; `DefinitionError` if roles are one text."""
         require_several(roles=roles, scopes=scopes)
         key = json.dumps([client, issuer, subject])
         return cls(key, client, subject, issuer, frozenset(scopes), frozenset(roles), expires, claims)
@@ -132,14 +128,7 @@ ALWAYS: Final = frozenset({"progress", "log"})
 
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
-    """The session that a tool is called in, at the moment of the call.
-
-    Attributes:
-        session: The session's id, if the protocol has sessions.
-        principal: The authenticated user.
-        protocol_version: The protocol revision of the call; `None` without a client.
-        tools: The public names of the tools that this caller sees, in order.
-    """
+    """The session of a call at its moment, with the public names of the tools that its caller sees."""
 
     session: str | None
     principal: str | None
@@ -161,17 +150,7 @@ def known_session(sessions: Sessions, session: str, context: Any) -> SessionSnap
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """One event that a tool has recorded for the application.
-
-    Attributes:
-        number: Its position in the record, from 1.
-        kind: The kind of event, named by the tool.
-        data: Its content, as JSON.
-        tool: The public name of the tool.
-        call_id: The id of the call, if it has one.
-        session: The session of the call, if the protocol has sessions.
-        principal: The authenticated user.
-    """
+    """One event that a tool has recorded for the application; `number` is its position, from 1."""
 
     number: int
     kind: str
@@ -273,8 +252,7 @@ class ToolCall:
         repairs: What was repaired in the arguments, in words and without values; empty for most calls.
         key: What a repeat of the call has too, and no other call; empty unless a journal records it.
         meta: What a mounted server is sent in `_meta` besides.
-        sent: The arguments before all hooks and middleware. A repeat of the call has the same ones, so
-            approvals and journals know it by them.
+        sent: The arguments before hooks and middleware, which a repeat of the call has too.
         recorded: The answer of a journal that knows the call; such a call does not run.
     """
 
@@ -346,14 +324,12 @@ class ToolContext:
 
     - Report: `progress`, `wants_progress`, `log`.
     - Ask the client: `ask`, `can_ask`, `elicit`, `sample`, `roots`.
-    - Who calls: `identity`, `principal`, `session`, `client_info`, `client_capabilities`,
-      `protocol_version`.
+    - Who calls: `identity`, `principal`, `session`, `client_info`, `client_capabilities`, `protocol_version`.
     - The call: `name`, `arguments`, `meta`, `request_id`, `turn`, `round`, `model`, `injected`, `effect`.
-    - With a capability, see `capabilities` and `require`: `snapshot`, `search`, `membership`, `background`,
-      `processes`, `append_event`.
+    - With a capability, else `CapabilityError`: `snapshot`, `search`, `membership`, `background`,
+      `processes`, `append_event`; see `capabilities` and `require`.
     - For middleware and the bridge, not for tools: `params`, `notify`, `request`, `needs`, `is_task`,
-      `is_inner`, `resumed`, `follows`, `edits`, `keep`, `counts`,
-      `injecting`, `for_handler`.
+      `is_inner`, `resumed`, `follows`, `edits`, `keep`, `counts`, `injecting`, `for_handler`.
     """
 
     __slots__ = ()
@@ -424,11 +400,7 @@ class ToolContext:
         return InjectingContext(self, values)
 
     def require(self, capability: str) -> None:
-        """Check that a capability was granted.
-
-        Raises:
-            CapabilityError: it was not; the message says how to grant it.
-        """
+        """Check that a capability was granted; `CapabilityError` says how to grant it."""
         if capability not in self.capabilities:
             raise CapabilityError(capability)
 
@@ -515,10 +487,7 @@ class ToolContext:
         system: str | None = None,
         key: str = "",
     ) -> SampledMessage:
-        """Have the client's model write something (capability `sample`).
-
-        The request names the call that caused it. As with `ask`, on 2026-07-28 the call runs again with the
-        answer.
+        """Have the client's model write something (capability `sample`); the call runs again as with `ask`.
 
         Args:
             messages: A text of the user, or messages in wire form.
@@ -539,9 +508,7 @@ class ToolContext:
     async def roots(self, *, key: str = "") -> Sequence[Mapping[str, Any]]:
         """The folders that the client works in, in wire form (capability `roots`); see `ask` for `key`.
 
-        Raises:
-            CapabilityError: the tool was not granted it.
-            ClientCapabilityError: the client declares none.
+        Raises `ClientCapabilityError` if the client declares none.
         """
         self.require("roots")
         return await self._roots(key)
@@ -560,69 +527,39 @@ class ToolContext:
         return _EMPTY
 
     def needs(self, capability: str) -> None:
-        """Check that the client declares a capability, such as `sampling`.
-
-        Raises:
-            ClientCapabilityError: it does not; a modern client gets the protocol's error for that.
-        """
+        """Check that the client declares a capability, such as `sampling`; raises `ClientCapabilityError`."""
         if capability not in self.client_capabilities:
             raise ClientCapabilityError(capability)
 
     def snapshot(self) -> SessionSnapshot:
-        """Who calls, and which tools this caller sees (capability `session`).
-
-        Raises:
-            CapabilityError: the tool was not granted it.
-        """
+        """Who calls, and which tools this caller sees (capability `session`)."""
         self.require("session")
         return SessionSnapshot(self.session, self.principal, self.protocol_version, ())
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
-        """Search the deferred tools (capability `catalog`); a search grants nothing.
-
-        Raises:
-            CapabilityError: the tool was not granted it.
-        """
+        """Search the deferred tools (capability `catalog`); a search grants nothing."""
         self.require("catalog")
         return ()
 
     @property
     def membership(self) -> Membership:
-        """Read and change which tools are members of the catalog (capability `membership`).
-
-        Raises:
-            CapabilityError: the tool was not granted it.
-        """
+        """Read and change which tools are members of the catalog (capability `membership`)."""
         raise CapabilityError("membership")
 
     @property
     def background(self) -> Background:
-        """Work that continues after the call (capability `background`); it has no context.
-
-        Raises:
-            CapabilityError: the tool was not granted it.
-        """
+        """Work that continues after the call (capability `background`); it has no context."""
         raise CapabilityError("background")
 
     @property
     def processes(self) -> OwnProcesses:
-        """Work whose record outlives the program, and this caller's processes (capability `processes`).
-
-        Raises:
-            CapabilityError: the tool was not granted it, or the program keeps no processes.
-        """
+        """Work whose record outlives the program, and this caller's processes (capability `processes`)."""
         raise CapabilityError("processes")
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
         """Append an event to the record for the application (capability `events`).
 
-        Args:
-            kind: The kind of event.
-            data: Its content; anything with a JSON form.
-
-        Raises:
-            CapabilityError: the tool was not granted it.
-            CallError: the data has no JSON form, or is too long.
+        Raises `CallError` if the data has no JSON form, or is too long.
         """
         raise CapabilityError("events")
 
@@ -663,11 +600,7 @@ class ToolContext:
         """Forward a notification to the caller, on the stream of this call."""
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Ask the caller's client (elicitation, sampling, roots) and wait for its answer.
-
-        Raises:
-            CannotAskError: the call has no client to ask, or the protocol forbids it.
-        """
+        """Ask the caller's client (elicitation, sampling, roots), or raise `CannotAskError`."""
         raise CannotAskError(
             f"{method} cannot be asked for here: this call has no client that answers requests"
         )

@@ -176,12 +176,7 @@ class ToolDefinition:
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Self:
-        """Build a definition from an entry of a `tools/list` answer.
-
-        Raises:
-            DefinitionError: a required key is missing or has the wrong type; the message names the
-                tool, the key and the value found.
-        """
+        """A definition from an entry of a `tools/list` answer, or a `DefinitionError` with tool and key."""
         name = wire.get("name")
         if not isinstance(name, str) or not name:
             raise DefinitionError(
@@ -286,8 +281,7 @@ _Wire = Mapping[str, Any]
 def difference(old: _Wire, new: _Wire) -> list[str]:
     """The parts of a definition in wire form that differ, each as `path: before → after`.
 
-    Texts of a definition come from strangers: each is shown as JSON and cut, so that none can be
-    mistaken for a line of the list.
+    Texts come from strangers: each is shown as JSON and cut, so that none looks like a line of the list.
     """
     lines: list[str] = []
     found = _walk(old, new, "")
@@ -336,28 +330,14 @@ class Tagged:
 
 
 def tagged(*tags: str) -> Tagged:
-    """A selector of every tool that has all of these tags.
-
-    ```python
-    tools.off(tagged("admin"))
-    hooks.execution(tagged("money"))(ask_first)
-    ```
-
-    Raises:
-        DefinitionError: a tag is not a non-empty text, or there is no tag.
-    """
+    """A selector of every tool that has all of these tags: `tools.off(tagged("admin"))`."""
     if not tags:
         raise DefinitionError("tagged() takes at least one tag")
     return Tagged(checked_tags(tags, "tagged()"))
 
 
 def checked_tags(tags: Iterable[str], where: str) -> frozenset[str]:
-    """The tags, checked.
-
-    Raises:
-        DefinitionError: a tag is not a non-empty text, or a text was given instead of a list; the message
-            starts with
-    """
+    """The tags; `DefinitionError` if one is no non-empty text, or one text was given instead of a list."""
     found = [tags] if isinstance(tags, str) else list(tags)
     if isinstance(tags, str) or not all(isinstance(tag, str) and tag for tag in found):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DefinitionError(f"{where}: tags are several non-empty texts, such as ['admin'], not {tags!r}")
@@ -384,10 +364,7 @@ class ToolOptions(TypedDict, total=False):
         id: The stable id of the tool, independent of its name.
         tags: The application's words for selectors and policies; clients do not see them.
         metadata: The application's notes about it, JSON data; clients do not see them.
-        read_only: The behaviour annotation `readOnlyHint`.
-        destructive: The behaviour annotation `destructiveHint`.
-        idempotent: The behaviour annotation `idempotentHint`.
-        open_world: The behaviour annotation `openWorldHint`.
+        read_only: The annotation `readOnlyHint`; likewise `destructive`, `idempotent`, `open_world`.
         task: Whether a client that takes tasks gets one in place of the result (`execution.taskSupport`):
             `optional`, or `required` if it is refused to other clients of 2026-07-28. See docs/tasks.md.
     """

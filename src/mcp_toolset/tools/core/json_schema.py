@@ -52,8 +52,7 @@ def _is_finite(value: Any) -> bool:
 class PlainSchema(GenerateJsonSchema):
     """JSON Schema without the titles that pydantic makes from field names: each costs tokens.
 
-    A default without a JSON form, such as a sentinel, is left out of the schema silently; the function
-    still gets it.
+    A default without a JSON form, such as a sentinel, is left out; the function still gets it.
     """
 
     ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}
@@ -85,11 +84,7 @@ _FIELD: Final = "value"
 
 
 class AnswerForm:
-    """The form for one type: a scalar, `Literal`, `Enum`, list of choices, dataclass or pydantic model.
-
-    Attributes:
-        schema: The JSON Schema of the form.
-    """
+    """The form for one type: a scalar, `Literal`, `Enum`, list of choices, dataclass or pydantic model."""
 
     def __init__(self, wanted: Any) -> None:
         if isinstance(wanted, list | tuple):

@@ -24,8 +24,8 @@ class Process:
         name: What the work is called.
         state: How the process stands.
         tool: The public name of the tool that started it.
-        began: When it was started, in seconds since the epoch.
-        ended: When it has ended; 0 if it runs, or if it is lost and the moment is not known.
+        began: Seconds since the epoch.
+        ended: Seconds since the epoch; 0 if it runs, or if it is lost and the moment is not known.
         note: Why it failed or was stopped; empty if there is nothing to say.
     """
 
@@ -40,14 +40,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEvent:
-    """One event that a process has noted.
-
-    Attributes:
-        number: Its position among the events of the process, from 1.
-        kind: The kind of event, named by the work.
-        data: Its content, as JSON.
-        at: When it was noted, in seconds since the epoch.
-    """
+    """One event that a process has noted: `number` counts from 1, `at` is in seconds since the epoch."""
 
     number: int
     kind: str
@@ -63,12 +56,7 @@ class RunningProcess(Protocol):
         """The id of its handle."""
 
     async def emit(self, kind: str, data: Any = None) -> None:
-        """Note an event; it is in the file when this returns.
-
-        Raises:
-            CallError: it has no kind, no JSON form, is too long, or the process has ended.
-            StoreError: the file cannot be written.
-        """
+        """Note an event, which is then in the file; `CallError` if it has no JSON form or is too long."""
 
 
 class OwnProcesses(Protocol):

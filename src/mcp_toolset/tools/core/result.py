@@ -108,13 +108,7 @@ class SampledMessage:
 
     @classmethod
     def of(cls, text: str, *, model: str = "", usage: Mapping[str, int] = _NOTHING) -> SampledMessage:
-        """A message that a model of the program wrote, for a `sampler`.
-
-        Args:
-            text: The text.
-            model: The name of the model.
-            usage: Tokens by kind, such as `{"input": 120, "output": 15}`.
-        """
+        """A message of a model of the program; `usage` is tokens by kind: `{"input": 120, "output": 15}`."""
         wire: dict[str, Any] = {"role": "assistant", "content": {"type": "text", "text": text}}
         wire["model"] = model
         return cls({**wire, "_meta": {USAGE_META_KEY: dict(usage)}} if usage else wire)
@@ -124,10 +118,7 @@ class InputRequired(BaseException):
     """Control flow, not an error: ends the call, which runs again once the client has answered.
 
     It is a `BaseException`, so that `except Exception` in a tool or a middleware does not catch it as a
-    failure; `finally` blocks run. Only this package catches it.
-
-    Attributes:
-        requests: The requests that the client must answer, by replay key, in wire form.
+    failure; `finally` blocks run. Only this package catches it. `requests` are in wire form, by replay key.
     """
 
     def __init__(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
@@ -215,10 +206,7 @@ RESERVED_HALTS: Final = frozenset({"completed", "error", "awaiting_user", "await
 class AskUser:
     """The tool needs an answer from the user before it can continue; the answer becomes its result.
 
-    Attributes:
-        question: The question.
-        schema: JSON Schema of the answer, an object of plain properties as elicitation allows them;
-            by default one text field named `answer`.
+    `schema` is the JSON Schema of the answer, an object of plain properties; one text field unless given.
     """
 
     question: str
@@ -227,12 +215,7 @@ class AskUser:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """The loop should end after this call; the other calls of the round still finish.
-
-    Attributes:
-        reason: Why the loop should end, as a short word of the application.
-        result: The result of the call itself.
-    """
+    """The loop should end after this call, for a `reason` in a word; the round still finishes."""
 
     reason: str
     result: Any = None
@@ -250,10 +233,7 @@ Block = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a call in wire form (specification, server/tools, "Tool Result").
-
-    Treat `wire` as read-only; code that reads or makes results uses the properties and
-    constructors.
+    """The result of a call in wire form (specification, server/tools, "Tool Result"); `wire` is read-only.
 
     Attributes:
         wire: The result in wire form.
@@ -288,11 +268,7 @@ class ToolResult:
     def of_structured(cls, value: Any, *, text: str | None = None) -> Self:
         """A structured result, with its JSON as a text block for clients that read only text.
 
-        `value` may be a model, a dataclass or anything else with a JSON form. JSON has no NaN and no
-        infinities; they become `null`.
-
-        Raises:
-            ValueError: the value has no JSON form.
+        `value` is anything with a JSON form, else `ValueError`; NaN and infinities become `null`.
         """
         plain = to_jsonable_python(value, inf_nan_mode="null")
         shown = encodable(text) if text is not None else to_json(plain).decode()
@@ -329,12 +305,7 @@ class ToolResult:
         return cls(wire)
 
     def with_content(self, content: Sequence[Block], *, structured: Any = None) -> Self:
-        """The result with other content.
-
-        Args:
-            content: The blocks in place of its own.
-            structured: The structured content in place of its own; it keeps its own unless given.
-        """
+        """The result with other content blocks, and with other structured content if given."""
         wire = {**self.wire, "content": [*content]}
         if structured is not None:
             wire["structuredContent"] = structured
@@ -379,11 +350,7 @@ class ToolResult:
 
 
 def image_block(image: bytes | str | PathLike[str], mime_type: str | None = None) -> dict[str, Any]:
-    """An image as a content block: its bytes, or the path of its file. The media type follows the suffix.
-
-    Raises:
-        DefinitionError: the media type is missing, and the path does not tell it.
-    """
+    """An image as a content block: its bytes with a media type, or the path of its file."""
     data, guessed = _file(image)
     kind = mime_type or guessed
     if not kind or not kind.startswith("image/"):
@@ -396,11 +363,7 @@ def image_block(image: bytes | str | PathLike[str], mime_type: str | None = None
 def file_block(
     file: bytes | str | PathLike[str], uri: str | None = None, mime_type: str | None = None
 ) -> dict[str, Any]:
-    """A file as an embedded resource: its bytes with a `uri`, or its path.
-
-    Raises:
-        DefinitionError: there are bytes, and no URI.
-    """
+    """A file as an embedded resource: its bytes with a `uri`, or its path."""
     data, guessed = _file(file)
     if uri is None and isinstance(file, bytes):
         raise DefinitionError('file_block: give bytes a URI, as in file_block(data, "report://2026")')
@@ -481,11 +444,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def checked_result(result: ToolResult, origin: str) -> ToolResult:
-    """A result that the code `origin` of the application has made, if clients can read it.
-
-    Raises:
-        InvalidOutputError: it does not follow the protocol.
-    """
+    """A result of the application's code `origin`; `InvalidOutputError` if clients cannot read it."""
     wire = cast("object", result.wire)
     fault = fault_of_result(result.wire) if isinstance(wire, Mapping) else "it is no object"
     if fault is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SamplingRequest:
-    """What a tool wants a model to write, and for which call.
+    """A tool's request for a message of a model, and its call.
 
     Attributes:
         messages: The messages, in wire form (client/sampling).

@@ -45,7 +45,7 @@ class ToolBuilder:
         optional: bool = False,
         default: Any = _UNSET,
     ) -> ToolBuilder:
-        """Add a parameter.
+        """Add a parameter; `DefinitionError` if there is one of this name, or a whole schema.
 
         Args:
             name: The parameter's name.
@@ -53,9 +53,6 @@ class ToolBuilder:
             description: What it means, for the model.
             optional: Whether it may be left out.
             default: Its value when it is left out; makes it optional.
-
-        Raises:
-            DefinitionError: the builder has a parameter of this name, or a whole schema.
         """
         if name in self._params:
             raise DefinitionError(f"{self}: there is a parameter {name!r} already; rename one of them")
@@ -71,11 +68,7 @@ class ToolBuilder:
         return self._with("_params", {**self._params, name: written})
 
     def schema(self, schema: Mapping[str, Any]) -> ToolBuilder:
-        """Set the whole schema, in loose, extended or full notation, instead of single parameters.
-
-        Raises:
-            DefinitionError: the builder has parameters already.
-        """
+        """Set the whole schema, in loose, extended or full notation, instead of single parameters."""
         if self._params:
             raise DefinitionError(f"{self}: a builder takes parameters or a whole schema, not both")
         return self._with("_schema", schema)

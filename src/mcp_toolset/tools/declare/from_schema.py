@@ -67,12 +67,7 @@ _ROOT_WORDS: Final = frozenset(
 
 
 def schema_from(notation: Mapping[str, Any], *, tool: str = "tool") -> dict[str, Any]:
-    """The JSON Schema of a notation; a copy that shares nothing with it.
-
-    Args:
-        notation: Loose, extended or full notation; empty for a tool without parameters.
-        tool: The tool's name, for messages.
-    """
+    """The JSON Schema of a notation, a copy that shares nothing with it; `tool` is for messages."""
     where = f"tool {tool!r}"
     if not isinstance(notation, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DefinitionError(f"{where}: a schema is a mapping, as {{'city': 'string'}}, not {notation!r}")

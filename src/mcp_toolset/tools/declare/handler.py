@@ -43,12 +43,7 @@ class _Runs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HandlerCall:
-    """How a schema's tool turns a call into its handler's input, and the returned value into a result.
-
-    Attributes:
-        read: Returns the handler's first argument, from the call.
-        returned: The tool's return type.
-    """
+    """How a schema's tool reads the handler's first argument from a call, and makes its result."""
 
     read: Callable[[ToolCall], Any]
     returned: Returned = JSON

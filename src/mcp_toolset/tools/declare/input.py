@@ -1,8 +1,7 @@
-"""`@tool_input` declares a pydantic model as the input of a tool without a handler; `InputTool` is that tool.
+"""`@tool_input` declares a model as the input of a tool without a handler; `InputTool` is that tool.
 
 The model stays an ordinary class, for annotations of hooks for example. `InputTool.of(Model)` is the tool; a
-toolset takes the class itself. The application answers the calls, unless a handler is attached with
-`with_handler`.
+toolset takes the class itself. The application answers the calls, unless `with_handler` adds a handler.
 """
 
 from __future__ import annotations
@@ -154,17 +153,10 @@ M = TypeVar("M", bound=type)
 
 @dataclass(slots=True)
 class DecodedCall(Generic[I, O]):
-    """A call of one `tool_input` tool with its typed input.
+    """A call of one `tool_input` tool with its typed `input`, which may be edited or replaced.
 
-    Match it by its input: `case DecodedCall(WebSearch(query=query)) as call`.
-
-    Attributes:
-        metadata: The call as it was sent.
-        input: The decoded input; it may be edited or replaced before the call is completed.
-        tool: The called tool.
-        sent: The call that was decoded.
-        binding: The tool's binding under the name in the call.
-        is_replaced: Whether hooks have refused, answered or changed it, so that it must not run.
+    Match it by its input: `case DecodedCall(WebSearch(query=query)) as call`. `metadata` is the call as it
+    was sent; `is_replaced` if hooks have refused, answered or changed it, so that it must not run.
     """
 
     __match_args__: ClassVar = ("input",)
@@ -195,8 +187,7 @@ class DecodedCall(Generic[I, O]):
             context: The context of the call.
 
         Returns:
-            The call after the hooks; or their answer or refusal, whose `completed` is committed in a
-            round.
+            The call after the hooks; or their answer or refusal, whose `completed` is committed in a round.
 
         Raises:
             DefinitionError: the value is not a rule, or has middleware, guards or observers.
@@ -210,20 +201,13 @@ class DecodedCall(Generic[I, O]):
     async def call(self, context: ToolContext = LOCAL_CONTEXT) -> O:
         """Run the tool's own handler with the present input; its exceptions propagate.
 
-        Raises:
-            StateError: the tool has no handler, its toolset carries rules, or hooks have refused, answered
-                or changed the call.
+        Raises `StateError` if there is none, its toolset carries rules, or hooks have replaced the call.
         """
         require_own(self, context)
         return await self.tool.answer(self.input, self.binding.supplying(context))
 
     def complete(self, output: O) -> CompletedCall:
-        """The call with its output as a result, for a round or a provider.
-
-        Raises:
-            ToolMismatchError: the call is of another tool.
-            InvalidOutputError: the output is not of the tool's type, or has no JSON form.
-        """
+        """The call with its output as a result, for a round; `InvalidOutputError` if it does not fit."""
         return self.tool.complete(self, output)
 
     def handled(self, output: O) -> HandledInput[I, O]:
@@ -234,12 +218,7 @@ class DecodedCall(Generic[I, O]):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class InputTool(Tool[..., I], Generic[I, O]):
-    """A tool declared by the type of its input; calling it makes an input.
-
-    Attributes:
-        reader: Parses the input from the arguments of a call.
-        output: The type of the result, or its schema, as it was declared.
-    """
+    """A tool declared by the type of its input; calling it makes an input. `output` is as it was declared."""
 
     __name__: ClassVar[str]
     __qualname__: ClassVar[str]
@@ -277,9 +256,6 @@ class InputTool(Tool[..., I], Generic[I, O]):
                 only tells the type checker the type: `InputTool[Input, Output]`.
             name: The tool's name; required for a type that is not a class.
             **options: See `ToolOptions`.
-
-        Raises:
-            DefinitionError: the type, or the output, has no JSON Schema, or there is no name.
         """
         checked("InputTool.of()", options)
         declared: InputTool[Any, Any] | None = declared_tool(model)
@@ -295,11 +271,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
         return self.reader
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> DecodedCall[I, O]:
-        """The call with its input typed.
-
-        Args:
-            call: A call of this tool.
-            view: The view that has the call's public name, if the tool was prefixed or renamed.
+        """The call with its input typed; `view` has its public name, if the tool was prefixed or renamed.
 
         Raises:
             ToolMismatchError: the call is of another tool.
@@ -340,13 +312,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
 class ToolInput(Generic[O]):
     """A base of input classes that names the type of the result, for type checkers and for the schema.
 
-    ```python
-    @tool_input(name="web_search")
-    class WebSearch(BaseModel, ToolInput[Snippets]):
-        query: str
-    ```
-
-    `Toolset(WebSearch)` then infers the types of its calls.
+    `class WebSearch(BaseModel, ToolInput[Snippets])`; `Toolset(WebSearch)` then infers the types of calls.
     """
 
     @classmethod
@@ -399,9 +365,6 @@ def tool_input(
         name: The tool's name; by default the class's.
         output: The type of the result, or its schema in any of the notations; not needed with `ToolInput`.
         **options: See `ToolOptions`; the id is `module:class` unless given.
-
-    Raises:
-        DefinitionError: the class, or the output, has no JSON Schema; or the argument is not a class.
     """
     checked("tool_input()", options)
 

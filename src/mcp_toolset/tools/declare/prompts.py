@@ -74,21 +74,16 @@ class CompletionProvider(Protocol):
     def __call__(
         self, reference: Reference, argument: str, value: str, others: Mapping[str, str]
     ) -> Awaitable[Completion | Mapping[str, Any] | Sequence[str]]:
-        """Values that start with `value`, the likeliest first; at most 100 are sent.
+        """Values of `argument` that start with `value`, the likeliest first; at most 100 are sent.
 
-        Args:
-            reference: The prompt or the resource template.
-            argument: The name of the argument that is being typed.
-            value: The text typed so far.
-            others: Arguments that the user has filled in already.
+        `others` are arguments that the user has filled in already.
         """
 
 
 class Prompts:
     """Prompts made from functions: the docstring is the description, the parameters are the arguments.
 
-    Every argument is a text, as the protocol requires; a parameter annotated `ToolContext` gets the
-    context instead.
+    Every argument is a text, as the protocol requires; a parameter annotated `ToolContext` gets the context.
     """
 
     def __init__(self) -> None:
@@ -109,11 +104,7 @@ class Prompts:
         name: str | None = None,
         title: str | None = None,
     ) -> Any:
-        """Make a prompt from a function; used as a decorator, with or without options.
-
-        Raises:
-            DefinitionError: the name is taken, or a parameter cannot be an argument.
-        """
+        """Make a prompt from a function; used as a decorator, with or without options."""
 
         def added(function: Callable[..., Any]) -> Callable[..., Any]:
             made = _FunctionPrompt(function, name or function.__name__, title)
@@ -241,11 +232,7 @@ class ResourceProvider(Protocol):
     async def read_resource(
         self, uri: str
     ) -> Sequence[TextResourceContents | BlobResourceContents | Mapping[str, Any]]:
-        """The contents at `uri`.
-
-        Raises:
-            LookupError: the resource does not exist; the message goes to the client.
-        """
+        """The contents at `uri`; a `LookupError` is told to the client."""
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` whenever the list has changed; return a function that stops this."""

@@ -194,11 +194,7 @@ class RoundContext(ToolContext):
         return await (super().request if self._request is None else self._request)(method, params)
 
     def require(self, capability: str) -> None:
-        """Check that a capability was granted and that the loop offers it.
-
-        Raises:
-            CapabilityError: it was not; the message says how to grant it.
-        """
+        """Check that a capability was granted and that the loop offers it; `CapabilityError` says how."""
         if self._offers.get(capability, self) is None:
             raise CapabilityError(capability, f"RoundContext({_ARGUMENTS[capability]}=…)")
         super().require(capability)

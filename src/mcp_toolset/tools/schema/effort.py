@@ -36,7 +36,7 @@ Together = Callable[[Mapping[str, Any]], Iterable[object]]
 
 
 class Branching:
-    """What is known of one schema.
+    """Properties of one schema.
 
     Attributes:
         most: Subschemas that one value is held against at most, wherever it is; `beyond` if nobody knows.
@@ -218,7 +218,7 @@ class TooMuchError(ValueError):
 
 
 class Effort:
-    """What one schema may cost, and what the check at hand has cost so far.
+    """The cost that one schema allows, and the cost of the check at hand so far.
 
     Attributes:
         names: Whether names are held against expressions.
@@ -258,11 +258,7 @@ class Effort:
         self.shares = False
 
     def begin(self, value: object) -> int:
-        """The subschemas times the values of a check that begins.
-
-        Raises:
-            TooMuchError: they are too many.
-        """
+        """The subschemas times the values of a check that begins; `TooMuchError` if they are too many."""
         self.steps = 0
         count = 1 + sum(len(item) for level in levels(value) for item in level)
         self.left = MAX_SHARED
@@ -325,11 +321,7 @@ class Effort:
 
 
 class Guards:
-    """Has costly expressions of a schema checked as formats, within its effort.
-
-    Attributes:
-        formats: The checks, by the expressions.
-    """
+    """Replaces costly expressions of a schema by `formats`, whose checks stay within its effort."""
 
     def __init__(
         self,
@@ -339,14 +331,6 @@ class Guards:
         backtracks: bool,
         counting: bool = False,
     ) -> None:
-        """Have `matcher` compile each expression.
-
-        Args:
-            effort: What counts.
-            matcher: Compiles an expression.
-            backtracks: Whether it may step back.
-            counting: Whether references are counted.
-        """
         self._effort, self._matcher, self._backtracks = effort, matcher, backtracks
         self._counting = counting
         self.formats: dict[str, Callable[[str], bool]] = {}

@@ -110,11 +110,7 @@ def turn_from_meta(key: str, kind: Any) -> TurnOf:
 
     Args:
         key: The key in `_meta`, with a prefix of yours such as `example.com/turn`.
-        kind: A model, dataclass or other type that the value is parsed to; a request without the key
-            has no turn.
-
-    Raises:
-        DefinitionError: the type cannot be parsed from JSON.
+        kind: A type that the value is parsed to; a request without the key has no turn.
     """
     from pydantic import TypeAdapter
 
@@ -171,11 +167,7 @@ class TurnFunction:
         return self.function(subject, turn.of(self.turn_type) if isinstance(turn, Turns) else turn)
 
     def require(self, turn: object) -> None:
-        """Check that the turn's input has the type that the function is annotated to take.
-
-        Raises:
-            DefinitionError: there is no input, or it has another type.
-        """
+        """Raise `DefinitionError` unless the turn's input has the annotated type."""
         given = turn.of(self.turn_type) if isinstance(turn, Turns) else turn
         if self.takes_turn and self.turn_type is not None and not isinstance(given, self.turn_type):
             wanted = getattr(self.turn_type, "__name__", str(self.turn_type))

@@ -65,12 +65,7 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
     """Text for the model about these tools, which a server adds to its own wherever they are mounted."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Check a class toolset where it is defined.
-
-        Raises:
-            DefinitionError: an attribute cannot be a member.
-            NameConflictError: two local tools have one name.
-        """
+        """Check a class toolset where it is defined."""
         super().__init_subclass__(**keywords)
         _DECLARED.adopt(cls)
         _DECLARED.check(cls)
@@ -167,12 +162,9 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
         return _flat(self._members, turn, self._bindings_of_tools)
 
     def compact(self, help_name: str = "tool_help") -> Toolset:
-        """The toolset as a compact listing: short stubs, and a tool that returns the full definitions.
+        """A compact listing: short stubs, which can be called, and a tool that returns the full definitions.
 
-        A call of a stub runs the tool. The listing does not change, so a prompt cache stays valid.
-
-        Args:
-            help_name: The name of the tool that returns the full definitions.
+        The listing does not change, so a prompt cache stays valid.
         """
 
         async def tool_help(names: list[str]) -> str:
@@ -189,11 +181,7 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
     def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset | InputClass) -> Toolset: ...
 
     def including(self, *members: Any) -> Toolset[Any]:
-        """The toolset with more members; `toolset + other` adds one.
-
-        Raises:
-            NameConflictError: a local tool has this name already.
-        """
+        """The toolset with more members; `toolset + other` adds one."""
         return Toolset(self, *members, name=self.name)
 
     @overload
@@ -285,14 +273,6 @@ class Transformed(Toolset[C]):
     def __init__(
         self, inner: Toolset[C], transform: Step, *, defers: bool = False, extensions: Collection[str] = ()
     ) -> None:
-        """Wrap `inner`.
-
-        Args:
-            inner: The toolset.
-            transform: The step.
-            defers: Whether the step puts tools behind search.
-            extensions: The keys of the extensions that the step turns on.
-        """
         self._inner = inner
         self._transform = transform
         self._defers = defers

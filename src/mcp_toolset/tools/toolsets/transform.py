@@ -50,11 +50,7 @@ _WHOLE: Final = (
 
 
 def refuse_ties(where: str, schema: Schema, names: set[str]) -> None:
-    """Check that parameters of these names can be changed without changing any other.
-
-    Raises:
-        DefinitionError: a keyword of the root links them to others; the message names it.
-    """
+    """Raise `DefinitionError` if a keyword of the root links parameters of these names to others."""
     for keyword in (*_WHOLE, *_TYING):
         if keyword in schema and (keyword in _WHOLE or _names_any(schema[keyword], names)):
             raise DefinitionError(
@@ -248,11 +244,7 @@ class ArgumentTransform:
     description: str | None = None
 
     def __or__(self, other: ArgumentTransform) -> ArgumentTransform:
-        """Both transforms; where they set the same thing, the later wins.
-
-        Raises:
-            DefinitionError: one hides the parameter and the other shows it.
-        """
+        """Both transforms; where they set the same thing, the later wins."""
         if self.hidden != other.hidden:
             raise DefinitionError("hide() cannot be joined with a transform of what the model sees")
         return ArgumentTransform(
@@ -320,13 +312,7 @@ Transforms = Mapping[str, ArgumentTransform]
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """The transforms of one tool, applied to one version of its definition.
-
-    Attributes:
-        definition: The definition that the model sees.
-        table: Converts the arguments; `None` if only texts differ.
-        arguments: Checks the model's arguments; `None` if only texts differ.
-    """
+    """The transforms of one tool, applied to one version of its definition; no table if only texts differ."""
 
     definition: ToolDefinition
     table: ArgumentMap | None = None

@@ -46,15 +46,7 @@ class ToolRequirement:
         return cls("specific", selector)
 
     def resolve(self, table: Mapping[str, ToolBinding]) -> list[str]:
-        """The public names that satisfy the requirement: all available ones, or the required one.
-
-        Args:
-            table: The available tools by public name, such as a view.
-
-        Raises:
-            DefinitionError: the required tool is unavailable or ambiguous, or no tool is available where one
-                is required.
-        """
+        """The public names of a table that satisfy the requirement; `DefinitionError` if no tool does."""
         if self.kind == "at_least_one" and not table:
             raise DefinitionError(
                 "at least one tool call is required, but no tool is available; widen the availability "
@@ -101,12 +93,7 @@ class ToolMark:
 
 @dataclass(frozen=True, slots=True)
 class OwnSearch:
-    """The search of the application over the deferred tools of a request, as `ToolSearch` makes it.
-
-    Attributes:
-        name: The name of the search tool in the request.
-        present: Returns the tools as they are now, by public name.
-    """
+    """The application's search over deferred tools: its name in the request, and the present tools."""
 
     name: str
     present: Callable[[], Mapping[str, ToolBinding]]

@@ -22,11 +22,7 @@ _MARKS: Final = (4, 8, 16, 64)
 
 
 def python_name(name: str) -> str:
-    """A name for a tool that Python code can call, which depends on the name of the tool alone.
-
-    `get-weather` becomes `get_weather`, `list` becomes `list_`; a name without a letter becomes `tool_` and
-    a digest.
-    """
+    """A Python name made of the tool's name alone: `get-weather` is `get_weather`, `list` is `list_`."""
     plain = _UNSAFE.sub("_", name).strip("_") if not _SAFE.fullmatch(name) else name
     if not any(map(str.isalpha, plain)):
         return f"tool_{_digest(name)}"
@@ -36,11 +32,9 @@ def python_name(name: str) -> str:
 
 
 class Functions:
-    """The functions of several tools.
+    """Public names of tools by the names of their functions.
 
-    Attributes:
-        tools: The public name of each tool, by the name of its function.
-        ambiguous: The names that several tools would have, with the names that their functions have instead.
+    `ambiguous` has the names that several tools would have, with the names that their functions have instead.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -85,10 +79,6 @@ def python_stub(name: str, definition: ToolDefinition) -> str:
 
     The result is a `TypedDict` if the tool has an output schema, else `Any`. A parameter whose name is none
     in Python is named in the docstring.
-
-    Args:
-        name: The public name of the tool.
-        definition: Its definition.
     """
     function = python_name(name)
     types = _Types(_camel(function))
