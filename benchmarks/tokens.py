@@ -36,8 +36,8 @@ from mcp_toolset.catalog.search.index import CatalogEntry
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.export.compact import compact_listing
 from mcp_toolset.tools.schema.validation import checks_of
+from mcp_toolset.tools.toolsets.compact import compact_listing
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 SIZES = (50, 500, 5_000)

@@ -12,7 +12,7 @@ from mcp_toolset.errors import ConfigError
 from mcp_toolset.security.policy.patterns import ToolFacts
 from mcp_toolset.security.policy.policy import Policy
 from mcp_toolset.security.policy.sections import Permissions, Section
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 
 
 def read(toolset: Any = None, server: Any = None) -> HubConfig:

@@ -16,17 +16,16 @@ if TYPE_CHECKING:
         HiddenTextFilter,
         OutputFormatter,
         PermissionChecker,
+        SchemaValidator,
         Timeout,
     )
-    from mcp_toolset.calls.middleware.validator import SchemaValidator
-    from mcp_toolset.calls.pipeline.call_report import CallReport
+    from mcp_toolset.calls.middleware.caller import SessionState
     from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, rejection_reason
     from mcp_toolset.calls.pipeline.hooks import HookSet
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
-    from mcp_toolset.calls.pipeline.observers import CallObserver
+    from mcp_toolset.calls.pipeline.observers import CallObserver, CallReport
     from mcp_toolset.calls.pipeline.rule_set import Descriptions
     from mcp_toolset.calls.pipeline.rules import Rules
-    from mcp_toolset.calls.session_state import SessionState
     from mcp_toolset.catalog.grants.access import AccessDenied
     from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
     from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
@@ -45,12 +44,13 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.limits.rate import RateLimit
     from mcp_toolset.extensions.model_loop.rounds.call_result import (
         CallResult,
+        InvalidCall,
+        InvalidCallReason,
         RoundHalt,
         RoundQuestion,
         RunReport,
         ToolFailure,
     )
-    from mcp_toolset.extensions.model_loop.rounds.invalid_call import InvalidCall, InvalidCallReason
     from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
     from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
     from mcp_toolset.extensions.processes.extension import Processes
@@ -64,14 +64,18 @@ if TYPE_CHECKING:
     from mcp_toolset.serving.serve import serve
     from mcp_toolset.tools.binding.binding import ToolBinding
     from mcp_toolset.tools.binding.selector import ToolSelector
-    from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer, Halt, SampledMessage
-    from mcp_toolset.tools.core.call import ToolCall, ToolContext
-    from mcp_toolset.tools.core.capability import SessionEvent, SessionSnapshot
-    from mcp_toolset.tools.core.definition import ToolDefinition
-    from mcp_toolset.tools.core.identity import Identity
-    from mcp_toolset.tools.core.options import tagged
+    from mcp_toolset.tools.core.call import Identity, SessionEvent, SessionSnapshot, ToolCall, ToolContext
+    from mcp_toolset.tools.core.definition import ToolDefinition, tagged
     from mcp_toolset.tools.core.processes import Process, ProcessEvent, RunningProcess
-    from mcp_toolset.tools.core.result import ToolResult, file_block, image_block
+    from mcp_toolset.tools.core.result import (
+        AskUser,
+        ElicitationAnswer,
+        Halt,
+        SampledMessage,
+        ToolResult,
+        file_block,
+        image_block,
+    )
     from mcp_toolset.tools.core.sampling import SamplingRequest
     from mcp_toolset.tools.core.source import SourceStatus
     from mcp_toolset.tools.declare.builder import ToolBuilder
@@ -83,11 +87,11 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.declare.signature import Injected
     from mcp_toolset.tools.declare.tool import Tool
     from mcp_toolset.tools.declare.typed_call import HandledInput, RejectedInput
-    from mcp_toolset.tools.export.compact import compact_listing, help_text
-    from mcp_toolset.tools.export.requirement import ToolRequirement
+    from mcp_toolset.tools.toolsets.compact import compact_listing, help_text
     from mcp_toolset.tools.toolsets.prepare import Turns, turn_from_meta
     from mcp_toolset.tools.toolsets.toolset import Toolset
     from mcp_toolset.tools.toolsets.transform import ArgumentTransform
+    from mcp_toolset.tools.view.export import ToolRequirement
     from mcp_toolset.tools.view.view import ToolAvailability, ToolView
     from mcp_toolset.transports.http.limits import HttpLimits
     from mcp_toolset.upstream.toolset import RemoteToolset

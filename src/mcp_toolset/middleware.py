@@ -11,9 +11,9 @@ if TYPE_CHECKING:
         HiddenTextFilter,
         OutputFormatter,
         PermissionChecker,
+        SchemaValidator,
         Timeout,
     )
-    from mcp_toolset.calls.middleware.validator import SchemaValidator
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
     from mcp_toolset.extensions.large_results.extension import LargeResults
     from mcp_toolset.extensions.limits.rate import LimitStore, RateLimit, TokensTaken

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.durable_rounds.durable_rounds import DurableRounds
     from mcp_toolset.extensions.model_loop.rounds.call_result import (
         CallResult,
+        InvalidCall,
+        InvalidCallReason,
         RoundHalt,
         RoundQuestion,
         RunReport,
         ToolFailure,
     )
-    from mcp_toolset.extensions.model_loop.rounds.invalid_call import InvalidCall, InvalidCallReason
     from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
     from mcp_toolset.extensions.model_loop.rounds.suspended_rounds import SuspendedRounds
     from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.declare.input import AnyCall, DecodedCall
     from mcp_toolset.tools.declare.round_context import RoundContext
     from mcp_toolset.tools.declare.typed_call import HandledInput, RejectedInput
-    from mcp_toolset.tools.export.requirement import ToolRequirement
+    from mcp_toolset.tools.view.export import ToolRequirement
     from mcp_toolset.tools.view.view import ToolAvailability
 
 __all__ = [

@@ -30,7 +30,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.observers import CallFacts
-from mcp_toolset.concurrency.cancel_reason import CancelledError
+from mcp_toolset.concurrency.task_set import CancelledError
 from mcp_toolset.errors import DefinitionError, PermissionDeniedError, UnknownToolError, UpstreamProtocolError
 
 pytestmark = pytest.mark.anyio

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.call_report import CallReport
 from mcp_toolset.calls.pipeline.decision import RunNormally
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.observers import CallReport
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.ledger import GrantLedger

@@ -27,10 +27,9 @@ from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
 from mcp_toolset.catalog.grants.store import GrantStore, MemoryGrantStore
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.core.asking import REPLAY_META_KEY
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import REPLAY_META_KEY, ToolResult
 from mcp_toolset.tools.core.source import Provenance, SourceStatus
 from mcp_toolset.tools.schema.validation import checks_of
 from mcp_toolset.tools.view.view import ToolBinding

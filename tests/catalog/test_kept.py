@@ -17,7 +17,7 @@ from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog, KeptFiles
 from mcp_toolset.catalog.registry.state_store import StateFile
 from mcp_toolset.catalog.search.index_file import copied
 from mcp_toolset.catalog.snapshot import take_snapshot
-from mcp_toolset.concurrency.private_files import read_regular, require_private
+from mcp_toolset.concurrency.atomic_file import read_regular, require_private
 from mcp_toolset.errors import InvalidStateError
 from mcp_toolset.server.mounts import folder_for
 from mcp_toolset.upstream.known_server import keep_key

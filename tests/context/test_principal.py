@@ -18,7 +18,7 @@ from tests.transports.test_http_endpoint import call as modern_call
 from tests.transports.test_legacy_sessions import HEADERS, INITIALIZE
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.context.principal import principal_of
+from mcp_toolset.context.connection import principal_of
 from mcp_toolset.errors import CallerError
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import pytest
 from mcp_types import methods
 from pydantic import ValidationError
 
-from mcp_toolset.context.result_shapes import answer_fault, result_fault
+from mcp_toolset.context.offer_kinds import answer_fault, result_fault
 
 TEXT = {"type": "text", "text": "t", "annotations": {"audience": ["user"], "priority": 0.5}}
 LINK = {"type": "resource_link", "name": "n", "uri": "a://1", "size": 3}

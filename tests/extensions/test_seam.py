@@ -54,7 +54,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.audit import Audit
 from mcp_toolset.calls.middleware.permissions import AskingGuard
-from mcp_toolset.calls.suspended.store import SuspendedStore
+from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.code import CodeMode
 from mcp_toolset.config import load_config
 from mcp_toolset.config.reference.schema import parts

@@ -77,7 +77,7 @@ async def test_r1_replicas_count_calls_together(url: str, limits: Limits) -> Non
 @tool
 def book(room: str) -> Any:
     """Book a room."""
-    from mcp_toolset.tools.core.asking import AskUser
+    from mcp_toolset.tools.core.result import AskUser
 
     return AskUser(f"Which size for {room}?")
 

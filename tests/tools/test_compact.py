@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.export.compact import (
+from mcp_toolset.tools.toolsets.compact import (
     MAX_HINT,
     MAX_SUMMARY,
     argument_hint,

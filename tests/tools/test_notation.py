@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_toolset import Tool
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
-from mcp_toolset.tools.declare.notation import TYPE_NAMES, schema_from
+from mcp_toolset.tools.declare.from_schema import TYPE_NAMES, schema_from
 from mcp_toolset.tools.schema.validation import SchemaCheck
 
 

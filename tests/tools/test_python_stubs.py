@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field
 
 from mcp_toolset import tool
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.export.python_name import Functions, python_name
-from mcp_toolset.tools.export.python_stub import python_stub
+from mcp_toolset.tools.view.python_stub import Functions, python_name, python_stub
 
 
 class Order(BaseModel):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import mcp_toolset
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownToolError
-from mcp_toolset.tools.core.options import Tagged
+from mcp_toolset.tools.core.definition import Tagged
 from mcp_toolset.tools.declare.function import tool
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets.toolset import Toolset

@@ -34,7 +34,7 @@ from mcp_toolset.errors import (
     ToolMismatchError,
     UnknownToolError,
 )
-from mcp_toolset.extensions.model_loop.rounds.invalid_call import InvalidCallReason
+from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason
 
 pytestmark = pytest.mark.anyio
 

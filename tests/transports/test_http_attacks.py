@@ -31,7 +31,7 @@ from tests.transports.test_legacy_sessions import (
 )
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer
-from mcp_toolset.concurrency import turns
+from mcp_toolset.concurrency import backoff as turns
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.json_rpc import PARSE_ERROR

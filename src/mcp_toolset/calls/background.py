@@ -18,10 +18,9 @@ import anyio.abc
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.cancel_reason import OWN_CANCEL, CancelledError, from_outside
+from mcp_toolset.concurrency.task_set import OWN_CANCEL, CancelledError, from_outside
 from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.capability import SessionEvent
+from mcp_toolset.tools.core.call import SessionEvent, ToolCall, ToolContext
 
 EVENT_LIMIT: Final = 1_000
 """The default number of events that are kept; the oldest are dropped."""
@@ -52,11 +51,7 @@ class EventLog:
         self._count = 0
 
     def append(self, kind: str, data: Any = None, *, call: ToolCall, context: ToolContext) -> SessionEvent:
-        """Append an event of a call.
-
-        Raises:
-            CallError: it has no kind, no JSON form, or is too long.
-        """
+        """Append an event of a call. Raises `CallError`: it has no kind, no JSON form, or is too long."""
         event = SessionEvent(
             self._count + 1,
             _kind(kind),
@@ -147,7 +142,6 @@ class BackgroundWork:
         return found
 
     async def __aenter__(self) -> Self:
-        """Open it; raises `StateError` if it is open already."""
         if self._tasks is not None:
             raise StateError("this background work is open already; open one block at a time")
         self._tasks = anyio.create_task_group()
@@ -157,7 +151,6 @@ class BackgroundWork:
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Cancel running work; an error of the block is raised itself, not in a group of one."""
         assert self._tasks is not None
         tasks, self._tasks = self._tasks, None
         tasks.cancel_scope.cancel()

@@ -14,7 +14,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import Settings
 from mcp_toolset.errors import TargetError, ToolsetError
 from mcp_toolset.extending.finding import find
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.config.auth import AuthConfig

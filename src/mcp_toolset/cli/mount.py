@@ -46,7 +46,7 @@ from mcp_toolset.serving.serve import capturing, guarded_ones, tell_passed_over
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.text.tokens import tokens_of
+from mcp_toolset.tools.text.screen import tokens_of
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
 from mcp_toolset.tools.view.view import ToolBinding
 

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.tools.core.asking import REPLAY_META_KEY
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.result import REPLAY_META_KEY
 from mcp_toolset.tools.text.hidden_text import cleaned, plain_to_see
 from mcp_toolset.tools.text.screen import fitted
 

@@ -41,7 +41,7 @@ from mcp_toolset.catalog.registry.registry import SourceHandle
 from mcp_toolset.cli.mount import MountOptions, is_of_project
 from mcp_toolset.cli.target import Module, Program, default_name
 from mcp_toolset.concurrency.atomic_file import replace_file
-from mcp_toolset.concurrency.beside import beside
+from mcp_toolset.concurrency.task_set import beside
 from mcp_toolset.errors import TargetError, ToolsetError
 from mcp_toolset.extending.finding import served_keywords
 from mcp_toolset.hub.watch import INTERVAL, Stamp, stamp

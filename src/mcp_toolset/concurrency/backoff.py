@@ -1,8 +1,11 @@
-"""`Backoff`: exponential backoff, the wait before each next attempt; connections to servers use it."""
+"""Waits: `Backoff` before the next attempt, and `Turn`, by which a busy task gives way to others."""
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Final
+
+from anyio.lowlevel import checkpoint
 
 FIRST: Final = 0.5
 LAST: Final = 30.0
@@ -30,3 +33,26 @@ class Backoff:
             wait = min(wait, max(FIRST, held / 2))
         self._next = min(LAST, wait * 2)
         return wait
+
+
+TURN: Final = 0.005
+"""Seconds that one reader works before others have their turn."""
+
+
+class Turn:
+    """The time that one task has worked since it last gave way."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = monotonic() + TURN
+
+    @property
+    def is_over(self) -> bool:
+        return monotonic() > self._until
+
+    async def pause(self) -> None:
+        """Give way, if it is the turn of others."""
+        if monotonic() > self._until:
+            await checkpoint()
+            self._until = monotonic() + TURN

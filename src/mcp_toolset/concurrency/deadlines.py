@@ -52,7 +52,6 @@ class Deadlines(Generic[_T]):
     __slots__ = ("_late", "_next", "_timer", "_until")
 
     def __init__(self, late: Callable[[_T], None]) -> None:
-        """Call `late` with what has not ended in its time."""
         self._late = late
         self._until: dict[_T, float] = {}
         self._next = inf

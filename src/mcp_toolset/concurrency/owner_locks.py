@@ -21,7 +21,6 @@ class OwnerLocks:
     """The locks of the processes that use one journal. Methods wait for the disk."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep the files in `folder`, which the first lock makes."""
         self.folder = folder
         self.own = ""
         self._held: FileLock | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.private_files import private_file
+from mcp_toolset.concurrency.atomic_file import private_file
 
 __all__ = ["SqliteFile", "transaction"]
 

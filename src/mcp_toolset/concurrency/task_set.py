@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import Context
+from asyncio import CancelledError
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from contextvars import Context, ContextVar
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from anyio.lowlevel import current_token
@@ -103,7 +105,6 @@ class TaskSet:
     """Tasks that end with their owner, who waits for them and learns of a failure."""
 
     def __init__(self, failed: Callable[[], None]) -> None:
-        """Start without tasks; `failed` is called when a task has raised, which request handlers never do."""
         self._loop = asyncio.get_running_loop()
         self._failed = failed
         self._tasks: dict[asyncio.Task[None], TaskScope] = {}
@@ -161,3 +162,57 @@ class TaskSet:
             self._failed()
         if self._awaited and not self._tasks:
             self._none.set()
+
+
+@asynccontextmanager
+async def beside(
+    *tasks: Callable[[], Coroutine[Any, Any, object]], last: Callable[[], Awaitable[object]] | None = None
+) -> AsyncGenerator[None]:
+    """Run tasks for the length of a block.
+
+    Args:
+        tasks: They are cancelled when the block ends.
+        last: Called then; it is not cancelled with the block.
+    """
+    async with anyio.create_task_group() as group:
+        for task in tasks:
+            group.start_soon(task)
+        try:
+            yield
+        finally:
+            group.cancel_scope.cancel()
+            if last is not None:
+                with anyio.CancelScope(shield=True):
+                    await last()
+
+
+Reason = Callable[[], str | None]
+
+given_up: Final[ContextVar[Reason | None]] = ContextVar("mcp_toolset_given_up", default=None)
+"""Returns why the requests of the current task are cancelled, if the peer gave a reason."""
+
+
+def reason_in(params: object) -> str | None:
+    """The reason in the parameters of a `notifications/cancelled`."""
+    reason: Any = params.get("reason") if isinstance(params, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return reason if isinstance(reason, str) else None
+
+
+def reason_or(otherwise: str) -> str:
+    """Why the current request is cancelled; `otherwise` if the peer gave no reason."""
+    ask = given_up.get()
+    return (ask() if ask is not None else None) or otherwise
+
+
+OWN_CANCEL: Final = "it awaited something that was cancelled"
+"""Why work has failed that raised a `CancelledError` though nobody cancelled it."""
+
+
+def from_outside(fault: BaseException) -> bool:
+    """Whether a `CancelledError` means that the current task is cancelled, so that it must propagate.
+
+    A tool that awaits a task of its own also gets one if that task was cancelled. Then the call was not
+    cancelled: it has failed like any other call.
+    """
+    task = asyncio.current_task() if isinstance(fault, CancelledError) else None
+    return task is not None and task.cancelling() > 0

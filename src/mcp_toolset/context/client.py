@@ -13,10 +13,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.protocol.revisions import is_modern
-from mcp_toolset.tools.core.asking import ANSWERABLE
+from mcp_toolset.tools.core.result import ANSWERABLE
 
 if TYPE_CHECKING:
     from mcp_toolset.context.connection import Connection, RequestContext
+
 
 ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "elicitation": {"form": {}, "url": {}},
@@ -79,7 +80,6 @@ class ServedClient:
     def __init__(
         self, key: str | None, carried: Mapping[str, Any], connection: Connection | None = None
     ) -> None:
-        """Describe a client; `connection` is its own for life, where it has one (legacy)."""
         self.key = key
         self.carried = carried
         self.declares = declared_by(carried)

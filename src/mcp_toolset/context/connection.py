@@ -8,18 +8,103 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import anyio
 
-from mcp_toolset.context.principal import identity_of
+from mcp_toolset.errors import CallerError
 from mcp_toolset.protocol.json_rpc import NoBackChannelError, RequestId
 from mcp_toolset.protocol.revisions import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS, is_modern
+from mcp_toolset.security.authentication.verifier import identity_of_token
+from mcp_toolset.tools.core.call import Identity
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.context.connection import Connection, RequestContext
+
+LOGIN_PATH = "/oauth/login/"
+
+
+CALLBACK_PATH = "/oauth/callback"
+
+
+class PendingLogin(Protocol):
+    """A login that waits for a person and a browser.
+
+    Attributes:
+        server: The name of the mounted server.
+        caller: The name of the caller whose account at the server it will use.
+        caller_key: The key of that caller.
+        browser: What tells the browser that began it; empty so far.
+    """
+
+    server: str
+    caller: str
+    caller_key: str
+    browser: str
+
+    def begin(self, browser: str) -> str | None:
+        """The address of the authorization server, for the first browser that asks; else `None`."""
+
+    async def arrive(self, address: str) -> bool:
+        """Take the address that the browser was sent back to, once; whether the caller has tokens then."""
+
+
+@runtime_checkable
+class LoginSource(Protocol):
+    """A mounted source whose callers log in by themselves."""
+
+    def login_of(self, ticket: str) -> PendingLogin | None:
+        """The login of a ticket, or of the `state` of its authorization request."""
+
+
+_MEND: Final = (
+    "have the authentication middleware set scope['user'] to a starlette.authentication.BaseUser whose "
+    "`is_authenticated` is True or False and whose `display_name` is a text that no other user has"
+)
+
+
+def principal_of(scope: Mapping[str, Any]) -> str | None:
+    """The key of the identity of a request; `None` for an anonymous one."""
+    identity = identity_of(scope)
+    return None if identity is None else identity.key
+
+
+def identity_of(scope: Mapping[str, Any]) -> Identity | None:
+    """Who a request is from, or `None` for an anonymous one.
+
+    `scope["user"]` is an `Identity`, or a user as Starlette has them. Without one, or with one whose
+    `is_authenticated` is `False`, the request is anonymous. Users of access tokens are told apart by their
+    tokens, all others by `display_name`; these have the scopes of `scope["auth"]`.
+    """
+    user: Any = scope.get("user")
+    if user is None or isinstance(user, Identity):
+        return user
+    try:
+        is_authenticated: object = user.is_authenticated
+        if is_authenticated is False:
+            return None
+        identity = identity_of_token(getattr(user, "access_token", None))
+        name: object = identity.key if identity else user.display_name
+    # The user is an object of the application, whose properties may raise anything.
+    except Exception as fault:
+        raise CallerError(
+            f"the user of a request ({_kind(user)}) cannot be read: {fault!r}; {_MEND}"
+        ) from fault
+    if is_authenticated is not True or not isinstance(name, str) or not name:
+        found = f"is_authenticated={is_authenticated!r} and display_name={name!r}"
+        raise CallerError(f"the user of a request ({_kind(user)}) has {found}; {_MEND}")
+    scopes: Iterable[str] = getattr(scope.get("auth"), "scopes", ())
+    return identity or Identity(name, subject=name, scopes=frozenset(scopes))
+
+
+def _kind(user: object) -> str:
+    return f"{type(user).__module__}.{type(user).__qualname__}"
+
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.core.call import Identity
 
 
 CLOSE_TIMEOUT: Final = 5.0
@@ -85,7 +170,6 @@ class Connection:
         initialize_accepted: bool = False,
         session_id: str | None = None,
     ) -> None:
-        """Know a client; without a `sender` nothing reaches it outside of its requests."""
         self._sender = sender
         self._callbacks: list[Closing] | None = None
         self._state: dict[str, Any] | None = None
@@ -185,26 +269,21 @@ class Way(Protocol):
     @property
     def can_send_request(self) -> bool:
         """Whether the client can be sent requests in the course of this one."""
-        ...
 
     @property
     def reason(self) -> str | None:
         """Why the client has cancelled the request, if it has said so."""
-        ...
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: Any = None
     ) -> dict[str, Any]:
         """Ask the client, and wait for its result."""
-        ...
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
         """Send the client a notification that belongs to this request."""
-        ...
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress, if the client asked for it."""
-        ...
 
 
 HOLD: Final = "mcp_toolset.hold"
@@ -236,7 +315,6 @@ class RequestContext:
         way: Way,
         http: HttpRequest | None = None,
     ) -> None:
-        """Take a message that came by `way`."""
         self.method = method
         self.params = params
         self.request_id = request_id
@@ -263,20 +341,15 @@ class Answers(Protocol):
 
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         """The result of a request, in the envelope of its client's era."""
-        ...
 
     async def notified(self, request: RequestContext) -> None:
         """Take a notification; nothing is raised."""
-        ...
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep the server open for as long as the block runs, which a door does while it serves."""
-        ...
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The input schema of a tool that the caller of an ASGI scope can call."""
-        ...
 
     def end_streams(self) -> None:
         """End every `subscriptions/listen` stream in order."""
-        ...

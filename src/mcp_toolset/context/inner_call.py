@@ -14,8 +14,7 @@ from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.errors import CallError
-from mcp_toolset.tools.core.asking import REPLAY_META_KEY, InputRequired
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import REPLAY_META_KEY, InputRequired, ToolResult
 
 Wire = Mapping[str, Any]
 _NOTHING: Final[Wire] = {}
@@ -48,7 +47,6 @@ class InnerCall(WireContext):
     is_inner = True
 
     def __init__(self, outer: WireContext, replay: Replay, time: WorkingTime, number: int) -> None:
-        """Make the call of this number for `outer`; `time` pauses while the client is asked."""
         super().__init__(outer._request)
         if isinstance(key := self._meta.get(REPLAY_META_KEY), str):
             # The client's key is that of the whole request; each call in it has one of its own.

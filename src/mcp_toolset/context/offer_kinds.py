@@ -7,13 +7,134 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.context.result_shapes import PROMPT, RESOURCE, TEMPLATE
 from mcp_toolset.protocol.cache_hints import CacheHint
-from mcp_toolset.protocol.shapes import Members
+from mcp_toolset.protocol.methods import CACHEABLE_METHODS
+from mcp_toolset.protocol.shapes import (
+    FLAG,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    Items,
+    Members,
+    OneOf,
+    OneOrMore,
+    Plain,
+    Shape,
+    Tagged,
+    Values,
+)
 from mcp_toolset.tools.core.call import ToolContext
 
 if TYPE_CHECKING:
     from mcp_toolset.context.client import ServedClient
+
+
+_INTEGER: Final = Plain("an integer", (int,))
+_META: Final[Mapping[str, Shape]] = {"_meta": OBJECT}
+_ROLE: Final = OneOf(("user", "assistant"))
+_ICON: Final = Members({"src": TEXT}, {"mimeType": TEXT, "sizes": Items(TEXT), "theme": TEXT})
+_ANNOTATIONS: Final = Members({}, {"audience": Items(_ROLE), "lastModified": TEXT, "priority": NUMBER})
+_SHOWN: Final[Mapping[str, Shape]] = {**_META, "title": TEXT, "description": TEXT, "icons": Items(_ICON)}
+_THING: Final[Mapping[str, Shape]] = {**_SHOWN, "annotations": _ANNOTATIONS, "mimeType": TEXT}
+RESOURCE: Final = Members({"name": TEXT, "uri": TEXT}, {**_THING, "size": _INTEGER})
+TEMPLATE: Final = Members({"name": TEXT, "uriTemplate": TEXT}, _THING)
+_ARGUMENT: Final = Members({"name": TEXT}, {"title": TEXT, "description": TEXT, "required": FLAG})
+PROMPT: Final = Members({"name": TEXT}, {**_SHOWN, "arguments": Items(_ARGUMENT)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What a resource holds: a text, or bytes in base64."""
+
+    noun: str = "an object"
+    kinds: tuple[type, ...] = (dict,)
+    is_plain: bool = False
+
+    def fault(self, value: Any, at: str) -> str | None:
+        shape = _TEXT_CONTENTS if value.get("text") is not None else _BLOB_CONTENTS
+        return shape.fault(value, at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What a user has put into a field of a form."""
+
+    noun: str = "a text, a number, a boolean or a list of texts"
+    kinds: tuple[type, ...] = (str, int, float, bool, list, type(None))
+    is_plain: bool = False
+
+    def fault(self, value: Any, at: str) -> str | None:
+        return Items(TEXT).fault(value, at) if isinstance(value, list) else None
+
+
+_TEXT_CONTENTS: Final = Members({"uri": TEXT, "text": TEXT}, {**_META, "mimeType": TEXT})
+_BLOB_CONTENTS: Final = Members({"uri": TEXT, "blob": TEXT}, {**_META, "mimeType": TEXT})
+_NOTED: Final[Mapping[str, Shape]] = {**_META, "annotations": _ANNOTATIONS}
+_TEXT_BLOCK: Final = Members({"text": TEXT}, _NOTED)
+_MEDIA: Final = Members({"data": TEXT, "mimeType": TEXT}, _NOTED)
+_BLOCK: Final = Tagged(
+    "type",
+    {
+        "text": _TEXT_BLOCK,
+        "image": _MEDIA,
+        "audio": _MEDIA,
+        "resource_link": RESOURCE,
+        "resource": Members({"resource": _Contents()}, _NOTED),
+    },
+)
+_SAMPLE: Final = Tagged(
+    "type",
+    {
+        "text": _TEXT_BLOCK,
+        "image": _MEDIA,
+        "audio": _MEDIA,
+        "tool_use": Members({"id": TEXT, "name": TEXT, "input": OBJECT}, _META),
+        "tool_result": Members({"toolUseId": TEXT, "content": Items(_BLOCK)}, {**_META, "isError": FLAG}),
+    },
+)
+_MESSAGE: Final = Members({"role": _ROLE, "content": _BLOCK})
+_COMPLETION: Final = Members({"values": Items(TEXT)}, {"total": _INTEGER, "hasMore": FLAG})
+_PAGE: Final[Mapping[str, Shape]] = {**_META, "nextCursor": TEXT}
+
+_RESULTS: Final[Mapping[str, Members]] = {
+    "resources/list": Members({"resources": Items(RESOURCE)}, _PAGE),
+    "resources/templates/list": Members({"resourceTemplates": Items(TEMPLATE)}, _PAGE),
+    "prompts/list": Members({"prompts": Items(PROMPT)}, _PAGE),
+    "resources/read": Members({"contents": Items(_Contents())}, _META),
+    "prompts/get": Members({"messages": Items(_MESSAGE)}, {**_META, "description": TEXT}),
+    "completion/complete": Members({"completion": _COMPLETION}, _META),
+}
+_QUESTION: Final = Members({"method": TEXT}, {"params": OBJECT})
+_INPUT_REQUIRED: Final = Members({}, {**_META, "inputRequests": Values(_QUESTION), "requestState": TEXT})
+_HINT: Final = Members({"ttlMs": _INTEGER, "cacheScope": OneOf(("private", "public"))})
+
+_ANSWERS: Final[Mapping[str, Members]] = {
+    "elicitation/create": Members(
+        {"action": OneOf(("accept", "cancel", "decline"))}, {**_META, "content": Values(_Field())}
+    ),
+    "sampling/createMessage": Members(
+        {"role": _ROLE, "model": TEXT, "content": OneOrMore(_SAMPLE)}, {**_META, "stopReason": TEXT}
+    ),
+    "roots/list": Members({"roots": Items(Members({"uri": TEXT}, {**_META, "name": TEXT}))}, _META),
+}
+_ANY: Final = Members({}, _META)
+
+
+def result_fault(method: str, result: Mapping[str, Any], *, modern: bool) -> str | None:
+    """What is wrong with a server's result of a method, as the era has it; `None` if nothing is."""
+    if modern and result.get("resultType") == "input_required":
+        return _INPUT_REQUIRED.fault(result)
+    if modern and method in CACHEABLE_METHODS:
+        fault = _HINT.fault(result)
+        if fault is not None:
+            return fault
+    return _RESULTS.get(method, _ANY).fault(result)
+
+
+def answer_fault(method: str, answer: Mapping[str, Any]) -> str | None:
+    """What is wrong with a client's answer to a request of the server; `None` if nothing is."""
+    return _ANSWERS.get(method, _ANY).fault(answer)
+
 
 Wire = Mapping[str, Any]
 Ending = Callable[[], Awaitable[None]]
@@ -50,12 +171,10 @@ class ListChange(Protocol):
     @property
     def capability(self) -> str:
         """What the list is of: `tools`, `resources` or `prompts`."""
-        ...
 
     @property
     def client_key(self) -> str:
         """The key of the one client whose session lists this; empty if it is a session of several."""
-        ...
 
     def is_for(self, client: ServedClient) -> bool: ...
 
@@ -68,7 +187,6 @@ class Offers(Protocol):
 
     def declares(self, capability: str, feature: str = "") -> bool:
         """Whether it has a capability, and in it a feature such as `subscribe`."""
-        ...
 
     def extensions(self) -> Mapping[str, Any]:
         """What it declares as `experimental` and `extensions`, without what the bridge takes part in."""
@@ -83,27 +201,21 @@ class Offers(Protocol):
 
     async def listed(self, kind: Kind) -> Sequence[Wire]:
         """The entries of a kind as they are now."""
-        ...
 
     def hint(self, kind: Kind) -> CacheHint:
         """How long that list may be kept."""
-        ...
 
     def meta(self, kind: Kind) -> Wire:
         """What that list has in `_meta`."""
-        ...
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """The answer to `resources/read`; `LookupError` if the source is local and has none such."""
-        ...
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
         """The answer to `prompts/get`; `LookupError` if the source is local and has none such."""
-        ...
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """The answer to `completion/complete`."""
-        ...
 
     async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """The answer to a request of a method that no revision has."""
@@ -111,7 +223,6 @@ class Offers(Protocol):
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` whenever the resource has changed for a caller; returns what ends that."""
-        ...
 
     async def look(self, kind: Kind, context: ToolContext) -> None:
         """List again for a caller what nothing tells of a change of."""
@@ -154,15 +265,12 @@ class VaryingSource(Protocol):
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         """The tools that are listed to other clients than this one, by their own names."""
-        ...
 
     def unknown_to(self, context: ToolContext) -> bool:
         """Whether it has still to be found out what is listed to clients like this one."""
-        ...
 
     async def known_to(self, context: ToolContext) -> None:
         """Wait, for a little while at most, until that is known."""
-        ...
 
 
 @runtime_checkable
@@ -171,7 +279,6 @@ class RemarkedSource(Protocol):
 
     def list_meta(self) -> Mapping[str, Any]:
         """What the list has in `_meta`."""
-        ...
 
 
 @runtime_checkable

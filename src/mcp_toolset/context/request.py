@@ -12,17 +12,18 @@ import anyio
 from pydantic_core import to_json
 
 from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
+from mcp_toolset.context.connection import identity_of
 from mcp_toolset.context.delivery import PATIENCE
-from mcp_toolset.context.principal import identity_of
+from mcp_toolset.context.offer_kinds import answer_fault
 from mcp_toolset.context.request_state import Replay, RoundTrips
-from mcp_toolset.context.result_shapes import answer_fault
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.protocol.eras import ROUND_TRIP, forwarded_meta, meta_of, wants_log
 from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, MCPError
 from mcp_toolset.protocol.methods import MAY_ASK
 from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
-from mcp_toolset.tools.core.asking import (
+from mcp_toolset.tools.core.call import CAPABILITIES, ToolCall, ToolContext
+from mcp_toolset.tools.core.result import (
     ANSWERABLE,
     CALL_META_KEY,
     ELICITATION,
@@ -34,11 +35,9 @@ from mcp_toolset.tools.core.asking import (
     InputRequired,
     SampledMessage,
     elicitation,
+    encodable,
     roots_in,
 )
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.capability import CAPABILITIES
-from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
 

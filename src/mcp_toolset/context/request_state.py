@@ -19,13 +19,11 @@ from dataclasses import field
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.suspended.sealed import Sealer, Suspended, digest_of
-from mcp_toolset.calls.suspended.store import Once, SuspendedStore
+from mcp_toolset.calls.suspended import Once, Sealer, Suspended, SuspendedStore, digest_of
 from mcp_toolset.errors import CallError, RequestStateError, StoreError
 from mcp_toolset.protocol.eras import ROUND_TRIP, round_trip
 from mcp_toolset.security.secrets.key_ring import KeyRing
-from mcp_toolset.tools.core.asking import AskUser
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import AskUser, ToolResult
 from mcp_toolset.tools.text.hidden_text import in_log
 
 STATE_LIFETIME: Final = 600.0

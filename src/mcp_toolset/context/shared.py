@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from mcp_toolset.calls.suspended.store import SuspendedStore
+from mcp_toolset.calls.suspended import SuspendedStore
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.cached_grants import CachedGrants
@@ -30,7 +30,6 @@ class OtherReplicas(Protocol):
 
     async def tell(self, replica: str, method: str, params: Mapping[str, Any]) -> None:
         """Send a replica what needs no answer; `""` stands for all, this one included."""
-        ...
 
 
 class Ownership(Protocol):
@@ -38,15 +37,12 @@ class Ownership(Protocol):
 
     async def take(self, name: str, *, seconds: float) -> int:
         """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
-        ...
 
     async def release(self, name: str) -> None:
         """Give a lease back, if this replica has it."""
-        ...
 
     async def holder(self, name: str) -> str:
         """The replica that has a lease; empty if none has."""
-        ...
 
 
 class Health(Protocol):
@@ -55,12 +51,10 @@ class Health(Protocol):
     @property
     def state(self) -> str:
         """`ready` or `down`."""
-        ...
 
     @property
     def reason(self) -> str:
         """Why it is down; empty otherwise."""
-        ...
 
 
 class Shared(SuspendedStore, Protocol):
@@ -72,23 +66,19 @@ class Shared(SuspendedStore, Protocol):
     @property
     def leases(self) -> Ownership:
         """What one replica alone may have at a time."""
-        ...
 
     @property
     def health(self) -> Health: ...
 
     def grants(self) -> CachedGrants:
         """Grants, with a copy here that follows what other replicas grant and revoke."""
-        ...
 
     def registry_state(self, service: str) -> StateStore:
         """The names and members of the tools of a server."""
-        ...
 
     @property
     def connection(self) -> Any:
         """The connection to the store, for what extensions keep in it."""
-        ...
 
 
 @runtime_checkable
@@ -97,4 +87,3 @@ class SharedSource(Protocol):
 
     def share(self, shared: Shared) -> None:
         """Take it, before the source is opened."""
-        ...

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic_core import ValidationError
 
 from mcp_toolset.calls.pipeline.decision import OTEL, TRACER, watched
-from mcp_toolset.calls.pipeline.reporting import NAME
-from mcp_toolset.concurrency.cancel_reason import CancelledError
+from mcp_toolset.calls.pipeline.observers import NAME
+from mcp_toolset.concurrency.task_set import CancelledError
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamTimeoutError
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, RequestTimedOut
 
@@ -122,7 +122,6 @@ class SentRequest:
         self.params: Mapping[str, Any] | None = {**(params or {}), "_meta": meta} if meta else params
 
     def __enter__(self) -> SentRequest:
-        """Wait for the answer in this block."""
         return self
 
     def __exit__(

@@ -72,7 +72,6 @@ class TaskWay:
     """
 
     def __init__(self, way: Way, *, hands_over: bool = True) -> None:
-        """Report by `way` until the client has a handle."""
         self._way = way
         self.hands_over = hands_over
         self.known = False

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.mounts import DeclaredToMounts
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.core.call import ToolCall, ToolContext
-    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.core.source import SourceStatus, ToolSource
     from mcp_toolset.tools.declare.function import Tool

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
-    from mcp_toolset.calls.suspended.store import SuspendedStore
+    from mcp_toolset.calls.suspended import SuspendedStore
     from mcp_toolset.extensions.approvals.approvals import Approvals
     from mcp_toolset.extensions.approvals.extension import WaitingCalls
     from mcp_toolset.extensions.audit.audit_log import AuditLog

@@ -7,15 +7,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from functools import partial
 
-from mcp_toolset.concurrency.beside import beside
-from mcp_toolset.concurrency.task_set import ThreadEvent
+from mcp_toolset.concurrency.task_set import ThreadEvent, beside
 from mcp_toolset.context.offer_kinds import SnapshotSource
 from mcp_toolset.errors import NameConflictError, UnknownNameError
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.tool_table import ListVariants, ServedTools
 from mcp_toolset.server.visibility import Sight
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.core.source import ToolSource, fits
 
 _log = logging.getLogger("mcp_toolset.server")

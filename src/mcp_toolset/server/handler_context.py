@@ -27,20 +27,27 @@ from mcp_toolset.context.task import KEPT_MS, begin_task
 from mcp_toolset.errors import CallError, CapabilityError, DefinitionError, InvalidArgumentsError, StateError
 from mcp_toolset.server.tool_answers import answered, fitted
 from mcp_toolset.tools.binding.binding import Executor
-from mcp_toolset.tools.core.asking import CALL_META_KEY, AskUser, ElicitationAnswer, SampledMessage, joined
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.capability import (
+from mcp_toolset.tools.core.call import (
     Background,
     CatalogHit,
     Membership,
     SessionEvent,
     Sessions,
     SessionSnapshot,
+    ToolCall,
+    ToolContext,
     granted,
     known_session,
 )
 from mcp_toolset.tools.core.definition import task_support
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import (
+    CALL_META_KEY,
+    AskUser,
+    ElicitationAnswer,
+    SampledMessage,
+    ToolResult,
+    joined,
+)
 from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:

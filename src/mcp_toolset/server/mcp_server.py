@@ -12,9 +12,9 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from mcp_toolset.calls.pipeline.call_report import label_of
 from mcp_toolset.calls.pipeline.decision import tracing
-from mcp_toolset.calls.suspended.store import SuspendedStore
+from mcp_toolset.calls.pipeline.observers import label_of
+from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.context.client import client_of
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request_state import RoundTrips
@@ -27,7 +27,7 @@ from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, Reading, Subscriptions
 from mcp_toolset.server.tool_answers import Surface, ToolAnswers
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ from mcp_toolset.protocol.eras import joint_meta
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.server.mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import ToolSource, fits
 from mcp_toolset.tools.declare.prompts import (

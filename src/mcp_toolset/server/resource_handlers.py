@@ -15,10 +15,18 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.client import ServedClient, client_of, stream_of
 from mcp_toolset.context.connection import Connection, RequestContext
-from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, ListChange, Wire
+from mcp_toolset.context.offer_kinds import (
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    Ending,
+    Kind,
+    ListChange,
+    Wire,
+    result_fault,
+)
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
-from mcp_toolset.context.result_shapes import result_fault
 from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.protocol.eras import relayed, round_trip
@@ -26,10 +34,8 @@ from mcp_toolset.protocol.errors import INTERNAL, INVALID_RESULT, error_of, in_e
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.revisions import SUBSCRIPTION_ID_META_KEY, is_modern
 from mcp_toolset.server.offering import Offering
-from mcp_toolset.tools.core.asking import InputRequired, joined
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.identity import Identity
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.core.result import InputRequired, ToolResult, joined
 from mcp_toolset.tools.text.hidden_text import in_log
 
 MAX_STREAMS: Final = 1024  # requests to listen that one server may have open

@@ -14,7 +14,7 @@ from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.observers import sampler_of
 from mcp_toolset.calls.pipeline.rules import AnyRule, rules_from
-from mcp_toolset.calls.suspended.store import SuspendedStore
+from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.registry.registry import ToolRegistry
@@ -49,7 +49,7 @@ from mcp_toolset.server.offering import LocalOffers, Offering
 from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.visibility import CallGuards, Visibility
-from mcp_toolset.tools.core.capability import ALWAYS, granted
+from mcp_toolset.tools.core.call import ALWAYS, granted
 from mcp_toolset.tools.core.names import FIXED_TOOLS
 from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
@@ -73,8 +73,7 @@ if TYPE_CHECKING:
     from mcp_toolset.server.tool_table import ServedTools
     from mcp_toolset.server.visibility import Visibility
     from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.core.call import ToolCall, ToolContext
-    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.core.source import SourceStatus
     from mcp_toolset.tools.toolsets.toolset import Toolset

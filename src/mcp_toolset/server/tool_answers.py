@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.pipeline.chain import promised
+from mcp_toolset.calls.pipeline.dispatch import promised
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
@@ -29,10 +29,8 @@ from mcp_toolset.protocol.eras import list_for, lowered_tool, result_for
 from mcp_toolset.protocol.errors import refusal
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.server.resource_handlers import Announcements
-from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer, Halt, InputRequired, joined
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.identity import Identity
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, Halt, InputRequired, ToolResult, joined
 from mcp_toolset.tools.declare.signature import UNTYPED
 from mcp_toolset.tools.view.view import ToolBinding
 

@@ -17,23 +17,22 @@ from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.catalog.registry.state import ToolKey
 from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.concurrency.workers import in_worker_if_large
+from mcp_toolset.context.connection import identity_of
 from mcp_toolset.context.offer_kinds import RemarkedSource, VaryingSource
-from mcp_toolset.context.principal import identity_of
 from mcp_toolset.errors import GrantError, ToolsetError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.protocol.eras import joint_meta
 from mcp_toolset.server.offering import Passing
 from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.binding.selector import ToolNames
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus, ToolChange, ToolSource, fits
 from mcp_toolset.tools.declare.signature import check_supplied
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.tool_names import ToolNames
 from mcp_toolset.tools.view.view import Made, NameReport, ToolBinding, passed_by
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
 from mcp_toolset.server.mounts import toolsets_in
-from mcp_toolset.tools.binding.selector import MAX_NEAR
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.binding.selector import MAX_NEAR, NameUse
+from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.view import KnownTools, ToolBinding, UnboundName
 
 if TYPE_CHECKING:

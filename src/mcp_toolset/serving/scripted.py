@@ -13,7 +13,7 @@ from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.tools.binding.binding import Executor, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.frozen import copied
+from mcp_toolset.tools.core.definition import copied
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.toolsets.toolset import Toolset

@@ -20,8 +20,8 @@ from mcp_toolset._records import dataclass
 from mcp_toolset._rule import idle_rules
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import AnyRule
-from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
+from mcp_toolset.concurrency.task_set import beside
 from mcp_toolset.concurrency.workers import owning
 from mcp_toolset.errors import DefinitionError, ToolsetError, sole
 from mcp_toolset.extending.finding import served_keywords

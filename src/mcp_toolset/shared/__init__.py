@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.suspended.store import SuspendedStore
+    from mcp_toolset.calls.suspended import SuspendedStore
     from mcp_toolset.extensions.suspended.suspended_file import SuspendedFile
     from mcp_toolset.security.secrets.key_ring import KeyRing
     from mcp_toolset.shared.state import SharedState

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from secrets import token_bytes
 from typing import Final
 
-from mcp_toolset.calls.suspended.store import PATIENCE
+from mcp_toolset.calls.suspended import PATIENCE
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT
 from mcp_toolset.security.secrets.key_ring import KEY_BYTES, KeyRing
@@ -15,12 +15,7 @@ from mcp_toolset.shared.connection import StoreConnection, StoreHealth
 from mcp_toolset.shared.grants import SharedGrants
 from mcp_toolset.shared.leases import Leases
 from mcp_toolset.shared.replicas import Replicas
-from mcp_toolset.shared.small_stores import (
-    PutAside,
-    SharedRegistryState,
-    SharedResults,
-    UsedOnce,
-)
+from mcp_toolset.shared.small_stores import PutAside, SharedRegistryState, SharedResults, UsedOnce
 from mcp_toolset.shared.topics import Topics
 
 __all__ = ["KEYS_VARIABLE", "SharedState"]

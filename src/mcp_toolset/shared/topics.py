@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from mcp_toolset.concurrency.beside import beside
+from mcp_toolset.concurrency.task_set import beside
 from mcp_toolset.errors import StoreError
 from mcp_toolset.shared.connection import StoreConnection
 

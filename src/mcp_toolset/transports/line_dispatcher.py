@@ -19,18 +19,11 @@ from typing import Any, Final
 import anyio
 from pydantic_core import from_json
 
-from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
-from mcp_toolset.concurrency.task_set import TaskSet
-from mcp_toolset.concurrency.turns import Turn
+from mcp_toolset.concurrency.backoff import Turn
+from mcp_toolset.concurrency.task_set import CancelledError, TaskSet, from_outside
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.codec import LIGHT, json_in, progress_token, request_key, strict_object
-from mcp_toolset.protocol.dispatch import (
-    NOT_AWAITED,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    Started,
-)
+from mcp_toolset.protocol.dispatch import NOT_AWAITED, OnNotify, OnNotifyIntercept, OnRequest, Started
 from mcp_toolset.protocol.encoded_answers import LONG, noted, surely_parts
 from mcp_toolset.protocol.errors import CLOSED, NO_MESSAGE, error_for_peer
 from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong, traced

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import Scope, Send
 
-from mcp_toolset.context.principal import CALLBACK_PATH, LOGIN_PATH, PendingLogin, principal_of
+from mcp_toolset.context.connection import CALLBACK_PATH, LOGIN_PATH, PendingLogin, principal_of
 
 Headers = list[tuple[bytes, bytes]]
 Find = Callable[[str], PendingLogin | None]

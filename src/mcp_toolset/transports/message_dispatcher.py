@@ -16,8 +16,7 @@ from typing import Any, Final
 import anyio
 import mcp_types as types
 
-from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
-from mcp_toolset.concurrency.task_set import TaskSet
+from mcp_toolset.concurrency.task_set import CancelledError, TaskSet, from_outside
 from mcp_toolset.context.connection import Answers
 from mcp_toolset.protocol.codec import progress_token, request_key
 from mcp_toolset.protocol.dispatch import (

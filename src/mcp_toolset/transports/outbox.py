@@ -9,7 +9,7 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset.calls.pipeline.decision import watched
-from mcp_toolset.concurrency.cancel_reason import reason_or
+from mcp_toolset.concurrency.task_set import reason_or
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.protocol.codec import notification, request_line, result_of
 from mcp_toolset.protocol.dispatch import CallOptions

@@ -8,9 +8,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 
-from mcp_toolset.concurrency.cancel_reason import reason_in
 from mcp_toolset.concurrency.deadlines import Deadlines
-from mcp_toolset.concurrency.task_set import TaskScope
+from mcp_toolset.concurrency.task_set import TaskScope, reason_in
 from mcp_toolset.protocol.codec import progress_params, request_key
 from mcp_toolset.protocol.dispatch import CallOptions, Outbound, ProgressFnT, TransportContext
 from mcp_toolset.protocol.inbound import Envelope

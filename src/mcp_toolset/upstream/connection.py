@@ -22,11 +22,7 @@ from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.config import Asked, ProtocolRule
 from mcp_toolset.context.client import ANSWERABLE_WHOLE
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import (
-    InvalidOutputError,
-    StateError,
-    UpstreamProtocolError,
-)
+from mcp_toolset.errors import InvalidOutputError, StateError, UpstreamProtocolError
 from mcp_toolset.extending.mounts import mount_extensions
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.protocol.eras import drop_own
@@ -50,8 +46,8 @@ from mcp_toolset.upstream.watches import ChangeStream, ClientWatches, ResourceWa
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
+    from mcp_toolset.context.connection import PendingLogin
     from mcp_toolset.context.offer_kinds import Offers
-    from mcp_toolset.context.principal import PendingLogin
     from mcp_toolset.extending.mounts import MountExtension, Send
     from mcp_toolset.tools.binding.binding import Gate, Personal
 

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.cancel_reason import given_up
+from mcp_toolset.concurrency.task_set import given_up
 from mcp_toolset.context.client import CARRIED_EXTENSIONS, ServedClient
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
@@ -47,8 +47,8 @@ from mcp_toolset.protocol.shapes import (
     Tagged,
 )
 from mcp_toolset.security.egress import is_loopback
-from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.result import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.text.hidden_text import hidden_in, in_log, visible
 from mcp_toolset.upstream.health import Health
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, StandIn

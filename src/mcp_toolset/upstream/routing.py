@@ -21,8 +21,7 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import cache_folder
-from mcp_toolset.concurrency.atomic_file import locked, replace_file
-from mcp_toolset.concurrency.private_files import read_regular
+from mcp_toolset.concurrency.atomic_file import locked, read_regular, replace_file
 from mcp_toolset.config import Era, ProtocolRule, SessionRule
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import WireContext
@@ -36,7 +35,7 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
-from mcp_toolset.tools.core.asking import ANSWERABLE
+from mcp_toolset.tools.core.result import ANSWERABLE
 from mcp_toolset.upstream.in_flight import StandIn, carried_to
 from mcp_toolset.upstream.target import Link
 

@@ -11,9 +11,8 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset.calls.pipeline.observers import CURRENT
-from mcp_toolset.concurrency.cancel_reason import given_up
 from mcp_toolset.concurrency.deadlines import WorkingTime
-from mcp_toolset.concurrency.task_set import TaskSet
+from mcp_toolset.concurrency.task_set import TaskSet, given_up
 from mcp_toolset.config import Era, ProtocolRule
 from mcp_toolset.context.client import ServedClient, with_extensions
 from mcp_toolset.context.request import WireContext
@@ -36,12 +35,7 @@ from mcp_toolset.protocol.errors import (
     told_briefly,
 )
 from mcp_toolset.protocol.http_headers import header_map, routing_headers
-from mcp_toolset.protocol.json_rpc import (
-    INTERNAL_ERROR,
-    URL_ELICITATION_REQUIRED,
-    MCPError,
-    RequestTimedOut,
-)
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, MCPError, RequestTimedOut
 from mcp_toolset.protocol.methods import LOG_LEVELS
 from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, is_modern
 from mcp_toolset.tools.core.call import ToolContext

@@ -38,9 +38,9 @@ from mcp_toolset.protocol.json_rpc import (
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     URL_ELICITATION_REQUIRED,
 )
-from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition, task_support
+from mcp_toolset.tools.core.result import InputRequired
 from mcp_toolset.upstream.forwarding import Exchange, Send
 from mcp_toolset.upstream.questions import (
     answers_to,

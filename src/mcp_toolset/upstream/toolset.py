@@ -17,22 +17,15 @@ from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule, StartRule, UnlistedRule
-from mcp_toolset.config.server_auth import (
-    CallerAuth,
-    Forward,
-    OAuth,
-    ServerAuth,
-    TokenExchange,
-    guarded,
-)
+from mcp_toolset.config.server_auth import CallerAuth, Forward, OAuth, ServerAuth, TokenExchange, guarded
+from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
-from mcp_toolset.context.principal import PendingLogin
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.extending.mounts import DeclaredToMounts, mount_keywords, stand_in_of
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.security.egress import Egress
-from mcp_toolset.tools.binding.selector import near_names
+from mcp_toolset.tools.binding.selector import NameUse, near_names
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import public_name
@@ -43,7 +36,6 @@ from mcp_toolset.tools.schema.argument_repair import repaired
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import visible
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.view import KnownTools, ToolBinding, UnboundName
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
 from mcp_toolset.upstream.known_server import introduction

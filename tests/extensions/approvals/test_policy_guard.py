@@ -23,9 +23,8 @@ from mcp_toolset.extensions.approvals.guard import APPROVAL_META_KEY, PolicyGuar
 from mcp_toolset.extensions.limits.call_limits import CallLimits
 from mcp_toolset.extensions.limits.limits import Limits
 from mcp_toolset.security.policy.policy import Policy
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.schema.validation import checks_of
 from mcp_toolset.tools.view.view import ToolBinding

@@ -11,7 +11,7 @@ from openai.types.responses import Response
 
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.errors import GrantError, RoundError
-from mcp_toolset.extensions.model_loop.rounds.invalid_call import InvalidCallReason
+from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult

@@ -5,8 +5,8 @@ from tests.extensions.model_loop.test_export import binding
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.export import ToolRequirement
 from mcp_toolset.tools.view.view import ToolAvailability, ToolBinding
 
 

@@ -19,8 +19,8 @@ from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreErro
 from mcp_toolset.extensions.processes.extension import CallersProcesses
 from mcp_toolset.extensions.processes.process_file import Owner, ProcessFile
 from mcp_toolset.rounds import RoundContext
-from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.processes import Process
+from mcp_toolset.tools.core.result import InputRequired
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from mcp_toolset.auth import JWT
 from mcp_toolset.config.server_auth import TokenExchange
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 
 pytestmark = pytest.mark.anyio
 

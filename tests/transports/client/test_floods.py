@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from tests.transports.client.raw_server import EVENTS, JSON, RESULT, SOON, Request, raw_server, running
 
-from mcp_toolset.concurrency import turns
+from mcp_toolset.concurrency import backoff as turns
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.transports import flood

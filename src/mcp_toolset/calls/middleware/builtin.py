@@ -1,4 +1,4 @@
-"""`PermissionChecker`, `OutputFormatter`, `HiddenTextFilter`, `Timeout`: middleware that keeps no state."""
+"""Middleware without state: permissions, length and hidden text of results, deadlines, formats of schemas."""
 
 from __future__ import annotations
 
@@ -6,20 +6,33 @@ import inspect
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Literal, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 
 from mcp_toolset._records import replace
 from mcp_toolset._rule import Rule
+from mcp_toolset.calls.middleware.caller import Recent
 from mcp_toolset.calls.middleware.text_limit import cut
 from mcp_toolset.calls.pipeline.decision import Reject, rejection
 from mcp_toolset.calls.pipeline.middleware import CallNext
-from mcp_toolset.errors import CallError, CannotAskError, DefinitionError
+from mcp_toolset.errors import (
+    CallError,
+    CannotAskError,
+    DefinitionError,
+    InvalidArgumentsError,
+    InvalidOutputError,
+)
+from mcp_toolset.tools.binding.selector import NameUse
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition, thawed
 from mcp_toolset.tools.core.result import Block, ToolResult
+from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import cleaned, cleaned_metadata, in_log
-from mcp_toolset.tools.view.tool_names import NameUse
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
 
 Permission = Literal["allow", "deny", "ask"]
 Policy = Callable[[ToolCall], "Permission | Awaitable[Permission]"]
@@ -47,7 +60,6 @@ class PermissionChecker(Rule):
         self._ask_deadline = _positive(ask_deadline, "an answer", "PermissionChecker")
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call if it is allowed."""
         answer = self._policy(call)
         permission = await answer if inspect.isawaitable(answer) else answer
         if permission == "allow":
@@ -120,7 +132,6 @@ class OutputFormatter(Rule):
         self._limit = max_length
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call and shorten its result if it is too long."""
         result = await next()
         if not result.is_complete:
             return result
@@ -158,7 +169,6 @@ class HiddenTextFilter(Rule):
     """
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call and clean its result."""
         result = await next()
         if not result.is_complete:
             return result
@@ -199,7 +209,6 @@ class Timeout(Rule):
         }
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call, or cancel it when its time is over."""
         seconds = self._limit(next.names) if self._per_tool else self._seconds
         with anyio.move_on_after(seconds):
             return await next()
@@ -218,3 +227,109 @@ def _positive(seconds: float, what: str, owner: str = "Timeout") -> float:
     if not isinstance(cast("object", seconds), int | float) or not seconds > 0:
         raise DefinitionError(f"{owner} needs a positive number of seconds for {what}, not {seconds!r}")
     return float(seconds)
+
+
+MAX_COMPILED: Final = 1000
+"""The number of definitions whose compiled schemas are kept."""
+
+_BACKTRACK_LIMIT: Final = 100_000
+
+
+class FormatCheck(SchemaCheck):
+    """A compiled schema that also checks formats; unknown formats are ignored."""
+
+    __slots__ = ()
+
+    def __init__(self, schema: Mapping[str, Any], *, tool: str, part: str) -> None:
+        super().__init__(schema, tool=tool, part=part)
+        self._validator = _asserting(thawed(dict(schema)))
+
+
+class SchemaValidator:
+    """Checks arguments and structured results against the tool's schemas, including their formats.
+
+    Every call is checked without it: dispatch checks the arguments against the input schema and the
+    result against the output schema, where `format` is an annotation, as in JSON Schema
+    2020-12. With this middleware `"format": "email"`, `"date-time"` (RFC 3339, so with a
+    time zone), `"uri"`, `"uuid"` and the other formats of the dialect are checked too; and a
+    structured result is checked again after the hooks and middleware inside.
+
+    `check_arguments` and `check_result` do the same for a dispatch of the application's own, such
+    as a loop that runs tools itself. The schemas are those of the present definition, compiled when first
+    seen: a replaced tool is checked against its new schemas.
+    """
+
+    def __init__(self, *, output: bool = True) -> None:
+        self._output = output
+        self._compiled: Recent[str, tuple[FormatCheck, FormatCheck | None]] = Recent(MAX_COMPILED)
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        """Run the call if its arguments fit, and pass its result on if that fits.
+
+        Raises:
+            InvalidArgumentsError: the arguments do not fit; nothing ran.
+            InvalidOutputError: the tool ran, and its structured result does not fit.
+        """
+        self.check_arguments(call, next.definition)
+        result = await next()
+        if self._output:
+            self.check_result(call, next.definition, result)
+        return result
+
+    def check_arguments(self, call: ToolCall, definition: ToolDefinition) -> None:
+        """Check the arguments of a call against the input schema.
+
+        Raises:
+            InvalidArgumentsError: they do not fit; the message says where.
+        """
+        check, _ = self._checks(definition)
+        if not check.is_valid(call.arguments):
+            raise InvalidArgumentsError(check.misfit(call.name, call.arguments))
+
+    def check_result(self, call: ToolCall, definition: ToolDefinition, result: ToolResult) -> None:
+        """Check the structured content of a result against the output schema, if the tool has one.
+
+        Errors, and calls that ask for input, are not checked.
+
+        Raises:
+            InvalidOutputError: it is missing or does not fit; the message says where.
+        """
+        _, check = self._checks(definition)
+        if check is None or result.is_error or not result.is_complete:
+            return
+        if "structuredContent" not in result.wire:
+            raise InvalidOutputError(
+                f"{call.name} declares an output schema and returned no structured content"
+            )
+        if not check.is_valid(result.structured):
+            faults = "; ".join(check.problems(result.structured))
+            raise InvalidOutputError(
+                f"{call.name} returned a result that does not fit its output schema: {faults}"
+            )
+
+    def _checks(self, definition: ToolDefinition) -> tuple[FormatCheck, FormatCheck | None]:
+        found = self._compiled.get(definition.digest)
+        if found is None:
+            found = _compiled(definition)
+            self._compiled.put(definition.digest, found)
+        return found
+
+
+def _compiled(definition: ToolDefinition) -> tuple[FormatCheck, FormatCheck | None]:
+    name, output = definition.name, definition.output_schema
+    return (
+        FormatCheck(definition.input_schema, tool=name, part="inputSchema"),
+        None if output is None else FormatCheck(output, tool=name, part="outputSchema"),
+    )
+
+
+def _asserting(schema: dict[str, Any]) -> Validator:
+    """With linear-time patterns if possible; `SchemaCheck` has found that one of the two engines works."""
+    # The compiler takes 6 MB and 5 ms to load, and few programs check formats.
+    from jsonschema_rs import FancyRegexOptions, RegexOptions, ValidationError, validator_for
+
+    made = partial(validator_for, schema, validate_formats=True, offline=True)
+    try:
+        return made(pattern_options=RegexOptions())
+    except ValidationError:
+        return made(pattern_options=FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT))

@@ -102,7 +102,6 @@ class AskingGuard(Rule):
         record: Record | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Apply `policy` as the server `served`; `record` notes decisions, `now` is in monotonic seconds."""
         if not isinstance(cast("object", policy), Policy):
             named = type(self).__name__
             raise DefinitionError(f"{named} takes Policy(allow=[…], ask=[…], deny=[…]), not {policy!r}")

@@ -33,7 +33,6 @@ class Complete:
     output: Any
 
     def __post_init__(self) -> None:
-        """Refuse an answer that is not returned."""
         require_given("Complete", __name__)
 
     def result(self) -> ToolResult:
@@ -57,7 +56,6 @@ class Reject:
     source: RejectionSource = "hook"
 
     def __post_init__(self) -> None:
-        """Refuse a reason that a model could not read."""
         if not isinstance(self.reason, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"Reject takes a reason for the model, a text, not {self.reason!r}")
         require_given("Reject", __name__)

@@ -9,33 +9,429 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from mcp_toolset.calls.pipeline.chain import Route, route_of, rules_for
-from mcp_toolset.calls.pipeline.decision import OTEL, PROVIDER, error_result
+import anyio
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.calls.pipeline.decision import (
+    OTEL,
+    PROVIDER,
+    Complete,
+    Reject,
+    RunNormally,
+    error_result,
+    rejection,
+)
+from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
-from mcp_toolset.calls.pipeline.observers import CURRENT, Listeners, Observation, note_in
-from mcp_toolset.calls.pipeline.reporting import ended, extra_of, span_of
+from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, Recorder, Replayer, Run, ToolMiddleware
+from mcp_toolset.calls.pipeline.observers import (
+    CURRENT,
+    Listeners,
+    Observation,
+    ended,
+    extra_of,
+    note_decision,
+    note_in,
+    span_of,
+)
 from mcp_toolset.calls.pipeline.rule_set import RuleSet, carriers
-from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
+from mcp_toolset.concurrency.task_set import CancelledError, from_outside
 from mcp_toolset.errors import (
+    CallError,
     ClientCapabilityError,
+    InvalidArgumentsError,
+    InvalidOutputError,
+    StoreError,
     ToolsetError,
     UnknownToolError,
     UpstreamError,
     UpstreamProtocolError,
+    innermost,
 )
-from mcp_toolset.tools.binding.binding import StoreMiss, loaded
+from mcp_toolset.tools.binding.binding import CarriedRules, Executor, Gate, StoreMiss, loaded
+from mcp_toolset.tools.binding.selector import ToolNames
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.definition import copied
+from mcp_toolset.tools.core.result import InputRequired, ToolResult, checked_result
+from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.tool_names import ToolNames
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.view.view import ToolBinding, same
+
+
+def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
+    """A hook's answer in the form that the output schema requires; clients refuse any other form."""
+    try:
+        result = decision.result()
+        if isinstance(decision.output, ToolResult):
+            checked_result(result, f"a hook of {binding.name}")
+        if binding.output is None:
+            return result
+        if not isinstance(decision.output, ToolResult):
+            result = promised(binding.output, ToolResult.of_structured(decision.output), result.text)
+    except ValueError as fault:
+        raise InvalidOutputError(
+            f"a hook answered {binding.name} with a value that has no JSON form: {fault}"
+        ) from None
+    try:
+        check_output(binding, result)
+    except InvalidOutputError as fault:
+        raise InvalidOutputError(f"a hook has answered a call with an invalid result: {fault}") from None
+    return result
+
+
+def promised(output: SchemaCheck, answer: ToolResult, text: str) -> ToolResult:
+    """The answer as it is, or as functions that return no object wrap theirs; not checked otherwise."""
+    wrapped = {"result": answer.structured}
+    if not output.is_valid(answer.structured) and output.is_valid(wrapped):
+        return ToolResult.of_structured(wrapped, text=text)
+    return answer
+
+
+def check_output(binding: ToolBinding, result: ToolResult) -> None:
+    """Raise `InvalidOutputError` unless a result fits the tool's output schema."""
+    if binding.output is None:
+        return
+    wire = result.wire
+    if wire.get("isError") is True or not result.is_complete:
+        return
+    if (result.halt is not None or result.unstructured) and "structuredContent" not in wire:
+        return
+    if "structuredContent" not in wire:
+        raise InvalidOutputError(
+            f"{_owner(binding)} declares an output schema and returned no structured content"
+        )
+    if not binding.output.is_valid(wire["structuredContent"]):
+        faults = "; ".join(binding.output.problems(wire["structuredContent"]))
+        raise InvalidOutputError(
+            f"{_owner(binding)} returned a result that does not fit its output schema: {faults}"
+        )
+
+
+def _owner(binding: ToolBinding) -> str:
+    return f"{binding.source}: {binding.name}" if binding.source else binding.name
+
 
 _log = logging.getLogger("mcp_toolset.calls")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    """The rules for one tool: middleware and hooks, and the names by which middleware knows the tool."""
+
+    middleware: tuple[ToolMiddleware, ...] = ()
+    asked: tuple[BoundHook, ...] = ()
+    seeing: tuple[BoundResultHook, ...] = ()
+    names: tuple[str, ...] = ()
+    observed: bool = False
+    guards: tuple[Guard, ...] = ()
+    carried: tuple[CarriedRules, ...] = ()
+
+    def same_as(self, other: ToolRules) -> bool:
+        """Whether these are the same rule objects."""
+        return (
+            same(self.middleware, other.middleware)
+            and same(self.asked, other.asked)
+            and same(self.seeing, other.seeing)
+            and self.names == other.names
+            and self.observed == other.observed
+            and same(self.guards, other.guards)
+            and same(self.carried, other.carried)
+        )
+
+    def guarded(self, binding: ToolBinding) -> list[tuple[Guard, ToolBinding]]:
+        """The guards, each with the tool; carried ones judge it by its name in their toolset.
+
+        Policies come first: a call that a person has not allowed uses up no limit. Journals come last:
+        whatever another guard refuses is no outcome to record.
+        """
+        inner = (
+            (guard, replace(binding, own=one.name)) for one in self.carried for guard in one.rules.guards
+        )
+        found = [*((guard, binding) for guard in self.guards), *inner]
+        return sorted(found, key=lambda one: _place_of(one[0]))
+
+
+def _place_of(guard: Guard) -> int:
+    if isinstance(guard, Replayer):
+        return 2
+    return 0 if isinstance(guard, Recorder) else 1
+
+
+_NO_RULES: Final = ToolRules()
+_OBSERVED: Final = ToolRules(observed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A binding with its composed chain and gates, the names that refer to it, and the rules in the chain."""
+
+    binding: ToolBinding
+    run: Run
+    names: tuple[str, ...] = ()
+    rules: ToolRules | None = None
+    gates: tuple[Gate, ...] = ()
+
+    def check(self, call: ToolCall) -> None:
+        """Raise `InvalidArgumentsError` unless the arguments fit, as a rule has made them."""
+        if not self.binding.arguments.is_valid(call.arguments):
+            raise InvalidArgumentsError(self.binding.arguments.misfit(call.name, call.arguments))
+
+    def check_sent(self, call: ToolCall) -> None:
+        """The same for arguments as the caller has sent them: the error says how to mend the call."""
+        check, explain = self.binding.arguments, self.binding.explain
+        if not check.is_valid(call.arguments):
+            told = check.misfit(call.name, call.arguments)
+            raise InvalidArgumentsError(told + (explain(call) if explain is not None else ""))
+
+
+def rules_for(
+    binding: ToolBinding, rules: RuleSet, names: ToolNames, carried: Mapping[int, ToolNames]
+) -> ToolRules:
+    """Pick the rules for one tool: those of the host, then those that it carries, with their names."""
+    own = _own_rules_for(binding, rules, names)
+    if not binding.carried:
+        return own
+    inner = (
+        _own_rules_for(binding.known_to(one), one.rules, carried[id(one.rules)]) for one in binding.carried
+    )
+    parts = [own, *inner]
+    return ToolRules(
+        middleware=tuple(layer for part in parts for layer in part.middleware),
+        asked=tuple(hook for part in parts for hook in part.asked),
+        seeing=tuple(hook for part in parts for hook in part.seeing),
+        names=names.exact(binding),
+        observed=own.observed,
+        guards=own.guards,
+        carried=binding.carried,
+    )
+
+
+def _own_rules_for(binding: ToolBinding, rules: RuleSet, names: ToolNames) -> ToolRules:
+    hooks = rules.hooks
+    observed = bool(rules.observers)
+    if hooks.is_empty and not rules.has_middleware and not rules.guards:
+        return _OBSERVED if observed else _NO_RULES
+    middleware = rules.around(binding, names)
+    exact = names.exact(binding) if middleware else ()
+    asked, seeing = hooks.execution_hooks(binding, names), hooks.result_hooks(binding, names)
+    return ToolRules(middleware, asked, seeing, exact, observed, tuple(rules.guards))
+
+
+def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Route:
+    """Compose the chain of a tool, or reuse `before` if it is the same tool under the same rules."""
+    if before is not None and before.binding is binding and before.rules is not None:
+        if rules is before.rules or rules.same_as(before.rules):
+            return before
+    run = partial(_execute, binding, _executor(binding))
+    if rules.observed:
+        run = partial(_noted, run)
+    middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
+    guarded = rules.guarded(binding)
+    gates = tuple(gate for guard, known in guarded if (gate := guard.gate(known)) is not None)
+    route = Route(binding, run, rules.names, rules, gates)
+    run = _guarded(guarded, route, run)
+    if asked or middleware:
+        run = partial(_settled, () if seeing else asked, route, run)
+    if seeing:
+        run = partial(_seen, seeing, asked, route, run)
+    for layer in reversed(middleware):
+        run = partial(_around, layer, route, run)
+    if guarded or middleware:
+        run = partial(_sent, bool(middleware), run)
+    return Route(binding, run, rules.names, rules, gates)
+
+
+def _guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run: Run) -> Run:
+    # Innermost first: a guard that stands before a journal refuses before the journal records.
+    for guard, known in reversed(guarded):
+        if isinstance(guard, Recorder):
+            run = guard.recorded(known, run)
+    if layers := [layer for guard, known in guarded for layer in guard.layers(known)]:
+        replaying = (one.replaying(known) for one, known in guarded if isinstance(one, Replayer))
+        layers = [*(layer for layer in replaying if layer is not None), *layers]
+    for layer in reversed(layers):
+        run = partial(_around, layer, route, run)
+    return run
+
+
+def _noted(run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
+    """Run the tool, and note that it runs."""
+    if (seen := CURRENT.get()) is not None:
+        seen.ran = True
+    return run(call, context)
+
+
+def _sent(copies: bool, run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
+    """Run a call that says what its caller has sent; middleware may edit its arguments in place."""
+    sent = _first(call)
+    return run(replace(call, sent=copied(dict(sent)) if copies else sent), context)
+
+
+def _first(call: ToolCall) -> Mapping[str, Any]:
+    # Of a round, this is what the model wrote: its hooks may have run already.
+    return call.original if call.id and call.original is not None else call.arguments
+
+
+async def _settled(
+    hooks: tuple[BoundHook, ...], route: Route, run: Run, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    """Run a call, unless a hook answers or refuses it.
+
+    If it asks and is made again, it runs with the arguments that it has asked about.
+    """
+    if hooks:
+        call, answer = await _asked(hooks, route, call, context)
+        if answer is not None:
+            return answer
+    if edits := context.edits:
+        call = call.with_edits(edits)
+        route.check(call)
+    try:
+        result = await run(call, context)
+    except (InputRequired, BaseExceptionGroup):
+        context.keep(call.edits)
+        raise
+    if not result.is_complete:
+        context.keep(call.edits)
+    return result
+
+
+async def _around(
+    layer: ToolMiddleware, route: Route, run: Run, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    rest = CallNext(run, call, context, route.check, route.binding.definition, route.names)
+    result = await layer(call, context, rest)
+    # A result that was passed through unchanged has been checked already.
+    if result is rest.given or not isinstance(cast("object", result), ToolResult):
+        return result
+    return checked_result(result, f"a middleware of {call.name}")
+
+
+async def _asked(
+    hooks: tuple[BoundHook, ...], route: Route, call: ToolCall, context: ToolContext
+) -> tuple[ToolCall, ToolResult | None]:
+    """The call after the hooks, and their answer if one of them answered.
+
+    They run in order; each gets a copy, so that an edit in place counts like any other edit.
+    """
+    for hook in hooks:
+        decision = await hook.decide(_copy(call), context)
+        if route.rules is not None and route.rules.observed:
+            note_decision(decision)
+        match decision:
+            case Complete():
+                return call, completed(route.binding, decision)
+            case Reject():
+                return call, rejection(decision)
+            case RunNormally(input=edited):
+                call = _edited(call, edited)
+                route.check(call)
+    return call, None
+
+
+def _edited(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
+    """The call with the arguments of a hook, which still says what its caller has sent."""
+    sent = _first(call) if call.sent is None else call.sent
+    original = call.arguments if call.original is None else call.original
+    rest = (call.grant, call.repairs, call.key, call.meta, sent, call.recorded)
+    return ToolCall(call.name, arguments, call.id, original, *rest)
+
+
+def _copy(call: ToolCall) -> ToolCall:
+    return ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant, call.repairs)
+
+
+async def _seen(
+    seeing: tuple[BoundResultHook, ...],
+    hooks: tuple[BoundHook, ...],
+    route: Route,
+    run: Run,
+    call: ToolCall,
+    context: ToolContext,
+) -> ToolResult:
+    try:
+        call, answer = await _asked(hooks, route, call, context)
+        result = await run(call, context) if answer is None else answer
+    except UpstreamProtocolError:
+        raise
+    except (CallError, UpstreamError) as fault:
+        shown = error_result(fault)
+        result = await _passed(seeing, route.binding, call, shown, context)
+        if result is shown:
+            raise
+        return result
+    return await _passed(seeing, route.binding, call, result, context)
+
+
+async def _passed(
+    seeing: tuple[BoundResultHook, ...],
+    binding: ToolBinding,
+    call: ToolCall,
+    result: ToolResult,
+    context: ToolContext,
+) -> ToolResult:
+    if not result.is_complete:
+        return result
+    given = result
+    call = _copy(call)
+    for hook in seeing:
+        result = await hook.passed(call, result, context)
+    if result is not given:
+        checked_result(result, f"a result hook of {call.name}")
+        _check_changed(binding, result)
+    return result
+
+
+def _check_changed(binding: ToolBinding, result: ToolResult) -> None:
+    try:
+        check_output(binding, result)
+    except InvalidOutputError as fault:
+        raise InvalidOutputError(f"a result hook returned an invalid result: {fault}") from None
+
+
+def _executor(binding: ToolBinding) -> Executor:
+    return binding.execute if binding.timeout is None or binding.manual else partial(_limited, binding)
+
+
+async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+    """Run a tool that has its own time limit; a manual tool waits for a person, with its own deadline."""
+    with anyio.move_on_after(binding.timeout) as limit:
+        return await binding.execute(call, context)
+    assert limit.cancelled_caught
+    told = ToolResult.of_error(f"{call.name} gave no answer within {binding.timeout:g} s and was stopped")
+    return replace(told, stopped=True)
+
+
+async def _execute(
+    binding: ToolBinding, execute: Executor, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    try:
+        result = await execute(call, context)
+    except (UnknownToolError, StoreError) as fault:
+        # The called tool exists: this is about a tool that its handler looked up, or a store that it uses.
+        return ToolResult.of_error(f"{call.name} failed: {fault}")
+    except (CallError, UpstreamError):
+        raise
+    # A handler is the application's code and may raise anything, or try to exit, which would end
+    # the server for everybody; its message is for the model, its traceback for the log.
+    except (Exception, SystemExit) as fault:
+        _log.exception("tool %s raised", in_log(call.name), extra=extra_of(call, context, binding.source))
+        told = innermost(fault)
+        return ToolResult.of_error(f"{call.name} failed: {str(told) or type(told).__name__}")
+    except CancelledError as fault:
+        if from_outside(fault):
+            raise
+        _log.exception("tool %s raised", in_log(call.name), extra=extra_of(call, context, binding.source))
+        return ToolResult.of_error(f"{call.name} failed: something that it waited for was cancelled")
+    if binding.output is not None:
+        check_output(binding, result)
+    return result
+
+
 _MODULES: Final = sys.modules
 
 MAX_REDIRECTS: Final = 1

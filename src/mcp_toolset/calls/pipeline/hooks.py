@@ -21,25 +21,26 @@ from mcp_toolset.calls.pipeline.hook_adapters import (
     BoundHook,
     BoundResultHook,
     ExecutionHook,
+    HookKind,
     HookSelector,
     ResultHook,
     bound,
     bound_result,
     check_description_hook,
     is_bare,
+    policy_hooks,
 )
-from mcp_toolset.calls.pipeline.policy import HookKind, policy_hooks
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.binding.selector import NameUse, ToolNames, matches, use_of
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import check_prefix, declared_tool, public_name
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, matches, use_of
 from mcp_toolset.tools.view.view import NameReport, ToolBinding, ToolView
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.nested_hooks import NestedHooks
+    from mcp_toolset.calls.pipeline.hook_chain import NestedHooks
     from mcp_toolset.tools.declare.typed_call import HookAnswer
     from mcp_toolset.tools.toolsets.toolset import Toolset
 
@@ -61,7 +62,6 @@ class Applying(Protocol):
 
     def renew(self) -> None:
         """Compose them anew."""
-        ...
 
 
 class HookSet(Rule):
@@ -75,7 +75,6 @@ class HookSet(Rule):
     _decides = ("about", "describe", "description_hook", "execution_hooks", "result_hooks")
 
     def __init__(self, *, deadline: float = HOOK_DEADLINE) -> None:
-        """Start empty. `deadline` is the seconds that one hook may take."""
         if not isinstance(cast("object", deadline), int | float) or not deadline > 0:
             raise DefinitionError(f"HookSet(deadline=…) takes a positive number of seconds, not {deadline!r}")
         self.deadline = deadline
@@ -175,7 +174,6 @@ class HookSet(Rule):
     if not TYPE_CHECKING:  # so that a type checker reports a name that is none
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Refuse a hook that is set as an attribute, where nothing would ask it."""
             if not name.startswith("_") and name not in ("deadline", "report"):
                 raise DefinitionError(
                     f'hooks.{name} = … registers nothing: use hooks.execution("NAME")(hook); '
@@ -248,7 +246,7 @@ class HookSet(Rule):
 
         `hooks.of(AppTools.data).execution("get_user")` applies to `data_get_user`, under any prefix.
         """
-        from mcp_toolset.calls.pipeline.nested_hooks import NestedHooks
+        from mcp_toolset.calls.pipeline.hook_chain import NestedHooks
 
         return NestedHooks(self, toolset)
 

@@ -10,11 +10,10 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError, NextConsumedError
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.binding.selector import NameUse
+from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.view.tool_names import NameUse
 
 Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 
@@ -39,7 +38,6 @@ class CallNext:
         definition: ToolDefinition,
         names: tuple[str, ...] = (),
     ) -> None:
-        """The rest of the chain for one call."""
         self.definition = definition
         self.names = names or (call.name,)
         self._run = run
@@ -73,7 +71,6 @@ class ToolMiddleware(Protocol):
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Handle a call: answer it, or pass it on with `await next()`."""
-        ...
 
 
 @runtime_checkable
@@ -82,11 +79,9 @@ class Guard(Protocol):
 
     def gate(self, binding: ToolBinding) -> Gate | None:
         """What refuses a call before everything else, or `None` if nothing ever does."""
-        ...
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """What stands inside all middleware and hooks, right before the tool, outermost first."""
-        ...
 
 
 @runtime_checkable
@@ -95,7 +90,6 @@ class Recorder(Protocol):
 
     def recorded(self, binding: ToolBinding, run: Run) -> Run:
         """What runs the tool from now on; `run` itself for a tool that is not recorded."""
-        ...
 
 
 @runtime_checkable
@@ -104,7 +98,6 @@ class Replayer(Protocol):
 
     def replaying(self, binding: ToolBinding) -> ToolMiddleware | None:
         """What sets `ToolCall.recorded`, outside the layers of all guards; `None` for no such tool."""
-        ...
 
 
 @runtime_checkable
@@ -113,7 +106,6 @@ class NamesTools(Protocol):
 
     def tool_names(self) -> Iterable[NameUse]:
         """The names; those that match no tool are reported where the middleware is used."""
-        ...
 
 
 @runtime_checkable
@@ -129,7 +121,6 @@ class NamesPatterns(Protocol):
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
         """The names and patterns that fit none of these tools, each behind its place."""
-        ...
 
 
 @runtime_checkable

@@ -24,11 +24,10 @@ from mcp_toolset.calls.pipeline.middleware import (
 from mcp_toolset.calls.pipeline.observers import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.binding.selector import identity
+from mcp_toolset.tools.binding.selector import NameUse, ToolNames, identity, use_of
 from mcp_toolset.tools.core.names import check_prefix, public_name
 from mcp_toolset.tools.toolsets.transform import NamedStep
 from mcp_toolset.tools.toolsets.verbs import redescribed
-from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, use_of
 from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolView, UnboundName, unbound
 
 if TYPE_CHECKING:
@@ -58,19 +57,15 @@ class Descriptions(Mapping["ToolSelector", str]):
         self._report = NameReport()
 
     def __getitem__(self, selector: ToolSelector) -> str:
-        """The text for a selector."""
         return self._texts[selector]
 
     def __iter__(self) -> Iterator[ToolSelector]:
-        """The selectors."""
         return iter(self._texts)
 
     def __len__(self) -> int:
-        """The number of texts."""
         return len(self._texts)
 
     def __or__(self, other: BySelector[str]) -> Descriptions:
-        """Both; of two texts for one selector, the later wins."""
         return Descriptions({**self._texts, **dict(other.items())})
 
     def prefixed(self, prefix: str) -> Descriptions:
@@ -113,7 +108,6 @@ class RuleSet(Rule):
     report: NameReport = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check all rules, and copy them."""
         if not isinstance(cast("object", self.hooks), HookSet):
             raise DefinitionError(f"Rules(hooks=…) takes a HookSet, not {self.hooks!r}")
         put = object.__setattr__

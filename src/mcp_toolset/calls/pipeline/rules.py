@@ -22,10 +22,10 @@ from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import Guard, ToolMiddleware
 from mcp_toolset.calls.pipeline.rule_set import Descriptions, RuleSet
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.binding.selector import EVERY_TOOL
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.frozen import copied
+from mcp_toolset.tools.core.definition import copied
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.view.tool_names import EVERY_TOOL
 from mcp_toolset.tools.view.view import ToolView
 
 

@@ -36,8 +36,7 @@ from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, Se
 from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantStoreError, StoreError
 from mcp_toolset.tools.binding.binding import StoreMiss, loaded
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import Scrubbing
 from mcp_toolset.tools.view.view import Made, ToolBinding

@@ -25,13 +25,12 @@ from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, ToolGran
 from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.errors import CallError, GrantError, GrantStoreError, InvalidArgumentsError, UnknownToolError
 from mcp_toolset.tools.binding.binding import HasContract, StoreMiss, loaded
-from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.export.python_stub import python_stub
+from mcp_toolset.tools.core.result import InputRequired, ToolResult
 from mcp_toolset.tools.schema.argument_repair import repairs_of, with_repairs
 from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.view.python_stub import python_stub
 from mcp_toolset.tools.view.view import ToolBinding
 
 _UNNEEDED: Final = frozenset(("outputSchema", "execution", "icons", "_meta", "title"))

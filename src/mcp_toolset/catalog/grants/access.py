@@ -10,8 +10,7 @@ from typing import Final, Literal, Protocol, cast
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import require_given
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolContext
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, Identity, ToolContext
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import ToolBinding
 

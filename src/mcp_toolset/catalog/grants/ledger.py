@@ -30,10 +30,9 @@ from mcp_toolset.catalog.grants.store import (
     key_of,
 )
 from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, StateError
-from mcp_toolset.tools.core.asking import REPLAY_META_KEY
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import difference
-from mcp_toolset.tools.core.result import encodable
+from mcp_toolset.tools.core.result import REPLAY_META_KEY, encodable
 from mcp_toolset.tools.view.view import ToolBinding
 
 __all__ = [

@@ -20,8 +20,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.canonical import digest_of
-from mcp_toolset.concurrency.atomic_file import locked, replace_file
-from mcp_toolset.concurrency.private_files import opened
+from mcp_toolset.concurrency.atomic_file import locked, opened, replace_file
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import plain_to_see, visible

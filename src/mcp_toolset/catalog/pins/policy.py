@@ -39,8 +39,7 @@ from mcp_toolset.catalog.pins.canonical import (
 )
 from mcp_toolset.catalog.pins.lockfile import LockEntry, Pinned
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.frozen import texts_in
+from mcp_toolset.tools.core.definition import ToolDefinition, texts_in
 from mcp_toolset.tools.core.source import ToolChange
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.tools.core.frozen import texts_in
+from mcp_toolset.tools.core.definition import texts_in
 from mcp_toolset.tools.text.hidden_text import cleaned, hidden_in
 
 ANOTHER_TOOL: Final = "another tool"

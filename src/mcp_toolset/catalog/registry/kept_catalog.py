@@ -18,8 +18,7 @@ from pydantic_core import SchemaValidator, ValidationError
 from pydantic_core import core_schema as core
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.atomic_file import locked, replace_file
-from mcp_toolset.concurrency.private_files import opened, require_private
+from mcp_toolset.concurrency.atomic_file import locked, opened, replace_file, require_private
 from mcp_toolset.errors import InvalidStateError
 
 FORMAT: Final = "mcp-toolset/catalog"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, T
 from unicodedata import unidata_version
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.private_files import opened
+from mcp_toolset.concurrency.atomic_file import opened
 from mcp_toolset.errors import InvalidStateError
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.pinning import Comparison
     from mcp_toolset.server.server import ToolsetServer
-    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.call import Identity
     from mcp_toolset.tools.view.view import ToolBinding
 
 
@@ -161,7 +161,7 @@ def _caller(
 ) -> Identity | None:
     """The caller that the options describe."""
     from mcp_toolset.cli.callers import caller_of_key
-    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.call import Identity
 
     if name is None and not roles and not scopes:
         return None

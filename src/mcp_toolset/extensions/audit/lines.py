@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from mcp_toolset.calls.pipeline.observers import CallFacts, Common, common_of
 from mcp_toolset.extensions.audit.log_files import Chain, stamp
 from mcp_toolset.security.facts import without_credentials
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 
 LONGEST: Final = 300
 """Characters of a text that a line keeps: a caller chooses some of them, such as the name of a tool."""

@@ -18,7 +18,7 @@ import anyio
 from pydantic import Field
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.suspended.store import SuspendedStore
+from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE, owner_of
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN
@@ -30,7 +30,7 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.names import FIXED_TOOLS
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import Tool, tool
-from mcp_toolset.tools.export.python_name import Functions
+from mcp_toolset.tools.view.python_stub import Functions
 
 if TYPE_CHECKING:
     from mcp_toolset.extending.extension import Host

@@ -40,7 +40,7 @@ from mcp_toolset.extensions.code.sandbox import (
 )
 from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.tools.core.result import encodable
-from mcp_toolset.tools.export.python_name import Functions
+from mcp_toolset.tools.view.python_stub import Functions
 
 if TYPE_CHECKING:
     from pydantic_monty import (

@@ -26,8 +26,7 @@ import anyio
 import anyio.abc
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.suspended.sealed import Sealer
-from mcp_toolset.calls.suspended.store import SuspendedStore
+from mcp_toolset.calls.suspended import Sealer, SuspendedStore
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.inner_call import InnerCall, InnerState, asked_by
 from mcp_toolset.context.request import WireContext
@@ -45,9 +44,8 @@ from mcp_toolset.extensions.code.sandbox import (
     Sandbox,
     SandboxFault,
 )
-from mcp_toolset.tools.core.asking import InputRequired, joined
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import InputRequired, ToolResult, joined
 from mcp_toolset.tools.text.hidden_text import cleaned
 
 MAX_LISTED: Final = 20

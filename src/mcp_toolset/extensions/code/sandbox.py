@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.view.python_stub import Functions
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.export.python_name import Functions
+    from mcp_toolset.tools.view.python_stub import Functions
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from mcp_toolset._rule import refuse_rules_in
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.tools.binding.binding import Contract, StoreMiss, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition, difference
-from mcp_toolset.tools.core.frozen import frozen
+from mcp_toolset.tools.core.definition import ToolDefinition, difference, frozen
 from mcp_toolset.tools.core.names import public_name
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource

@@ -44,9 +44,8 @@ from mcp_toolset.extensions.journal.journal_store import (
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.extensions.journal.unit import Unit, fingerprint_of, same_call, session_of, unit_of
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
-from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import EFFECTS, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import InputRequired, ToolResult
 from mcp_toolset.tools.text.hidden_text import plain_to_see
 
 WAIT: Final = 30.0

@@ -11,7 +11,7 @@ from mcp_toolset.security.policy.patterns import SectionRules, check_pattern, pr
 from mcp_toolset.security.policy.policy import facts_of
 from mcp_toolset.security.policy.sections import Section
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
-from mcp_toolset.tools.view.tool_names import EVERY_TOOL
+from mcp_toolset.tools.binding.selector import EVERY_TOOL
 
 
 class _Entry(NamedTuple):

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final
 import anyio.to_thread
 
 from mcp_toolset.catalog.search.index_file import IndexBase, Parts, Told, copied, made_by, written
-from mcp_toolset.concurrency.atomic_file import locked, replace_file
-from mcp_toolset.concurrency.private_files import require_private
+from mcp_toolset.concurrency.atomic_file import locked, replace_file, require_private
 from mcp_toolset.errors import InvalidStateError, StoreError
 
 if TYPE_CHECKING:

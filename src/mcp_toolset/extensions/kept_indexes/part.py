@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from mcp_toolset.concurrency.beside import beside
-from mcp_toolset.concurrency.task_set import ThreadEvent
+from mcp_toolset.concurrency.task_set import ThreadEvent, beside
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import CatalogEntry

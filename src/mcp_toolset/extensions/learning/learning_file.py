@@ -14,8 +14,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.concurrency.atomic_file import locked, replace_file
-from mcp_toolset.concurrency.private_files import is_private, read_regular
+from mcp_toolset.concurrency.atomic_file import is_private, locked, read_regular, replace_file
 
 Weights = Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]]
 """By tenant, word and tool: how often the tool was used for the word, and when it was last."""

@@ -26,8 +26,7 @@ from mcp_toolset.extensions.limits.rate import CountStore, LimitsOf, RateLimit
 from mcp_toolset.security.policy.patterns import ToolFacts
 from mcp_toolset.security.policy.policy import facts_of
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 
 WAIT: Final = 30.0

@@ -17,10 +17,10 @@ from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StoreError
 from mcp_toolset.protocol.eras import ROUND_TRIP
+from mcp_toolset.tools.binding.selector import NameUse
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult, checked_result
-from mcp_toolset.tools.view.tool_names import NameUse
 
 REST: Final = 10.0
 """Seconds in which a store that has failed is not asked again: each call would wait for it in vain."""

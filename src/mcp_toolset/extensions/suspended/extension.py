@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from mcp_toolset.calls.suspended.store import Patient, SuspendedStore
+from mcp_toolset.calls.suspended import Patient, SuspendedStore
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.extending.extension import Extension, Host
 from mcp_toolset.extensions.suspended.suspended_file import SuspendedFile

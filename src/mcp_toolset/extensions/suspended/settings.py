@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.suspended.store import PATIENCE
+from mcp_toolset.calls.suspended import PATIENCE
 from mcp_toolset.config.extensions import Settings
 from mcp_toolset.config.tables import PATH, SECONDS, Meaning, key
 

@@ -12,7 +12,7 @@ from secrets import token_bytes
 from typing import Final, TypeVar
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.suspended.store import PATIENCE
+from mcp_toolset.calls.suspended import PATIENCE
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.concurrency.sqlite_thread import SqliteStore
 from mcp_toolset.security.secrets.key_ring import KEY_BYTES, KeyRing

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.suspended.store import SuspendedStore
+from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError

@@ -12,8 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from mcp_toolset.calls.suspended.sealed import Sealer, Suspended
-from mcp_toolset.calls.suspended.store import Kept, SuspendedStore
+from mcp_toolset.calls.suspended import Kept, Sealer, Suspended, SuspendedStore
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, RequestStateError, StoreError
 from mcp_toolset.security.secrets.key_ring import KeyRing

@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.suspended.sealed import Suspended
+from mcp_toolset.calls.suspended import Suspended
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
@@ -33,8 +33,8 @@ from mcp_toolset.protocol.errors import error_for_peer, refusal
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.methods import FIRST_WITH_TASKS, TASK
 from mcp_toolset.server.tool_answers import ToolAnswers
-from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.core.result import InputRequired
 
 LONGEST_MS: Final = 86_400_000
 """Milliseconds for which a task of a mounted server is kept, however long that server keeps it."""

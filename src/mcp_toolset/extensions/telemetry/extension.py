@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.beside import beside
+from mcp_toolset.concurrency.task_set import beside
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.spans import error_of
 from mcp_toolset.errors import DefinitionError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, Host
     from mcp_toolset.extensions.telemetry.otlp import Collector, Sender
-    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.core.call import Identity
 
 WORDS: Final = ("prometheus", "otlp", "public")
 SPANS: Final = 10.0

@@ -11,15 +11,13 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.call_report import REFUSALS, outcome_of
-from mcp_toolset.calls.pipeline.reporting import NAME
+from mcp_toolset.calls.pipeline.observers import NAME, REFUSALS, outcome_of
 from mcp_toolset.errors import DefinitionError, UnknownToolError, UpstreamProtocolError
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import ToolResult, is_plain
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.call_report import CallReport
-    from mcp_toolset.calls.pipeline.observers import Observation
+    from mcp_toolset.calls.pipeline.observers import CallReport, Observation
     from mcp_toolset.tools.binding.binding import ToolBinding
 
 BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)

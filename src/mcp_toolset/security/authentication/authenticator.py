@@ -22,7 +22,7 @@ from mcp_toolset.security.authentication.verifier import (
     Verifier,
     remembered,
 )
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from mcp_toolset.errors import DefinitionError, InvalidTokenError
 from mcp_toolset.security.authentication.jwks import LIFESPAN, KeySet
 from mcp_toolset.security.authentication.verifier import RememberedVerifier
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 
 ASYMMETRIC: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """The algorithms that are accepted unless told otherwise."""

@@ -13,7 +13,7 @@ from typing import Final, cast
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.authentication.verifier import RememberedVerifier
-from mcp_toolset.tools.core.identity import Identity, require_several
+from mcp_toolset.tools.core.call import Identity, require_several
 
 SHORTEST: Final = 16
 """Characters that a token has at least."""

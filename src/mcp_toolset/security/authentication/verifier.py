@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from mcp_toolset._rule import Rule
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 
 MEMORY: Final = 300.0
 """Seconds until a verified token is verified again, so that a token that was taken back is noticed."""

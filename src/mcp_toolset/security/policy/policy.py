@@ -20,9 +20,9 @@ from mcp_toolset.security.policy.patterns import (
 )
 from mcp_toolset.security.policy.sections import KINDS, Kind, Permissions, Section
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
+from mcp_toolset.tools.binding.selector import EVERY_TOOL
+from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.identity import Identity
-from mcp_toolset.tools.view.tool_names import EVERY_TOOL
 
 _VERDICTS: Final = 65_536
 """Verdicts that are remembered: one for each tool and each group of callers."""

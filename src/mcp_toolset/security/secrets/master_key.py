@@ -19,8 +19,7 @@ from typing import Final
 
 from cryptography.fernet import Fernet, MultiFernet
 
-from mcp_toolset.concurrency.atomic_file import locked, replace_file
-from mcp_toolset.concurrency.private_files import is_private
+from mcp_toolset.concurrency.atomic_file import is_private, locked, replace_file
 from mcp_toolset.errors import SecretError
 from mcp_toolset.security.secrets import KEY_VARIABLE
 from mcp_toolset.security.secrets.keyring_store import Keyring, KeyringMissingError

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.authentication.authenticator import Auth
     from mcp_toolset.server.interface.monitor import Ready
     from mcp_toolset.server.mounts import Keeping
-    from mcp_toolset.tools.core.capability import Sessions
+    from mcp_toolset.tools.core.call import Sessions
     from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 
 

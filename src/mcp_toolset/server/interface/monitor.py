@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.core.source import SourceStatus
 
 if TYPE_CHECKING:

@@ -16,14 +16,13 @@ import anyio
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.pipeline.observers import Observation, digest_of, tell
-from mcp_toolset.calls.pipeline.reporting import report_of
+from mcp_toolset.calls.pipeline.observers import Observation, digest_of, report_of, tell
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET, instructions_of
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
-from mcp_toolset.context.principal import LoginSource, PendingLogin
+from mcp_toolset.context.connection import LoginSource, PendingLogin
 from mcp_toolset.context.shared import SharedSource
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
 from mcp_toolset.protocol.cache_hints import CacheHint
@@ -46,8 +45,7 @@ from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.tool_table import MAX_LISTS, ServedTools
 from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.binding.selector import ToolSelector
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource, fits, not_ready, state_of
 from mcp_toolset.tools.declare.tool import Tool

@@ -49,7 +49,7 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Personal:
-    """What a tool is to single callers, where its source lists to each caller what is that caller's own.
+    """A tool whose source lists something else to each caller.
 
     Attributes:
         shared: The definition as the source gave it, before rules and verbs, for names and rules.
@@ -77,13 +77,11 @@ _log = logging.getLogger("mcp_toolset.tools")
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """The whole definition of a tool, which its source lists by a manifest only.
+    """The whole definition of a tool that its source lists by a manifest only, and its compiled schemas.
 
     Attributes:
         listed: The definition that is listed.
         definition: The definition that callers are shown when they resolve the tool.
-        arguments: Its compiled input schema.
-        output: Its compiled output schema, if it promises one.
     """
 
     listed: ToolDefinition
@@ -109,22 +107,14 @@ class HasContract(Protocol):
 
     def known(self) -> Contract | None:
         """The contract, if it is in this process."""
-        ...
 
     async def fetch(self) -> Contract:
         """The present contract; raises `CallError` if there is none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class CarriedRules:
-    """Rules that a tool carries with it.
-
-    Attributes:
-        rules: The rules.
-        name: The tool's name in the toolset that brings them.
-        former: The names that it had before.
-    """
+    """Rules that a tool carries, and its name and former names in the toolset that brings them."""
 
     rules: Any
     name: str
@@ -200,11 +190,7 @@ class ToolBinding:
     contract: HasContract | None = field(default=None, compare=False, repr=False)
 
     def contracted(self) -> ToolBinding:
-        """The binding with the tool's schemas.
-
-        Raises:
-            StoreMiss: they must be fetched first.
-        """
+        """The binding with the tool's schemas. Raises `StoreMiss`: they must be fetched first."""
         if self.contract is None:
             return self
         found = self.contract.known()
@@ -230,12 +216,7 @@ class ToolBinding:
         return self.personal is None or self.personal.exists(context)
 
     def called(self, name: str, execute: Executor | None = None) -> ToolBinding:
-        """The binding under another public name; hooks and middleware for the old name still apply to it.
-
-        Args:
-            name: The name.
-            execute: What runs its calls from now on, if that is another function.
-        """
+        """The binding under another name, run by `execute` if given; rules for the old one still apply."""
         run = self.execute if execute is None else execute
         if name == self.name:
             return self if execute is None else replace(self, execute=run)
@@ -290,11 +271,8 @@ _T = TypeVar("_T")
 class StoreMiss(Exception):
     """Control flow, not an error: something has to be fetched before the check can be made.
 
-    A gate answers from what is in this process. Its caller awaits `loaded`, which fetches what is missing and
-    asks the gate again; a call for which nothing is missing does not wait.
-
-    Attributes:
-        load: Fetches it, or raises why it cannot be fetched.
+    A gate answers from what is in this process. Its caller awaits `loaded`, which fetches what is missing by
+    `load` and asks the gate again; a call for which nothing is missing does not wait.
     """
 
     def __init__(self, load: Callable[[], Awaitable[object]]) -> None:

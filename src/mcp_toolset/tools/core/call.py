@@ -1,17 +1,25 @@
-"""`ToolCall` and `ToolContext`: one call of a tool, and what its handler, hooks and middleware may use."""
+"""`ToolCall` and `ToolContext`: one call of a tool, its caller, and what handlers and rules may use."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, overload
+from dataclasses import field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast, overload
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import CannotAskError, CapabilityError, ClientCapabilityError, DefinitionError
-from mcp_toolset.tools.core.asking import (
+from mcp_toolset.errors import (
+    CallError,
+    CannotAskError,
+    CapabilityError,
+    ClientCapabilityError,
+    DefinitionError,
+)
+from mcp_toolset.tools.core.result import (
     ELICITATION,
     ROOTS,
     SAMPLING,
@@ -21,19 +29,193 @@ from mcp_toolset.tools.core.asking import (
     roots_in,
     sampling,
 )
-from mcp_toolset.tools.core.capability import (
-    ALWAYS,
-    Background,
-    CatalogHit,
-    Membership,
-    SessionEvent,
-    SessionSnapshot,
-)
-from mcp_toolset.tools.core.identity import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.processes import OwnProcesses
     from mcp_toolset.tools.core.result import ToolResult
+
+
+_NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def require_several(**lists: Iterable[str]) -> None:
+    """Refuse one text where several are wanted: each of its letters would be a role, and match nothing."""
+    for key, given in lists.items():
+        if isinstance(given, str):
+            raise DefinitionError(f"{key} is a list of names, such as [{given!r}], not {given!r}")
+
+
+def _no_claims() -> Mapping[str, Any]:
+    return _NO_CLAIMS
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An authenticated caller. Two identities with the same `key` are the same caller.
+
+    Attributes:
+        key: The value of `context.principal`, to which grants, sessions, caches and limits are bound.
+        client: The id of the program that the credentials were issued to (the claim `client_id` or `azp`).
+        subject: The user of the credentials (the claim `sub`).
+        issuer: Who issued the credentials (the claim `iss`).
+        scopes: What the credentials allow (RFC 6749, section 3.3).
+        roles: The roles of the user, as the issuer or the configuration names them.
+        expires: Seconds since the epoch; `None` if they do not expire.
+        claims: The other claims of the credentials; may be personal data, so `repr` omits them.
+    """
+
+    key: str
+    client: str | None = None
+    subject: str | None = None
+    issuer: str | None = None
+    scopes: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    expires: float | None = None
+    claims: Mapping[str, Any] = field(default_factory=_no_claims, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        client: str | None,
+        subject: str | None = None,
+        issuer: str | None = None,
+        *,
+        scopes: Iterable[str] = (),
+        roles: Iterable[str] = (),
+        expires: float | None = None,
+        claims: Mapping[str, Any] = _NO_CLAIMS,
+    ) -> Self:
+        """The identity of a client, an issuer and a subject; `DefinitionError` if roles are one text."""
+        require_several(roles=roles, scopes=scopes)
+        key = json.dumps([client, issuer, subject])
+        return cls(key, client, subject, issuer, frozenset(scopes), frozenset(roles), expires, claims)
+
+    @property
+    def name(self) -> str:
+        """The caller's name in policies and logs: the subject, otherwise the client, otherwise the key."""
+        return self.subject or self.client or self.key
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Always true, for applications on Starlette, which read it from `request.user`."""
+        return True
+
+    @property
+    def display_name(self) -> str:
+        """The same as `name`, for applications on Starlette."""
+        return self.name
+
+
+CAPABILITIES: Final = {
+    "progress": "report progress to the caller",
+    "log": "send log messages to the caller",
+    "ask": "ask the user a question",
+    "sample": "have the client's model write something",
+    "roots": "see which folders the client works in",
+    "session": "see who calls and which tools the caller sees",
+    "sessions": "see another session that the host lets the tool know of",
+    "catalog": "search the deferred tools",
+    "membership": "see and change which tools are members of the catalog",
+    "background": "start work that outlives the call, and await it",
+    "processes": "start processes whose records outlive the program, list, await and cancel them",
+    "events": "append events to the record of the session",
+}
+"""What each capability allows."""
+
+ALWAYS: Final = frozenset({"progress", "log"})
+"""Granted to every tool: they only report to the caller about its own call."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSnapshot:
+    """The session of a call at its moment, with the public names of the tools that its caller sees."""
+
+    session: str | None
+    principal: str | None
+    protocol_version: str | None
+    tools: tuple[str, ...]
+
+
+Sessions = Callable[[str, Any], SessionSnapshot | None]
+"""Tells of another session by its id, given the context of the call; `None` for one that is not for it."""
+
+
+def known_session(sessions: Sessions, session: str, context: Any) -> SessionSnapshot:
+    """What the host tells a tool of another session."""
+    found = sessions(session, context)
+    if found is None:
+        raise CallError(f"there is no session {session!r} that this tool can see")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """One event that a tool has recorded for the application; `number` is its position, from 1."""
+
+    number: int
+    kind: str
+    data: Any
+    tool: str = ""
+    call_id: str = ""
+    session: str | None = None
+    principal: str | None = None
+
+
+class Membership(Protocol):
+    """Read and change which tools are members of the catalog (capability `membership`)."""
+
+    @property
+    def generation(self) -> int:
+        """The generation: a number that grows with each change."""
+
+    def members(self) -> Mapping[str, bool]:
+        """Every tool by public name, and whether it is a member."""
+
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
+        """Add tools to the members or remove them, all or nothing; return the new generation."""
+
+
+class Background(Protocol):
+    """Work that continues after the call that started it (capability `background`)."""
+
+    def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
+        """Run `work(*arguments)`, also after the call; return an id to get its result with."""
+
+    async def result(self, id: str, *, within: float | None = None) -> Any:
+        """The result of some work, once it has ended; `within` bounds the wait, in seconds."""
+
+    def cancel(self, id: str) -> None:
+        """Cancel some work; raises like `result` if it is unknown."""
+
+
+class CatalogHit(Protocol):
+    """One deferred tool that a search found."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def server(self) -> str | None:
+        """The source that it comes from, if any."""
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def score(self) -> float:
+        """From 0 to 1."""
+
+
+def granted(names: Iterable[str], where: str) -> frozenset[str]:
+    """The names of capabilities, checked."""
+    if isinstance(names, str):
+        raise DefinitionError(f"{where}: capabilities is a list of names: capabilities=[{names!r}]")
+    wanted = frozenset(names)
+    unknown = sorted(wanted - CAPABILITIES.keys())
+    if unknown:
+        known = ", ".join(CAPABILITIES)
+        raise DefinitionError(f"{where}: there is no capability {unknown[0]!r} to grant; there are {known}")
+    return wanted
 
 
 class Effects(Protocol):
@@ -43,7 +225,6 @@ class Effects(Protocol):
         self, key: str, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...], *, repeat: bool
     ) -> Any:
         """Do a step, or give the recorded value of it; see `ToolContext.effect`."""
-        ...
 
 
 EFFECTS: Final[ContextVar[Effects | None]] = ContextVar("mcp_toolset_effects", default=None)
@@ -71,8 +252,7 @@ class ToolCall:
         repairs: What was repaired in the arguments, in words and without values; empty for most calls.
         key: What a repeat of the call has too, and no other call; empty unless a journal records it.
         meta: What a mounted server is sent in `_meta` besides.
-        sent: The arguments before all hooks and middleware. A repeat of the call has the same ones, so
-            approvals and journals know it by them.
+        sent: The arguments before hooks and middleware, which a repeat of the call has too.
         recorded: The answer of a journal that knows the call; such a call does not run.
     """
 
@@ -144,14 +324,12 @@ class ToolContext:
 
     - Report: `progress`, `wants_progress`, `log`.
     - Ask the client: `ask`, `can_ask`, `elicit`, `sample`, `roots`.
-    - Who calls: `identity`, `principal`, `session`, `client_info`, `client_capabilities`,
-      `protocol_version`.
+    - Who calls: `identity`, `principal`, `session`, `client_info`, `client_capabilities`, `protocol_version`.
     - The call: `name`, `arguments`, `meta`, `request_id`, `turn`, `round`, `model`, `injected`, `effect`.
-    - With a capability, see `capabilities` and `require`: `snapshot`, `search`, `membership`, `background`,
-      `processes`, `append_event`.
+    - With a capability, else `CapabilityError`: `snapshot`, `search`, `membership`, `background`,
+      `processes`, `append_event`; see `capabilities` and `require`.
     - For middleware and the bridge, not for tools: `params`, `notify`, `request`, `needs`, `is_task`,
-      `is_inner`, `resumed`, `follows`, `edits`, `keep`, `counts`,
-      `injecting`, `for_handler`.
+      `is_inner`, `resumed`, `follows`, `edits`, `keep`, `counts`, `injecting`, `for_handler`.
     """
 
     __slots__ = ()
@@ -222,11 +400,7 @@ class ToolContext:
         return InjectingContext(self, values)
 
     def require(self, capability: str) -> None:
-        """Check that a capability was granted.
-
-        Raises:
-            CapabilityError: it was not; the message says how to grant it.
-        """
+        """Check that a capability was granted; `CapabilityError` says how to grant it."""
         if capability not in self.capabilities:
             raise CapabilityError(capability)
 
@@ -294,7 +468,7 @@ class ToolContext:
         if schema is None or isinstance(schema, Mapping):
             return await self.elicit(question, cast("Mapping[str, Any] | None", schema), key=key)
         # Few tools ask for types.
-        from mcp_toolset.tools.core.answer_form import AnswerForm
+        from mcp_toolset.tools.core.json_schema import AnswerForm
 
         form = AnswerForm(schema)
         return form.read(await self.elicit(question, form.schema, key=key))
@@ -313,10 +487,7 @@ class ToolContext:
         system: str | None = None,
         key: str = "",
     ) -> SampledMessage:
-        """Have the client's model write something (capability `sample`).
-
-        The request names the call that caused it. As with `ask`, on 2026-07-28 the call runs again with the
-        answer.
+        """Have the client's model write something (capability `sample`); the call runs again as with `ask`.
 
         Args:
             messages: A text of the user, or messages in wire form.
@@ -337,9 +508,7 @@ class ToolContext:
     async def roots(self, *, key: str = "") -> Sequence[Mapping[str, Any]]:
         """The folders that the client works in, in wire form (capability `roots`); see `ask` for `key`.
 
-        Raises:
-            CapabilityError: the tool was not granted it.
-            ClientCapabilityError: the client declares none.
+        Raises `ClientCapabilityError` if the client declares none.
         """
         self.require("roots")
         return await self._roots(key)
@@ -358,69 +527,39 @@ class ToolContext:
         return _EMPTY
 
     def needs(self, capability: str) -> None:
-        """Check that the client declares a capability, such as `sampling`.
-
-        Raises:
-            ClientCapabilityError: it does not; a modern client gets the protocol's error for that.
-        """
+        """Check that the client declares a capability, such as `sampling`; raises `ClientCapabilityError`."""
         if capability not in self.client_capabilities:
             raise ClientCapabilityError(capability)
 
     def snapshot(self) -> SessionSnapshot:
-        """Who calls, and which tools this caller sees (capability `session`).
-
-        Raises:
-            CapabilityError: the tool was not granted it.
-        """
+        """Who calls, and which tools this caller sees (capability `session`)."""
         self.require("session")
         return SessionSnapshot(self.session, self.principal, self.protocol_version, ())
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
-        """Search the deferred tools (capability `catalog`); a search grants nothing.
-
-        Raises:
-            CapabilityError: the tool was not granted it.
-        """
+        """Search the deferred tools (capability `catalog`); a search grants nothing."""
         self.require("catalog")
         return ()
 
     @property
     def membership(self) -> Membership:
-        """Read and change which tools are members of the catalog (capability `membership`).
-
-        Raises:
-            CapabilityError: the tool was not granted it.
-        """
+        """Read and change which tools are members of the catalog (capability `membership`)."""
         raise CapabilityError("membership")
 
     @property
     def background(self) -> Background:
-        """Work that continues after the call (capability `background`); it has no context.
-
-        Raises:
-            CapabilityError: the tool was not granted it.
-        """
+        """Work that continues after the call (capability `background`); it has no context."""
         raise CapabilityError("background")
 
     @property
     def processes(self) -> OwnProcesses:
-        """Work whose record outlives the program, and this caller's processes (capability `processes`).
-
-        Raises:
-            CapabilityError: the tool was not granted it, or the program keeps no processes.
-        """
+        """Work whose record outlives the program, and this caller's processes (capability `processes`)."""
         raise CapabilityError("processes")
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
         """Append an event to the record for the application (capability `events`).
 
-        Args:
-            kind: The kind of event.
-            data: Its content; anything with a JSON form.
-
-        Raises:
-            CapabilityError: the tool was not granted it.
-            CallError: the data has no JSON form, or is too long.
+        Raises `CallError` if the data has no JSON form, or is too long.
         """
         raise CapabilityError("events")
 
@@ -461,11 +600,7 @@ class ToolContext:
         """Forward a notification to the caller, on the stream of this call."""
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Ask the caller's client (elicitation, sampling, roots) and wait for its answer.
-
-        Raises:
-            CannotAskError: the call has no client to ask, or the protocol forbids it.
-        """
+        """Ask the caller's client (elicitation, sampling, roots), or raise `CannotAskError`."""
         raise CannotAskError(
             f"{method} cannot be asked for here: this call has no client that answers requests"
         )
@@ -489,7 +624,6 @@ class InjectingContext(ToolContext):
     __slots__ = ("_context", "injected")
 
     def __init__(self, context: ToolContext, supplied: Mapping[Any, Any]) -> None:
-        """Wrap `context`; its own values win over `supplied`."""
         self._context = context
         self.injected = {**supplied, **context.injected}
 
@@ -510,7 +644,6 @@ class CalledContext(ToolContext):
     __slots__ = ("_context", "arguments", "name")
 
     def __init__(self, context: ToolContext, call: ToolCall) -> None:
-        """Wrap `context`."""
         self._context = context
         self.name, self.arguments = call.name, call.arguments
 

@@ -1,21 +1,136 @@
-"""`ToolDefinition`: the name, description and schemas of a tool, as plain data; and where two of them differ.
-
-A definition has no handler and no connection. Its digest identifies what a model was shown, so that a grant
-can be refused once the definition has changed.
-"""
+"""`ToolDefinition`: a tool as plain data; the frozen JSON that it consists of; and `ToolOptions`."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import field
 from functools import cached_property
-from typing import Any, Final, Self, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeGuard, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.frozen import frozen, thawed
+from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
+
+MAX_DEPTH: Final = 200
+"""The number of levels that are frozen; a schema that is nested deeper is refused when it is compiled."""
+
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def _refused(self: object, *args: Any, **kwargs: Any) -> NoReturn:
+    raise TypeError(
+        "the definition of a tool cannot be changed in place, as its schemas are compiled once; make a copy "
+        "with copy.deepcopy() and another tool, or change it with a verb such as .with_arguments()"
+    )
+
+
+class FrozenObject(dict[str, Any]):
+    """A JSON object that cannot be changed."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        __setitem__ = __delitem__ = __ior__ = _refused
+        clear = pop = popitem = setdefault = update = _refused
+
+    def copy(self) -> dict[str, Any]:
+        """A plain copy; nested values stay frozen."""
+        return dict(self)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return cast("dict[str, Any]", thawed(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)
+
+
+class FrozenArray(list[Any]):
+    """A JSON array that cannot be changed."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        __setitem__ = __delitem__ = __iadd__ = __imul__ = _refused
+        append = extend = insert = remove = pop = clear = sort = reverse = _refused
+
+    def copy(self) -> list[Any]:
+        """A plain copy; nested values stay frozen."""
+        return list(self)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        return cast("list[Any]", thawed(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self),)
+
+
+def frozen(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """A frozen copy of the value; a frozen value is returned itself."""
+    kind = cast("type[object]", type(value))
+    if kind in _LEAVES or kind is FrozenObject or kind is FrozenArray or not depth:
+        return value
+    if kind is dict or isinstance(value, Mapping):
+        members = cast("Mapping[str, Any]", value)
+        return FrozenObject({key: frozen(one, depth - 1) for key, one in members.items()})
+    if isinstance(value, list | tuple):
+        items = [frozen(one, depth - 1) for one in cast("list[Any]", value)]
+        return FrozenArray(items) if isinstance(value, list) else tuple(items)
+    return value
+
+
+def thawed(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """A plain copy of the value; levels deeper than those that are frozen are not copied."""
+    given: object = value
+    if isinstance(given, dict) and depth:
+        members = cast("dict[str, Any]", given)
+        return {k: one if type(one) is str else thawed(one, depth - 1) for k, one in members.items()}
+    if isinstance(given, list) and depth:
+        items = cast("list[Any]", given)
+        return [one if type(one) is str else thawed(one, depth - 1) for one in items]
+    return value
+
+
+def copied(arguments: dict[str, Any]) -> dict[str, Any]:
+    """A deep copy; values that JSON does not have are copied by `copy.deepcopy`."""
+    try:
+        return _copied_object(arguments)
+    except RecursionError:
+        raise InvalidArgumentsError(
+            "the arguments are nested too deeply to be copied; flatten them"
+        ) from None
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, Any]", value).items():
+            yield key
+            yield from texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in cast("list[Any] | tuple[Any, ...]", value):
+            yield from texts_in(item)
+
+
+def _copied_object(given: dict[str, Any]) -> dict[str, Any]:
+    return {key: value if type(value) in _LEAVES else _copied(value) for key, value in given.items()}
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return _copied_object(cast("dict[str, Any]", value))
+    if type(value) is list:
+        items = cast("list[Any]", value)
+        return [item if type(item) in _LEAVES else _copied(item) for item in items]
+    return deepcopy(value)
+
 
 _WIRE_KEYS = frozenset(
     {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta"}
@@ -51,7 +166,6 @@ class ToolDefinition:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        """Check the name, and freeze all fields."""
         if not isinstance(self.name, str) or not self.name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(
                 f"ToolDefinition({self.name!r}): a tool has a name, a text that is not empty"
@@ -62,12 +176,7 @@ class ToolDefinition:
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Self:
-        """Build a definition from an entry of a `tools/list` answer.
-
-        Raises:
-            DefinitionError: a required key is missing or has the wrong type; the message names the
-                tool, the key and the value found.
-        """
+        """A definition from an entry of a `tools/list` answer, or a `DefinitionError` with tool and key."""
         name = wire.get("name")
         if not isinstance(name, str) or not name:
             raise DefinitionError(
@@ -133,7 +242,6 @@ class ToolDefinition:
         return {**thawed(self.extra), **wire} if self.extra else wire
 
     def __hash__(self) -> int:
-        """By the name only: mappings cannot be hashed, and equal definitions have equal names."""
         return hash(self.name)
 
     def described(self, description: str | None) -> Self:
@@ -173,8 +281,7 @@ _Wire = Mapping[str, Any]
 def difference(old: _Wire, new: _Wire) -> list[str]:
     """The parts of a definition in wire form that differ, each as `path: before → after`.
 
-    Texts of a definition come from strangers: each is shown as JSON and cut, so that none can be
-    mistaken for a line of the list.
+    Texts come from strangers: each is shown as JSON and cut, so that none looks like a line of the list.
     """
     lines: list[str] = []
     found = _walk(old, new, "")
@@ -205,3 +312,111 @@ def _shown(value: object) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """Selects every tool that has all of some tags, wherever it is nested."""
+
+    tags: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """The selector as source code, for messages."""
+        return f"tagged({', '.join(map(repr, sorted(self.tags)))})"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def tagged(*tags: str) -> Tagged:
+    """A selector of every tool that has all of these tags: `tools.off(tagged("admin"))`."""
+    if not tags:
+        raise DefinitionError("tagged() takes at least one tag")
+    return Tagged(checked_tags(tags, "tagged()"))
+
+
+def checked_tags(tags: Iterable[str], where: str) -> frozenset[str]:
+    """The tags; `DefinitionError` if one is no non-empty text, or one text was given instead of a list."""
+    found = [tags] if isinstance(tags, str) else list(tags)
+    if isinstance(tags, str) or not all(isinstance(tag, str) and tag for tag in found):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DefinitionError(f"{where}: tags are several non-empty texts, such as ['admin'], not {tags!r}")
+    return frozenset(found)
+
+
+_HINTS: Final = {
+    "read_only": "readOnlyHint",
+    "destructive": "destructiveHint",
+    "idempotent": "idempotentHint",
+    "open_world": "openWorldHint",
+}
+
+
+class ToolOptions(TypedDict, total=False):
+    """Keyword arguments that every way to define a tool takes.
+
+    Attributes:
+        title: A name for people.
+        description: What the tool does, for the model.
+        meta: The definition's `_meta`.
+        manual: Whether the application answers its calls, even if it has a handler.
+        timeout: Seconds that one call may take.
+        id: The stable id of the tool, independent of its name.
+        tags: The application's words for selectors and policies; clients do not see them.
+        metadata: The application's notes about it, JSON data; clients do not see them.
+        read_only: The annotation `readOnlyHint`; likewise `destructive`, `idempotent`, `open_world`.
+        task: Whether a client that takes tasks gets one in place of the result (`execution.taskSupport`):
+            `optional`, or `required` if it is refused to other clients of 2026-07-28. See docs/tasks.md.
+    """
+
+    title: str | None
+    description: str | None
+    meta: Mapping[str, Any] | None
+    manual: bool
+    timeout: float | None
+    id: str
+    tags: Iterable[str]
+    metadata: Mapping[str, Any]
+    read_only: bool | None
+    destructive: bool | None
+    idempotent: bool | None
+    open_world: bool | None
+    task: Literal["optional", "required"] | None
+
+
+def checked(maker: str, options: ToolOptions) -> ToolOptions:
+    """The options, if there are no others among them; `TypeError` of `maker` if there are."""
+    unknown = sorted(options.keys() - ToolOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"{maker} got an unexpected keyword argument {unknown[0]!r}")
+    return options
+
+
+def annotations_of(options: ToolOptions) -> dict[str, Any] | None:
+    """The behaviour annotations in wire form; `DefinitionError` for one that is neither true nor false."""
+    for key in _HINTS:
+        if not isinstance(said := options.get(key), bool | None):
+            raise DefinitionError(f"{key} is True, False or None, not {said!r}")
+    return {wire: options[key] for key, wire in _HINTS.items() if options.get(key) is not None} or None
+
+
+def execution_of(options: ToolOptions) -> dict[str, Any]:
+    """What a definition says of how the tool runs, in wire form."""
+    task = options.get("task")
+    if task is None:
+        return {}
+    if task not in ("optional", "required"):  # pyright: ignore[reportUnnecessaryContains]
+        raise DefinitionError(f"task is 'optional', 'required' or None, not {task!r}")
+    return {"execution": {"taskSupport": task}}
+
+
+class Private(TypedDict):
+    """What is never sent to a client."""
+
+    tags: frozenset[str]
+    metadata: Mapping[str, Any]
+
+
+def private(options: ToolOptions) -> Private:
+    """The tags and the metadata among the options."""
+    return {"tags": checked_tags(options.get("tags", ()), "tool"), "metadata": options.get("metadata") or {}}

@@ -33,15 +33,9 @@ _SHORTEST: Final = 24
 
 
 def public_name(name: str, *, prefix: str = "", limit: int = MAX_NAME_LENGTH) -> str:
-    """A name that every client accepts, made from a tool's original name.
+    """A name that every client accepts: `prefix_name`, or its legal characters, cut, with a digest.
 
-    Args:
-        name: Any non-empty string.
-        prefix: Put before it with an underscore; checked by `check_prefix`.
-        limit: The largest length of the name; see `limit_beside`.
-
-    Returns:
-        `prefix_name` unchanged if it fits; else its legal characters, cut, with a digest of the whole.
+    `limit` is the largest length of the name; see `limit_beside`.
     """
     whole = f"{prefix}_{name}" if prefix else name
     legal = _OUTSIDE.sub("_", whole)
@@ -58,10 +52,6 @@ def mounted_name(prefix: str, name: str) -> str:
     first `_`, it is the prefix. So a prefix with an underscore is followed by two (`my_git__log`),
     and `a` + `b_c` and `a_b` + `c` are `a_b_c` and `a_b__c`. A pair for which neither is clear gets a
     digest, and so does a name that looks as if it had one.
-
-    Args:
-        prefix: From `prefix_from` or `plain_prefix`.
-        name: The tool's original name, any non-empty string.
     """
     rest = _without(prefix, name)
     legal = _OUTSIDE.sub("_", rest)
@@ -107,12 +97,7 @@ def limit_beside(client_prefix: str) -> int:
 
 
 def check_public_name(name: str, place: str) -> str:
-    """A name that the host chose for a tool to be served under.
-
-    Raises:
-        DefinitionError: it is empty, longer than 64, or has a character outside `[A-Za-z0-9_-]`; the
-            message starts with `place`.
-    """
+    """A name to serve a tool under; `DefinitionError` unless it is 1 to 64 of `[A-Za-z0-9_-]`."""
     if not _PUBLIC.fullmatch(name):
         raise DefinitionError(
             f"{place}: a tool cannot be served as {name!r}; choose a name of 1 to 64 of A-Z a-z 0-9 _ -"
@@ -121,12 +106,7 @@ def check_public_name(name: str, place: str) -> str:
 
 
 def check_name(name: str, place: str) -> str:
-    """A name that the host chose for a tool, if the protocol allows it (server/tools, "Tool Names").
-
-    Raises:
-        DefinitionError: it is empty, longer than 128, or has a character outside `[A-Za-z0-9_.-]`;
-            the message starts with `place`.
-    """
+    """A name that the protocol allows (server/tools, "Tool Names"); `DefinitionError` otherwise."""
     if not _ALLOWED.fullmatch(name):
         raise DefinitionError(
             f"{place}: a tool cannot be named {name!r}; choose a name of 1 to 128 of A-Z a-z 0-9 _ . -"
@@ -135,11 +115,7 @@ def check_name(name: str, place: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """The prefix, if it can start a tool's name.
-
-    Raises:
-        DefinitionError: it is empty, longer than 32, or has a character outside `[A-Za-z0-9_-]`.
-    """
+    """The prefix, if it can start a tool's name; `DefinitionError` otherwise."""
     if not _PREFIX.fullmatch(prefix):
         raise DefinitionError(f"prefix {prefix!r} cannot start a tool's name: use 1 to 32 of A-Z a-z 0-9 _ -")
     return prefix
@@ -181,11 +157,7 @@ def declared_tool(model: object) -> Any:
 
 
 def default_id(name: str, function: object) -> str:
-    """The default id of a tool: stable between processes, whatever prefix the tool gets.
-
-    For a function it is `module:function`, so that two tools of one name in two modules differ;
-    else `tool:name`.
-    """
+    """The default id of a tool, whatever its prefix: `module:function` for a function, else `tool:name`."""
     path = _path_of(function)
     if path is None:
         return f"tool:{name}"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mcp_toolset._records import dataclass
+
+if TYPE_CHECKING:
+    pass
+
 
 ProcessState = Literal["running", "done", "failed", "cancelled", "lost"]
 """How a process stands: `lost` is one whose program ended in the middle; it is never started again."""
@@ -20,8 +24,8 @@ class Process:
         name: What the work is called.
         state: How the process stands.
         tool: The public name of the tool that started it.
-        began: When it was started, in seconds since the epoch.
-        ended: When it has ended; 0 if it runs, or if it is lost and the moment is not known.
+        began: Seconds since the epoch.
+        ended: Seconds since the epoch; 0 if it runs, or if it is lost and the moment is not known.
         note: Why it failed or was stopped; empty if there is nothing to say.
     """
 
@@ -36,14 +40,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEvent:
-    """One event that a process has noted.
-
-    Attributes:
-        number: Its position among the events of the process, from 1.
-        kind: The kind of event, named by the work.
-        data: Its content, as JSON.
-        at: When it was noted, in seconds since the epoch.
-    """
+    """One event that a process has noted: `number` counts from 1, `at` is in seconds since the epoch."""
 
     number: int
     kind: str
@@ -57,16 +54,9 @@ class RunningProcess(Protocol):
     @property
     def id(self) -> str:
         """The id of its handle."""
-        ...
 
     async def emit(self, kind: str, data: Any = None) -> None:
-        """Note an event; it is in the file when this returns.
-
-        Raises:
-            CallError: it has no kind, no JSON form, is too long, or the process has ended.
-            StoreError: the file cannot be written.
-        """
-        ...
+        """Note an event, which is then in the file; `CallError` if it has no JSON form or is too long."""
 
 
 class OwnProcesses(Protocol):
@@ -75,31 +65,24 @@ class OwnProcesses(Protocol):
     @property
     def current(self) -> RunningProcess:
         """The process that this call runs in."""
-        ...
 
     async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
         """Run `work(process, *arguments)`, also after the call; it is on record before it begins."""
-        ...
 
     async def get(self, id: str) -> Process:
         """The handle of a process, as the process stands now."""
-        ...
 
     async def list(self, *, limit: int = 100) -> Sequence[Process]:
         """The caller's processes, the newest first."""
-        ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
         """What the work returned, in JSON form, once it has ended; `within` bounds the wait, in seconds."""
-        ...
 
     async def cancel(self, id: str) -> Process:
         """Ask for the end of a process, also of one that another program runs; returns its handle."""
-        ...
 
     async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
         """The events of a process with numbers above `after`, in order."""
-        ...
 
 
 class ProcessesOf(Protocol):
@@ -107,4 +90,3 @@ class ProcessesOf(Protocol):
 
     def owned_by(self, context: Any) -> OwnProcesses:
         """The processes of the caller of a call, which has this `ToolContext`."""
-        ...

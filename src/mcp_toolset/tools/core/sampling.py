@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError
-from mcp_toolset.tools.core.asking import SampledMessage
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.core.result import SampledMessage
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SamplingRequest:
-    """What a tool wants a model to write, and for which call.
+    """A tool's request for a message of a model, and its call.
 
     Attributes:
         messages: The messages, in wire form (client/sampling).
@@ -55,7 +55,6 @@ class ModelsOfCalls(Protocol):
         self, call: ToolCall, context: ToolContext
     ) -> Callable[[Mapping[str, Any], str], Awaitable[SampledMessage]]:
         """What answers the requests of one call, each with its key."""
-        ...
 
 
 async def message_of(sampler: ModelSampler, request: SamplingRequest) -> SampledMessage:

@@ -97,7 +97,7 @@ class Provenance:
     """The server and definition behind a mounted tool at this moment; a grant is valid for these only.
 
     Attributes:
-        endpoint: The server: a digest of its address and of the name that it gives itself.
+        endpoint: A digest of the server's address and of the name that it gives itself.
         digest: The digest of the definition in the server's last list; empty if the list has it no more.
     """
 
@@ -117,14 +117,9 @@ class ToolSource(Protocol):
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when its tools or its status have changed; return a function that stops this."""
-        ...
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Run until cancelled. Reports started once the first attempt has succeeded or failed.
-
-        Failures of the outside world are never raised: they are in `status`.
-        """
-        ...
+        """Run until cancelled; started once the first attempt has ended. Failures are in `status`."""
 
 
 @runtime_checkable
@@ -148,7 +143,6 @@ class Scrubbing(Protocol):
 
     def scrubbed(self, text: str) -> str:
         """The text without the secrets of this source."""
-        ...
 
 
 def not_ready(fault: UnknownToolError, sources: Iterable[ToolSource]) -> UnknownToolError:
@@ -178,10 +172,7 @@ _P = TypeVar("_P")
 
 
 def fits(one: object, protocol: type[_P]) -> TypeIs[_P]:
-    """Whether an object has the members of a runtime protocol, found out once for a class that has them.
-
-    `isinstance` takes 10 microseconds for each object, which hundreds of mounted servers are asked about.
-    """
+    """Whether an object has the members of a runtime protocol; `isinstance` takes 10 µs each time."""
     return _all_fit(type(one), protocol) or isinstance(one, protocol)
 
 

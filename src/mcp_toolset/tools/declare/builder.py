@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Unpack
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.options import ToolOptions, checked
+from mcp_toolset.tools.core.definition import ToolOptions, checked
 from mcp_toolset.tools.declare.handler import Handler
 from mcp_toolset.tools.declare.tool import Tool
 
@@ -29,7 +29,6 @@ class ToolBuilder:
     __slots__ = ("_handler", "_name", "_options", "_output", "_params", "_schema")
 
     def __init__(self, name: str, description: str | None = None) -> None:
-        """Start with a tool's name and description."""
         self._name = name
         self._params: Mapping[str, Any] = {}
         self._schema: Mapping[str, Any] | None = None
@@ -46,7 +45,7 @@ class ToolBuilder:
         optional: bool = False,
         default: Any = _UNSET,
     ) -> ToolBuilder:
-        """Add a parameter.
+        """Add a parameter; `DefinitionError` if there is one of this name, or a whole schema.
 
         Args:
             name: The parameter's name.
@@ -54,9 +53,6 @@ class ToolBuilder:
             description: What it means, for the model.
             optional: Whether it may be left out.
             default: Its value when it is left out; makes it optional.
-
-        Raises:
-            DefinitionError: the builder has a parameter of this name, or a whole schema.
         """
         if name in self._params:
             raise DefinitionError(f"{self}: there is a parameter {name!r} already; rename one of them")
@@ -72,11 +68,7 @@ class ToolBuilder:
         return self._with("_params", {**self._params, name: written})
 
     def schema(self, schema: Mapping[str, Any]) -> ToolBuilder:
-        """Set the whole schema, in loose, extended or full notation, instead of single parameters.
-
-        Raises:
-            DefinitionError: the builder has parameters already.
-        """
+        """Set the whole schema, in loose, extended or full notation, instead of single parameters."""
         if self._params:
             raise DefinitionError(f"{self}: a builder takes parameters or a whole schema, not both")
         return self._with("_schema", schema)
@@ -98,17 +90,12 @@ class ToolBuilder:
         return self.options(manual=manual)
 
     def build(self, handler: Handler | None = None) -> Tool[..., Any]:
-        """The tool, run by `handler` if given.
-
-        Raises:
-            DefinitionError: see `Tool.from_schema`.
-        """
+        """The tool, run by `handler` if given. Raises `DefinitionError`: see `Tool.from_schema`."""
         schema = self._params if self._schema is None else self._schema
         chosen = self._handler if handler is None else handler
         return Tool.from_schema(self._name, schema, chosen, output=self._output, **self._options)
 
     def __repr__(self) -> str:
-        """The name and the parameters; never the handler."""
         return f"ToolBuilder({self._name!r}{''.join(f', {name}' for name in self._params)})"
 
     def _with(self, part: str, value: Any) -> ToolBuilder:

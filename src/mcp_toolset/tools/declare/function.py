@@ -1,8 +1,4 @@
-"""`@tool`: a Python function as a tool.
-
-Name, description and parameter descriptions come from the function, its annotations and its
-docstring; the function itself stays callable as before.
-"""
+"""`@tool`: a Python function as a tool, which stays callable as before."""
 
 from __future__ import annotations
 
@@ -31,8 +27,14 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.binding.binding import Executor, Reads, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, execution_of, private
+from mcp_toolset.tools.core.definition import (
+    ToolDefinition,
+    ToolOptions,
+    annotations_of,
+    checked,
+    execution_of,
+    private,
+)
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import FunctionSignature, arguments_of, is_method, read_signature
 from mcp_toolset.tools.declare.tool import P, R, Tool
@@ -52,16 +54,9 @@ Q = ParamSpec("Q")
 
 @dataclass(slots=True)
 class FunctionCall(Generic[P, R]):
-    """A call of a function's tool with its typed arguments.
+    """A call of a function's tool with its typed arguments, `input`, which may be edited first.
 
-    Attributes:
-        metadata: The call as it was sent.
-        input: The model's arguments, parsed to the types of the function's parameters; they may be
-            edited before the call runs.
-        tool: The called tool.
-        sent: The call that was decoded.
-        binding: The tool's binding under the name in the call.
-        is_replaced: Whether hooks have refused, answered or changed it, so that it must not run.
+    `metadata` is the call as it was sent; `is_replaced` if hooks have refused, answered or changed it.
     """
 
     __match_args__: ClassVar = ("input",)
@@ -94,9 +89,7 @@ class FunctionCall(Generic[P, R]):
     async def call(self: Any, context: ToolContext = LOCAL_CONTEXT) -> Any:
         """Run the function with the present input; its exceptions propagate.
 
-        Raises:
-            StateError: an injected parameter has no value, its toolset carries rules, or hooks have
-                refused, answered or changed the call.
+        Raises `StateError` if its toolset carries rules, or hooks have refused, answered or changed the call.
         """
         from mcp_toolset.tools.declare.typed_call import require_own
 
@@ -124,13 +117,7 @@ class FunctionCall(Generic[P, R]):
         return HandledInput(self.metadata, self.input, output, self.complete(output).result)
 
     def complete(self, output: Any) -> CompletedCall:
-        """The call with its output as a result, for a round or a provider.
-
-        The output has any type, as `call.complete(await call.call())` is for the calls of several functions.
-
-        Raises:
-            InvalidOutputError: the output is not of the function's return type, or has no JSON form.
-        """
+        """The call with its output, which fits the function's return type, for a round or a provider."""
         from mcp_toolset.tools.declare.typed_call import CompletedCall
 
         return CompletedCall.of(self.metadata, self.tool.result_of(output))
@@ -140,11 +127,7 @@ class FunctionCall(Generic[P, R]):
 class FunctionTool(Tool[P, R]):
     """A tool made from a function by `@tool`.
 
-    In a class it may be a method: each instance then has its own tool, bound to the instance.
-
-    Attributes:
-        signature: The schemas and parsers made from the function's signature.
-        unbound: Whether it is a method not bound to an instance, which cannot run.
+    In a class it may be a method, `unbound`: each instance then has its own tool, bound to the instance.
     """
 
     __name__: ClassVar[str]
@@ -159,12 +142,7 @@ class FunctionTool(Tool[P, R]):
         return self.signature.arguments.read
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> FunctionCall[P, R]:
-        """The call with its arguments typed.
-
-        Args:
-            call: A call of this tool.
-            view: The view that has the call's public name, if the tool was prefixed or renamed.
-        """
+        """The call with its arguments typed; `view` has its public name, if the tool was renamed."""
         # Typed calls are for loops of an application: no server needs their seven classes.
         from mcp_toolset.tools.declare.typed_call import binding_of, metadata_of
 
@@ -200,7 +178,6 @@ class FunctionTool(Tool[P, R]):
     def __get__(self, instance: object, owner: type | None = None) -> Self: ...
 
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., Any]:
-        """The tool itself, or for a method the tool of the instance."""
         return self if instance is None or not self.unbound else self.bound_to(instance)
 
     def bound_to(self, instance: object) -> FunctionTool[..., R]:
@@ -265,8 +242,7 @@ def tool(
             `module:function` unless given.
 
     Raises:
-        DefinitionError: a parameter has no annotation, or its type has no JSON Schema; the message
-            names the function, the parameter and the remedy.
+        DefinitionError: a parameter has no annotation, or its type has no JSON Schema.
     """
     checked("tool()", options)
 

@@ -27,7 +27,10 @@ from mcp_toolset.tools.declare.signature import JSON, Returned
 Handler = Callable[..., Any] | str
 """A function of `(arguments)` or `(arguments, context)`, or its name as `module:function`."""
 
+
 _NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -40,12 +43,7 @@ class _Runs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HandlerCall:
-    """How a schema's tool turns a call into its handler's input, and the returned value into a result.
-
-    Attributes:
-        read: Returns the handler's first argument, from the call.
-        returned: The tool's return type.
-    """
+    """How a schema's tool reads the handler's first argument from a call, and makes its result."""
 
     read: Callable[[ToolCall], Any]
     returned: Returned = JSON

@@ -1,19 +1,19 @@
-"""`@tool_input` declares a pydantic model as the input of a tool without a handler; `InputTool` is that tool.
+"""`@tool_input` declares a model as the input of a tool without a handler; `InputTool` is that tool.
 
 The model stays an ordinary class, for annotations of hooks for example. `InputTool.of(Model)` is the tool; a
-toolset takes the class itself. The application answers the calls, unless a handler is attached with
-`with_handler`.
+toolset takes the class itself. The application answers the calls, unless `with_handler` adds a handler.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
+    Final,
     Generic,
     TypeVar,
     Unpack,
@@ -23,18 +23,28 @@ from typing import (
     overload,
 )
 
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError
+from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, StateError, ToolMismatchError
 from mcp_toolset.tools.binding.binding import Reads, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.definition import (
+    ToolDefinition,
+    ToolOptions,
+    annotations_of,
+    checked,
+    execution_of,
+    private,
+)
+from mcp_toolset.tools.core.json_schema import UNUSABLE, PlainSchema, reason_of
 from mcp_toolset.tools.core.names import DECLARED, check_name, declared_tool
-from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, execution_of, private
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.define import promised
+from mcp_toolset.tools.declare.from_schema import promised
 from mcp_toolset.tools.declare.function import FunctionCall
 from mcp_toolset.tools.declare.handler import HandlerCall, answering, resolve_handler
-from mcp_toolset.tools.declare.input_schema import InputReader, described, read_input
+from mcp_toolset.tools.declare.signature import described_by, invalid_arguments
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.declare.typed_call import (
     CallMetadata,
@@ -54,6 +64,86 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeIs
 
+
+VALUE: Final = "value"
+"""The only parameter of an input that is not an object, such as an enum."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputReader:
+    """Parses the typed input from a call's arguments."""
+
+    adapter: TypeAdapter[Any]
+    wrapped: bool
+
+    def __call__(self, call: ToolCall) -> Any:
+        try:
+            given = call.arguments[VALUE] if self.wrapped else call.arguments
+        except KeyError:
+            raise InvalidArgumentsError(
+                f"Invalid arguments for {call.name}: {VALUE}: Field required"
+            ) from None
+        try:
+            return self.adapter.validate_python(given)
+        except ValidationError as fault:
+            return self._from_json(call, given, fault)
+
+    def arguments_of(self, value: Any) -> dict[str, Any]:
+        try:
+            plain = self.adapter.dump_python(
+                value, mode="json", by_alias=True, exclude_unset=True, warnings=False
+            )
+        except ValueError as fault:
+            raise InvalidArgumentsError(f"the input {value!r} has no JSON form: {fault}") from None
+        return {VALUE: plain} if self.wrapped else plain
+
+    def _from_json(self, call: ToolCall, given: Any, fault: ValidationError) -> Any:
+        """Parse the arguments as JSON: in pydantic's strict mode, a date is a string in JSON."""
+        try:
+            return self.adapter.validate_json(to_json(given))
+        except ValueError:
+            raise InvalidArgumentsError(invalid_arguments(call.name, fault)) from None
+
+
+def read_input(model: Any, place: str) -> tuple[InputReader, dict[str, Any]]:
+    """A parser for a type, and its schema as the schema of an object."""
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(model)
+        schema = adapter.json_schema(schema_generator=PlainSchema)
+    except UNUSABLE as fault:
+        raise DefinitionError(
+            f"{place} has no JSON Schema: {reason_of(fault)}; use fields of types that JSON can carry"
+        ) from None
+    definitions = schema.pop("$defs", {})
+    wrapped = not _is_object(schema, definitions)
+    if wrapped:
+        schema = {"properties": {VALUE: schema}, "required": [VALUE], "additionalProperties": False}
+    schema.pop("title", None)
+    shown: dict[str, Any] = {"type": "object", **schema}
+    return InputReader(adapter, wrapped), shown | ({"$defs": definitions} if definitions else {})
+
+
+def _is_object(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
+    """Whether every value of the type is an object; a recursive type refers to itself by name."""
+    reference: str | None = schema.get("$ref")
+    if reference is not None:
+        return _is_object(definitions[reference.rsplit("/", 1)[-1]], definitions)
+    choices: list[Mapping[str, Any]] = schema.get("anyOf") or schema.get("oneOf") or []
+    if choices:
+        return all(_is_object(choice, definitions) for choice in choices)
+    return schema.get("type") == "object"
+
+
+def described(schema: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The description from a docstring, and the schema with the descriptions of its fields."""
+    doc = described_by(schema.pop("description", ""))
+    properties: dict[str, Any] = schema.get("properties", {})
+    for name, text in doc.parameters.items():
+        if name in properties:
+            properties[name] = {"description": text, **properties[name]}
+    return doc.text, schema
+
+
 I = TypeVar("I")  # noqa: E741 - the input, as O is the output
 O = TypeVar("O")  # noqa: E741
 A = TypeVar("A")
@@ -63,17 +153,10 @@ M = TypeVar("M", bound=type)
 
 @dataclass(slots=True)
 class DecodedCall(Generic[I, O]):
-    """A call of one `tool_input` tool with its typed input.
+    """A call of one `tool_input` tool with its typed `input`, which may be edited or replaced.
 
-    Match it by its input: `case DecodedCall(WebSearch(query=query)) as call`.
-
-    Attributes:
-        metadata: The call as it was sent.
-        input: The decoded input; it may be edited or replaced before the call is completed.
-        tool: The called tool.
-        sent: The call that was decoded.
-        binding: The tool's binding under the name in the call.
-        is_replaced: Whether hooks have refused, answered or changed it, so that it must not run.
+    Match it by its input: `case DecodedCall(WebSearch(query=query)) as call`. `metadata` is the call as it
+    was sent; `is_replaced` if hooks have refused, answered or changed it, so that it must not run.
     """
 
     __match_args__: ClassVar = ("input",)
@@ -104,8 +187,7 @@ class DecodedCall(Generic[I, O]):
             context: The context of the call.
 
         Returns:
-            The call after the hooks; or their answer or refusal, whose `completed` is committed in a
-            round.
+            The call after the hooks; or their answer or refusal, whose `completed` is committed in a round.
 
         Raises:
             DefinitionError: the value is not a rule, or has middleware, guards or observers.
@@ -119,20 +201,13 @@ class DecodedCall(Generic[I, O]):
     async def call(self, context: ToolContext = LOCAL_CONTEXT) -> O:
         """Run the tool's own handler with the present input; its exceptions propagate.
 
-        Raises:
-            StateError: the tool has no handler, its toolset carries rules, or hooks have refused, answered
-                or changed the call.
+        Raises `StateError` if there is none, its toolset carries rules, or hooks have replaced the call.
         """
         require_own(self, context)
         return await self.tool.answer(self.input, self.binding.supplying(context))
 
     def complete(self, output: O) -> CompletedCall:
-        """The call with its output as a result, for a round or a provider.
-
-        Raises:
-            ToolMismatchError: the call is of another tool.
-            InvalidOutputError: the output is not of the tool's type, or has no JSON form.
-        """
+        """The call with its output as a result, for a round; `InvalidOutputError` if it does not fit."""
         return self.tool.complete(self, output)
 
     def handled(self, output: O) -> HandledInput[I, O]:
@@ -143,12 +218,7 @@ class DecodedCall(Generic[I, O]):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class InputTool(Tool[..., I], Generic[I, O]):
-    """A tool declared by the type of its input; calling it makes an input.
-
-    Attributes:
-        reader: Parses the input from the arguments of a call.
-        output: The type of the result, or its schema, as it was declared.
-    """
+    """A tool declared by the type of its input; calling it makes an input. `output` is as it was declared."""
 
     __name__: ClassVar[str]
     __qualname__: ClassVar[str]
@@ -186,9 +256,6 @@ class InputTool(Tool[..., I], Generic[I, O]):
                 only tells the type checker the type: `InputTool[Input, Output]`.
             name: The tool's name; required for a type that is not a class.
             **options: See `ToolOptions`.
-
-        Raises:
-            DefinitionError: the type, or the output, has no JSON Schema, or there is no name.
         """
         checked("InputTool.of()", options)
         declared: InputTool[Any, Any] | None = declared_tool(model)
@@ -204,11 +271,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
         return self.reader
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> DecodedCall[I, O]:
-        """The call with its input typed.
-
-        Args:
-            call: A call of this tool.
-            view: The view that has the call's public name, if the tool was prefixed or renamed.
+        """The call with its input typed; `view` has its public name, if the tool was prefixed or renamed.
 
         Raises:
             ToolMismatchError: the call is of another tool.
@@ -249,13 +312,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
 class ToolInput(Generic[O]):
     """A base of input classes that names the type of the result, for type checkers and for the schema.
 
-    ```python
-    @tool_input(name="web_search")
-    class WebSearch(BaseModel, ToolInput[Snippets]):
-        query: str
-    ```
-
-    `Toolset(WebSearch)` then infers the types of its calls.
+    `class WebSearch(BaseModel, ToolInput[Snippets])`; `Toolset(WebSearch)` then infers the types of calls.
     """
 
     @classmethod
@@ -308,9 +365,6 @@ def tool_input(
         name: The tool's name; by default the class's.
         output: The type of the result, or its schema in any of the notations; not needed with `ToolInput`.
         **options: See `ToolOptions`; the id is `module:class` unless given.
-
-    Raises:
-        DefinitionError: the class, or the output, has no JSON Schema; or the argument is not a class.
     """
     checked("tool_input()", options)
 

@@ -53,7 +53,6 @@ class PromptProvider(Protocol):
 
     async def list_prompts(self) -> Sequence[Prompt | Mapping[str, Any]]:
         """The prompts to list, in a stable order."""
-        ...
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str], context: ToolContext
@@ -64,11 +63,9 @@ class PromptProvider(Protocol):
             LookupError: the prompt does not exist.
             InvalidArgumentsError: an argument is missing or unknown; the message goes to the client.
         """
-        ...
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` whenever the list has changed; return a function that stops this."""
-        ...
 
 
 class CompletionProvider(Protocol):
@@ -77,26 +74,19 @@ class CompletionProvider(Protocol):
     def __call__(
         self, reference: Reference, argument: str, value: str, others: Mapping[str, str]
     ) -> Awaitable[Completion | Mapping[str, Any] | Sequence[str]]:
-        """Values that start with `value`, the likeliest first; at most 100 are sent.
+        """Values of `argument` that start with `value`, the likeliest first; at most 100 are sent.
 
-        Args:
-            reference: The prompt or the resource template.
-            argument: The name of the argument that is being typed.
-            value: The text typed so far.
-            others: Arguments that the user has filled in already.
+        `others` are arguments that the user has filled in already.
         """
-        ...
 
 
 class Prompts:
     """Prompts made from functions: the docstring is the description, the parameters are the arguments.
 
-    Every argument is a text, as the protocol requires; a parameter annotated `ToolContext` gets the
-    context instead.
+    Every argument is a text, as the protocol requires; a parameter annotated `ToolContext` gets the context.
     """
 
     def __init__(self) -> None:
-        """Start without prompts."""
         self._made: dict[str, _FunctionPrompt] = {}
         self._callbacks: dict[object, Callable[[], None]] = {}
 
@@ -114,11 +104,7 @@ class Prompts:
         name: str | None = None,
         title: str | None = None,
     ) -> Any:
-        """Make a prompt from a function; used as a decorator, with or without options.
-
-        Raises:
-            DefinitionError: the name is taken, or a parameter cannot be an argument.
-        """
+        """Make a prompt from a function; used as a decorator, with or without options."""
 
         def added(function: Callable[..., Any]) -> Callable[..., Any]:
             made = _FunctionPrompt(function, name or function.__name__, title)
@@ -239,25 +225,17 @@ class ResourceProvider(Protocol):
 
     async def list_resources(self) -> Sequence[Resource | Mapping[str, Any]]:
         """The resources to list, in a stable order."""
-        ...
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate | Mapping[str, Any]]:
         """URI templates, for resources that are too many to list."""
-        ...
 
     async def read_resource(
         self, uri: str
     ) -> Sequence[TextResourceContents | BlobResourceContents | Mapping[str, Any]]:
-        """The contents at `uri`.
-
-        Raises:
-            LookupError: the resource does not exist; the message goes to the client.
-        """
-        ...
+        """The contents at `uri`; a `LookupError` is told to the client."""
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` whenever the list has changed; return a function that stops this."""
-        ...
 
 
 @runtime_checkable
@@ -266,4 +244,3 @@ class UpdatingResources(ResourceProvider, Protocol):
 
     def on_update(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call `callback` with the URI of a resource whose contents have changed; return what stops this."""
-        ...

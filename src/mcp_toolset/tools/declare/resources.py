@@ -29,7 +29,6 @@ class Resources:
     """
 
     def __init__(self) -> None:
-        """Start without resources."""
         self._made: dict[str, _FunctionResource] = {}
         self._callbacks: dict[object, Callable[[], None]] = {}
 
@@ -39,12 +38,9 @@ class Resources:
         """Make a resource, or a template, from a function; used as a decorator.
 
         Args:
-            uri: The URI, or a template with variables: `book://{id}`.
+            uri: The URI, or a template with variables, which are the parameters: `book://{id}`.
             name: The name for people; by default the function's.
             mime_type: The media type; by default that of text, bytes or JSON.
-
-        Raises:
-            DefinitionError: the URI has no scheme or is taken, or its variables are not the parameters.
         """
         if not isinstance(uri, str) or "://" not in uri:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(

@@ -13,19 +13,20 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mcp_toolset.errors import CapabilityError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.capability import (
+from mcp_toolset.tools.core.call import (
     ALWAYS,
     Background,
     CatalogHit,
+    Identity,
     Membership,
     SessionEvent,
     Sessions,
     SessionSnapshot,
+    ToolCall,
+    ToolContext,
     granted,
     known_session,
 )
-from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ class Search(Protocol):
 
     def __call__(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
         """The hits, the best first."""
-        ...
 
 
 class Events(Protocol):
@@ -194,11 +194,7 @@ class RoundContext(ToolContext):
         return await (super().request if self._request is None else self._request)(method, params)
 
     def require(self, capability: str) -> None:
-        """Check that a capability was granted and that the loop offers it.
-
-        Raises:
-            CapabilityError: it was not; the message says how to grant it.
-        """
+        """Check that a capability was granted and that the loop offers it; `CapabilityError` says how."""
         if self._offers.get(capability, self) is None:
             raise CapabilityError(capability, f"RoundContext({_ARGUMENTS[capability]}=…)")
         super().require(capability)

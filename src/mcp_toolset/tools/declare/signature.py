@@ -1,7 +1,6 @@
 """A function's signature as schemas, a parser for its arguments and a converter of its result.
 
-pydantic makes the schemas, from a function that has the visible parameters only. If all of them have plain
-types, `plain_types` makes the same schemas without pydantic's generators.
+pydantic makes the schemas, unless all visible parameters have plain types (`plain_arguments`).
 """
 
 from __future__ import annotations
@@ -36,10 +35,9 @@ from pydantic_core import core_schema as core
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError, StateError
 from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
-from mcp_toolset.tools.core.asking import AskUser, Halt
 from mcp_toolset.tools.core.call import InjectingContext, ToolCall, ToolContext
 from mcp_toolset.tools.core.names import check_name
-from mcp_toolset.tools.core.result import ToolResult, checked_result, encodable
+from mcp_toolset.tools.core.result import AskUser, Halt, ToolResult, checked_result, encodable
 
 if TYPE_CHECKING:
     from docstring_parser import Docstring
@@ -148,12 +146,7 @@ _MARKS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A parsed docstring.
-
-    Attributes:
-        text: The text outside of its sections; `None` if it is empty.
-        parameters: The description of each parameter that has one.
-    """
+    """A docstring's text outside of its sections, and the description of each parameter that has one."""
 
     text: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -193,14 +186,7 @@ class Injected:
 
 @dataclass(frozen=True, slots=True)
 class InjectedParameter:
-    """One injected parameter.
-
-    Attributes:
-        name: The parameter's name.
-        kinds: The types to look its value up by if its name is not found.
-        shown: Its type, for messages.
-        optional: Whether the function has a default for it.
-    """
+    """One injected parameter; its value is looked up by name, then by `kinds`; `shown` is for messages."""
 
     name: str
     kinds: tuple[Any, ...]
@@ -222,11 +208,7 @@ class InjectedParameter:
 
 
 def check_supplied(binding: ToolBinding) -> None:
-    """Check that something supplies what a local tool needs; a function may supply anything.
-
-    Raises:
-        DefinitionError: a parameter without a default is not supplied.
-    """
+    """Raise `DefinitionError` if nothing supplies what a local tool needs; a function may supply anything."""
     signature: Any = getattr(binding.origin, "signature", None)
     needed: tuple[InjectedParameter, ...] = () if signature is None else signature.arguments.injected
     tables = [one for one in binding.supplies if not callable(one)]
@@ -289,8 +271,6 @@ class Returned:
     """The return type of a function: a schema if it is typed, and the conversion of values to results.
 
     Attributes:
-        schema: The output schema, if the function is typed.
-        serializer: Writes a value of the return type as JSON.
         wrapped: Whether the value is not an object, and is sent in one as `result`.
         plain: Whether an untyped mapping is structured content too, for handlers of JSON.
     """
@@ -355,7 +335,7 @@ def returned_as(annotation: Any, place: str) -> Returned:
         return UNTYPED
     if (plain := plain_type(annotation)) is not None:
         return _returned(SchemaSerializer(plain[0]), plain[1])
-    from mcp_toolset.tools.schema.json_schema import UNUSABLE, reason_of
+    from mcp_toolset.tools.core.json_schema import UNUSABLE, reason_of
 
     try:
         return _promise(annotation)
@@ -384,7 +364,7 @@ def _read(annotation: Any) -> Returned:
     # pydantic's models take long to import; they are needed when a tool is declared.
     from pydantic import TypeAdapter
 
-    from mcp_toolset.tools.schema.json_schema import PlainSchema
+    from mcp_toolset.tools.core.json_schema import PlainSchema
 
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     schema = adapter.json_schema(mode="serialization", schema_generator=PlainSchema)
@@ -459,11 +439,7 @@ class Arguments:
     injected: tuple[InjectedParameter, ...] = ()
 
     def parse(self, call: ToolCall, context: ToolContext) -> dict[str, Any]:
-        """Keyword arguments for the function.
-
-        Raises:
-            InvalidArgumentsError: a value does not fit its type; each fault with its place.
-        """
+        """Keyword arguments for the function; `InvalidArgumentsError` names each fault with its place."""
         try:
             keywords = self.validator.validate_python(call.arguments)
         except ValidationError as fault:
@@ -602,11 +578,7 @@ def _arguments(
 
 
 def _check_defaults(validator: SchemaValidator, parameters: Iterable[inspect.Parameter], place: str) -> None:
-    """Check that a default is of its parameter's type; `None` may stand for any absent value.
-
-    Raises:
-        DefinitionError: it is of another type.
-    """
+    """Check that a default is of its parameter's type; `None` may stand for any absent value."""
     plain = (str, int, float, bool, bytes, list, dict, tuple)
     given = {one.name: one.default for one in parameters if type(one.default) in plain}
     if not given:
@@ -682,7 +654,7 @@ def _made(place: str, parameters: Sequence[inspect.Parameter]) -> tuple[SchemaVa
     if (plain := plain_arguments(parameters)) is not None:
         return SchemaValidator(plain[0]), plain[1]
     # pydantic's models take long to import; they are needed when a tool of other types is declared.
-    from mcp_toolset.tools.schema.json_schema import UNUSABLE
+    from mcp_toolset.tools.core.json_schema import UNUSABLE
 
     try:
         return _validator_and_schema(parameters)
@@ -690,12 +662,10 @@ def _made(place: str, parameters: Sequence[inspect.Parameter]) -> tuple[SchemaVa
         raise _unusable(place, parameters, fault) from None
 
 
-def _validator_and_schema(
-    parameters: Sequence[inspect.Parameter],
-) -> tuple[SchemaValidator, dict[str, Any]]:
+def _validator_and_schema(parameters: Sequence[inspect.Parameter]) -> tuple[SchemaValidator, dict[str, Any]]:
     from pydantic import TypeAdapter
 
-    from mcp_toolset.tools.schema.json_schema import PlainSchema
+    from mcp_toolset.tools.core.json_schema import PlainSchema
 
     def keywords(**parsed: Any) -> dict[str, Any]:
         return parsed
@@ -710,7 +680,7 @@ def _validator_and_schema(
 
 def _unusable(place: str, parameters: Sequence[inspect.Parameter], fault: Exception) -> DefinitionError:
     """The first parameter whose type has no schema."""
-    from mcp_toolset.tools.schema.json_schema import UNUSABLE, reason_of
+    from mcp_toolset.tools.core.json_schema import UNUSABLE, reason_of
 
     for parameter in parameters:
         try:

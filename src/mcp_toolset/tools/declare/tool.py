@@ -10,10 +10,15 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.binding.binding import Executor, Reads, Supplies, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.frozen import FrozenObject, frozen, thawed
+from mcp_toolset.tools.core.definition import (
+    FrozenObject,
+    ToolDefinition,
+    ToolOptions,
+    checked_tags,
+    frozen,
+    thawed,
+)
 from mcp_toolset.tools.core.names import default_id, handler_name
-from mcp_toolset.tools.core.options import ToolOptions, checked_tags
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.handler import Handler, HandlerCall, arguments_reader
 from mcp_toolset.tools.declare.signature import with_injected
@@ -28,8 +33,7 @@ R = TypeVar("R")
 class Tool(Generic[P, R]):
     """A tool: its definition and its handler. Without a handler the application answers its calls.
 
-    Calling a `Tool` calls the function it was made from, unchanged. `execute` runs it from JSON
-    arguments.
+    Calling a `Tool` calls the function it was made from, unchanged. `execute` runs it from JSON arguments.
 
     Attributes:
         definition: The tool's definition.
@@ -66,7 +70,6 @@ class Tool(Generic[P, R]):
     _checks: tuple[SchemaCheck, SchemaCheck | None] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Compile the schemas, and copy name and docstring of the function, for documentation."""
         if not isinstance(self.manual, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"tool {self.name!r}: manual is True or False, not {self.manual!r}")
         if not isinstance(self.id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -81,17 +84,12 @@ class Tool(Generic[P, R]):
             object.__setattr__(self, attribute, getattr(self.function, attribute, None))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself.
-
-        Raises:
-            StateError: the tool was made without a function.
-        """
+        """Call the function itself; `StateError` if the tool was made without one."""
         if self.function is None:
             raise StateError(f"tool {self.name!r} has no function to call; run it with execute()")
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        """The tool by name and parameters, without the function."""
         return (
             f"Tool({self.definition.name!r}, {', '.join(self.definition.input_schema.get('properties', {}))})"
         )
@@ -156,8 +154,7 @@ class Tool(Generic[P, R]):
         """Run the tool from JSON arguments, which are checked like those of a served call.
 
         Without rules the tool's own exceptions propagate; with `rules` it runs as it would be served: see
-        `ToolView.execute`; the rules may be for other tools, too. Calling the tool, `tool(…)`, calls the
-        function itself.
+        `ToolView.execute`; the rules may be for other tools, too. `tool(…)` calls the function itself.
 
         Raises:
             InvalidArgumentsError: the arguments do not fit; nothing ran.
@@ -192,26 +189,18 @@ class Tool(Generic[P, R]):
 
         Args:
             name: The tool's name.
-            schema: Its parameters, in loose, extended or full notation; see `notation`.
+            schema: Its parameters, in loose, extended or full notation; see `tools.declare.from_schema`.
             handler: A sync or async function of `(arguments)` or `(arguments, context)`, or its name
                 as `module:function`; without a handler the application answers the calls.
             output: The type of the result, or its schema in any of the notations.
             **options: See `ToolOptions`; the id is `tool:name` unless given.
-
-        Raises:
-            DefinitionError: the schema, the name or the handler is unusable; the message says which
-                part, why, and the remedy.
         """
-        from mcp_toolset.tools.declare.define import define
+        from mcp_toolset.tools.declare.from_schema import define
 
         return Tool(**define(name, schema, handler, output=output, **options))
 
     def with_handler(self, handler: Handler) -> Self:
-        """The same tool with a handler: a function, or the name `module:function` of one.
-
-        Raises:
-            DefinitionError: the handler takes neither `(arguments)` nor `(arguments, context)`.
-        """
+        """The same tool with a handler: a function of `(arguments[, context])`, or its name."""
         calling = self.calling or HandlerCall(arguments_reader(self.input_schema))
         run = calling.executor(handler, self.name)
         return replace(self, handler=handler, calling=calling, run=run)
@@ -260,27 +249,18 @@ class Tool(Generic[P, R]):
 
     @staticmethod
     def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> Tool[..., Any]:
-        """The tool that `to_data` wrote; a handler's name is imported at the first call.
+        """The tool that `to_data` wrote, with `handler` in place of the one that the data names.
 
-        Importing runs code, so load only data that you trust.
-
-        Args:
-            data: The data that `to_data` returned, possibly via JSON.
-            handler: Runs the calls instead of the handler that the data names.
-
-        Raises:
-            DefinitionError: the data is not a tool; the message names the fault.
+        A handler's name is imported at the first call, which runs code: load only data that you trust.
         """
-        from mcp_toolset.tools.declare.define import from_data
+        from mcp_toolset.tools.declare.from_schema import from_data
 
         return Tool(**from_data(data, handler))
 
     def __copy__(self) -> Self:
-        """The tool itself: it is immutable."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself: it is immutable, and a copy shares the handler."""
         return self
 
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    Protocol,
-    TypeVar,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import InvalidOutputError, StateError, ToolMismatchError
@@ -29,14 +22,7 @@ O = TypeVar("O")  # noqa: E741
 
 @dataclass(frozen=True, slots=True)
 class CallMetadata:
-    """A call as it was before it was decoded.
-
-    Attributes:
-        id: The call's id, empty if the caller gave none.
-        name: The public name that was called.
-        arguments: The arguments as the caller sent them.
-        tool_id: The tool that decoded it.
-    """
+    """A call as it was before it was decoded, with the id of the tool that decoded it."""
 
     id: str
     name: str
@@ -91,15 +77,7 @@ class RejectedInput(Generic[I]):
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """The outcome of hooks for one call.
-
-    Attributes:
-        call: The call after the hooks.
-        output: The answer of a hook, if `is_answered`.
-        is_answered: Whether a hook answered it.
-        rejection: The result for the model, if a hook refused it.
-        reason: Why it was refused.
-    """
+    """The outcome of hooks for one call: the call after them, and their answer or refusal, if any."""
 
     call: ToolCall
     output: Any = None
@@ -131,12 +109,7 @@ async def hooked(
 
 
 def require_own(call: Any, context: object) -> None:
-    """Refuse to run a function in passing by what decides about its call.
-
-    Raises:
-        StateError: its toolset carries rules, or hooks have refused, answered or changed the call.
-        DefinitionError: rules are given in the place of the context.
-    """
+    """Raise `StateError` if running the tool's function itself would pass by rules or hooks of its call."""
     require_context(context)
     where = f"the call {call.metadata.id or '-'} of {call.metadata.name!r}"
     if call.binding.carried:

@@ -1,4 +1,1 @@
-"""JSON Schema: made from types, checked, repaired and reshaped.
-
-`tools.declare`, `tools.view` and `calls` use it. It may import `tools.core` and `errors`.
-"""
+"""JSON Schema: checked, bounded and repaired. It imports `tools.core` and `errors`."""

@@ -1,10 +1,8 @@
 """Compiled JSON Schema checks: `SchemaCheck`, for arguments before a tool runs and for structured results.
 
 Each schema is compiled once by `jsonschema-rs`: a simple one when it has checked a few values, or does not
-certainly accept one, any other at once.
-Regular expressions run in linear time where the pattern allows it and with a bounded number of backtracking
-steps where it does not; nothing is fetched from the network. Formats are annotations, as in the 2020-12
-dialect.
+certainly accept one, any other at once. Regular expressions run in linear time where the pattern allows it,
+else with bounded backtracking; nothing is fetched. Formats are annotations, as in the 2020-12 dialect.
 """
 
 from __future__ import annotations
@@ -16,9 +14,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.frozen import thawed
-from mcp_toolset.tools.schema.branching import Branching, resolved
+from mcp_toolset.tools.core.definition import ToolDefinition, thawed
 from mcp_toolset.tools.schema.effort import (
     BACKTRACKS,
     COUNTED,
@@ -27,10 +23,12 @@ from mcp_toolset.tools.schema.effort import (
     MAX_COPIED,
     MAX_REPORTED,
     REFERRING,
+    Branching,
     Effort,
     Guards,
     TooMuchError,
     levels,
+    resolved,
 )
 
 if TYPE_CHECKING:
@@ -237,13 +235,7 @@ class SchemaCheck:
     __slots__ = ("_counted", "_effort", "_schema", "_spared", "_validator", "_where")
 
     def __init__(self, schema: Mapping[str, Any], *, tool: str, part: str) -> None:
-        """Compile `schema`, at once if it may be unusable.
-
-        Args:
-            schema: JSON Schema; 2020-12 unless `$schema` says otherwise.
-            tool: The tool's name, for messages.
-            part: Which schema of the tool this is, `inputSchema` or `outputSchema`.
-        """
+        """Compile `schema`, at once if it may be unusable; `tool` and `part` are for messages."""
         where = f"tool {tool!r}: {part}"
         mappings = _mappings_in(schema, where)
         expansion = _Expansion(schema, where)
@@ -262,10 +254,7 @@ class SchemaCheck:
         return self._schema
 
     def is_valid(self, value: object) -> bool:
-        """Whether `value` fits; what is too big to check does not.
-
-        Nor does a value without a JSON form, such as a lone surrogate or a date.
-        """
+        """Whether `value` fits; what is too big to check, or has no JSON form, does not."""
         effort, validator = self._effort, self._validator
         try:
             given: Any = value

@@ -2,11 +2,9 @@
 
 Models read, and people are shown, text from strangers. Tag characters, runs of variation selectors
 and zero-width characters carry invisible words; bidirectional overrides show words in another order;
-escape sequences steer a terminal. The same characters are part of real writing: joiners in Persian, in
-Indic scripts and in emoji, marks of direction in Hebrew and Arabic, selectors in Japanese names, tags in the
-flags of England, Scotland and Wales. They are kept where writing has them, and removed everywhere else.
-
-Plain ASCII is recognised here; `hidden_characters` holds the patterns and rules for everything else.
+escape sequences steer a terminal. The same characters are part of real writing, such as joiners in Persian,
+marks of direction in Hebrew, tags in the flag of Wales. They are kept where writing has them, and removed
+everywhere else. Plain ASCII is recognised here; `hidden_characters` holds the rules for everything else.
 """
 
 from __future__ import annotations
@@ -35,11 +33,7 @@ def _braced(character: str) -> str:
 
 
 def cleaned(text: str) -> str:
-    """The text without hidden characters; plain text in any language is returned unchanged.
-
-    Line separators become line breaks, escape sequences are removed whole, other hidden characters are
-    dropped.
-    """
+    """The text without hidden characters: escape sequences go whole, line separators become line breaks."""
     if _is_plain(text):
         return text
     from mcp_toolset.tools.text.hidden_characters import without_hidden
@@ -59,8 +53,7 @@ def hidden_in(text: str) -> tuple[str, ...]:
 def cleaned_metadata(value: object) -> object:
     """A JSON value with every text in it cleaned, keys included: for titles, descriptions, instructions.
 
-    For metadata that is shown but not executed, such as listed prompts and resources. A value that needs no
-    cleaning is not copied.
+    A value that needs no cleaning is not copied.
     """
     if isinstance(value, str):
         return cleaned(value)

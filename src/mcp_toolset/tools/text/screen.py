@@ -1,10 +1,10 @@
-"""Lines for people: wrapped between words to fit a terminal; nouns with the right plural."""
+"""Lines for people: wrapped to fit a terminal, with the right plural; and the tokens of JSON."""
 
 from __future__ import annotations
 
 import shutil
 import textwrap
-from typing import TextIO
+from typing import Final, TextIO
 
 
 def fitted(line: str, stream: TextIO) -> str:
@@ -31,3 +31,12 @@ def wrapped(text: str, width: int) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 tool`, `2 tools`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+BYTES_PER_TOKEN: Final = 4
+"""Bytes per token of JSON in English."""
+
+
+def tokens_of(size: int) -> int:
+    """The tokens of so many bytes, rounded up."""
+    return -(-size // BYTES_PER_TOKEN)

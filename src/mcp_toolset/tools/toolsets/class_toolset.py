@@ -1,8 +1,6 @@
 """Toolsets declared as classes: `class AppTools(Toolset): search = search_tool`.
 
-The attributes are the tools themselves, or what tools are made from: classes declared with `@tool_input`,
-functions, and methods with `@tool`. Type checkers and editors see attributes that can be called, selected and
-hooked.
+Type checkers and editors see attributes that can be called, selected and hooked.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ class ClassMembers(Generic[T]):
     """Collects the tools and toolsets that classes below `base` declare."""
 
     def __init__(self, base: type[T], taken: frozenset[str]) -> None:
-        """Collect for subclasses of `base`; `taken` are further names that its instances use."""
         self._base = base
         self._taken = taken
 
@@ -79,12 +76,7 @@ class ClassMembers(Generic[T]):
                 setattr(kind, name, _made(function, f"{kind.__qualname__}.{name}"))
 
     def check(self, kind: type[T]) -> None:
-        """Refuse declarations that cannot work.
-
-        Raises:
-            DefinitionError: a member has the name of a method of toolsets, is a class instead of a
-                toolset, a model that is not declared, or takes a `self` that it would not get.
-        """
+        """Refuse declarations that cannot work."""
         for name, value in vars(kind).items():
             where = f"{kind.__qualname__}.{name}"
             if self._member(name, value) is not None and (hasattr(self._base, name) or name in self._taken):
@@ -182,11 +174,7 @@ def _made(function: Any, where: str) -> Tool[..., Any]:
 
 
 def check_calls(kind: type, bindings: Iterable[ToolBinding]) -> None:
-    """Compare the calls that a class says it decodes, `class App(Toolset[…])`, with its tools.
-
-    Raises:
-        DefinitionError: a tool's calls are missing, so that a `match` over them would not be complete.
-    """
+    """Refuse a class whose `Toolset[…]` lacks calls of its tools, so that a `match` would not be complete."""
     said = [call for base in getattr(kind, "__orig_bases__", ()) for call in _union(get_args(base))]
     kinds: list[Any] = [get_origin(call) or call for call in said]
     # Calls are told by name: importing `DecodedCall` brings pydantic's models, which take long to import.

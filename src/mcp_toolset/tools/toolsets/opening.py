@@ -24,13 +24,9 @@ QUIET: Final = 1.0
 
 
 class OpeningReport:
-    """Lines on stderr: the servers that are waited for, then the outcome of each.
-
-    Nothing is written unless stderr is a terminal and the waiting takes longer than `QUIET` seconds.
-    """
+    """Lines on a terminal after `QUIET` seconds: which servers are waited for, and each outcome."""
 
     def __init__(self, sources: Sequence[ToolSource]) -> None:
-        """Watch `sources`; without sources, nothing is written."""
         self._all = len(sources)
         self._waiting = list(sources)
         self._speaks = False
@@ -87,8 +83,7 @@ class Waiting:
     """How long opening waits for the first attempts of the sources.
 
     Attributes:
-        limit: Seconds at most; `None` leaves it to the `start_timeout` of each source. 0 waits only for
-            sources in this process.
+        limit: Seconds; `None` leaves it to each source's `start_timeout`, 0 waits for this process alone.
         patience: Seconds to wait for the rest once something is usable; `None` waits for all.
         tells: Whether to report on a terminal which sources are waited for.
     """
@@ -111,10 +106,7 @@ class _Settled(anyio.abc.TaskStatus[None]):
 async def open_sources(
     group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], waiting: Waiting, *, has_local_tools: bool
 ) -> None:
-    """Start every source in `group`, and wait until each first attempt has succeeded or failed.
-
-    It returns earlier if `waiting` says so. Local tools are usable at once.
-    """
+    """Start every source in `group`, and wait for each first attempt as `waiting` says."""
     opened = [(source, _Settled()) for source in sources]
     for source, status in opened:
         group.start_soon(partial(source.run, task_status=status))
@@ -198,11 +190,7 @@ class ToolsetLifetime:
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
-        """Open every source concurrently, and wait until each is ready or has failed.
-
-        Each source has its own `start_timeout`. A wait of more than a second is reported on stderr if that is
-        a terminal. `opened(patience=…)` returns earlier.
-        """
+        """Open every source concurrently, and wait until each is ready or has failed."""
         await self._open(Waiting(tells=True))
         return self
 
@@ -210,10 +198,7 @@ class ToolsetLifetime:
     async def opened(self, *, patience: float | None = None) -> AsyncGenerator[Self]:
         """Open every source for the length of a block, and wait for them at most `patience` seconds.
 
-        A source that is not ready then continues to start, and its tools join when it is.
-
-        Args:
-            patience: Seconds; 0 does not wait at all. `None` waits as `async with toolset` does.
+        A source that is not ready then continues to start; its tools join when it is. `None` waits for all.
         """
         async with self.opening(Waiting(limit=patience, tells=True)):
             yield self
@@ -239,7 +224,6 @@ class ToolsetLifetime:
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close every source, children included."""
         stack, self._stack = self._stack, None
         if stack is not None:
             await unwind(stack, kind, fault, trace)

@@ -34,7 +34,6 @@ class Turns:
     """Values of several types for one turn: each function gets the value of its annotated type."""
 
     def __init__(self, *turns: object) -> None:
-        """Hold the values, each of another type."""
         self._turns = turns
 
     def of(self, kind: Any) -> object:
@@ -43,7 +42,6 @@ class Turns:
         return next(fitting, None)
 
     def __repr__(self) -> str:
-        """The inputs."""
         return f"Turns({', '.join(map(repr, self._turns))})"
 
 
@@ -60,7 +58,6 @@ class TurnContext(ToolContext):
     __slots__ = ("_context", "turn")
 
     def __init__(self, context: ToolContext, turn: object) -> None:
-        """Wrap `context`."""
         self._context = context
         self.turn = turn
 
@@ -81,7 +78,6 @@ class TurnStep:
         return PER_CALL if turn is None else turn
 
     def __call__(self, binding: ToolBinding) -> ToolBinding:
-        """The binding; each of its calls is prepared with its own turn."""
         if binding.prepare is None:
             return binding
         return replace(binding, prepare=partial(self._prepared, binding.prepare))
@@ -114,15 +110,11 @@ def turn_from_meta(key: str, kind: Any) -> TurnOf:
 
     Args:
         key: The key in `_meta`, with a prefix of yours such as `example.com/turn`.
-        kind: A model, dataclass or other type that the value is parsed to; a request without the key
-            has no turn.
-
-    Raises:
-        DefinitionError: the type cannot be parsed from JSON.
+        kind: A type that the value is parsed to; a request without the key has no turn.
     """
     from pydantic import TypeAdapter
 
-    from mcp_toolset.tools.schema.json_schema import UNUSABLE
+    from mcp_toolset.tools.core.json_schema import UNUSABLE
 
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
@@ -175,11 +167,7 @@ class TurnFunction:
         return self.function(subject, turn.of(self.turn_type) if isinstance(turn, Turns) else turn)
 
     def require(self, turn: object) -> None:
-        """Check that the turn's input has the type that the function is annotated to take.
-
-        Raises:
-            DefinitionError: there is no input, or it has another type.
-        """
+        """Raise `DefinitionError` unless the turn's input has the annotated type."""
         given = turn.of(self.turn_type) if isinstance(turn, Turns) else turn
         if self.takes_turn and self.turn_type is not None and not isinstance(given, self.turn_type):
             wanted = getattr(self.turn_type, "__name__", str(self.turn_type))

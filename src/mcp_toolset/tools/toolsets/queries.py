@@ -123,12 +123,7 @@ class ToolsetQueries(Generic[C]):
             raise not_ready(fault, known.sources) from None
 
     def find(self, selector: ToolSelector) -> ToolBinding:
-        """The binding of a tool, by public name or by the tool, wherever it is nested; also off or deferred.
-
-        Raises:
-            UnknownToolError: it is not in the toolset; the message has close matches.
-            DefinitionError: it has several names here.
-        """
+        """The binding of a tool, by public name or by the tool, wherever it is nested; off or deferred, too."""
         try:
             return ToolView(self.compiled(UNPREPARED))[selector]
         except UnknownToolError as fault:
@@ -188,11 +183,6 @@ class ToolsetQueries(Generic[C]):
         """Run one tool from JSON arguments, on or off, under `rules` if given; see `ToolView.execute`.
 
         The toolset is compiled for it: for many calls take `view()` once and use `view.execute`.
-
-        Raises:
-            UnknownToolError: it is not in the toolset, or it is deferred and needs a grant.
-            InvalidArgumentsError: the arguments do not fit; nothing ran.
-            UnknownNameError: a rule is for a tool that does not exist.
         """
         view = self.view(ToolAvailability.all())
         try:
@@ -206,13 +196,9 @@ class ToolsetQueries(Generic[C]):
 
 
 def check_ids(bindings: Iterable[ToolBinding]) -> None:
-    """Refuse two tools with the same id, if it was chosen for one of them.
+    """Raise `NameConflictError` if two tools have one id that was chosen for one of them.
 
-    One tool may have several names; so may the tools of several instances or of one factory, whose ids
-    are made by default.
-
-    Raises:
-        NameConflictError: two tools have one id; the message has both places and the remedy.
+    One tool may have several names; so may the tools of several instances or of one factory.
     """
     groups: dict[tuple[str, str], list[ToolBinding]] = defaultdict(list)
     for binding in bindings:

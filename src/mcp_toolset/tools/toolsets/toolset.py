@@ -16,8 +16,8 @@ from mcp_toolset.tools.core.names import declared_tool
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.function import FunctionTool, tool
 from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.export.compact import help_text, stubbed
 from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
+from mcp_toolset.tools.toolsets.compact import help_text, stubbed
 from mcp_toolset.tools.toolsets.opening import ToolsetLifetime
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED, PreparedStep, TurnStep
 from mcp_toolset.tools.toolsets.queries import C, ToolsetQueries
@@ -65,12 +65,7 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
     """Text for the model about these tools, which a server adds to its own wherever they are mounted."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Check a class toolset where it is defined.
-
-        Raises:
-            DefinitionError: an attribute cannot be a member.
-            NameConflictError: two local tools have one name.
-        """
+        """Check a class toolset where it is defined."""
         super().__init_subclass__(**keywords)
         _DECLARED.adopt(cls)
         _DECLARED.check(cls)
@@ -132,7 +127,6 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
     if not TYPE_CHECKING:  # so that a type checker reports a name that is none
 
         def __getattr__(self, name: str) -> Any:
-            """Refuse an instance whose class has an `__init__` that forgets that of toolsets."""
             if name in _OF_INSTANCE and "_members" not in vars(self):
                 kind = next(one for one in type(self).__mro__ if "__init__" in vars(one))
                 raise DefinitionError(
@@ -141,7 +135,6 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Refuse a rule as an attribute, where nothing would apply it."""
             if not name.startswith("_") and (found := next(rules_among(value), "")):
                 raise DefinitionError(
                     f"toolset.{name} = … applies the {found} to no tool: give it to serve(…) or "
@@ -169,12 +162,9 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
         return _flat(self._members, turn, self._bindings_of_tools)
 
     def compact(self, help_name: str = "tool_help") -> Toolset:
-        """The toolset as a compact listing: short stubs, and a tool that returns the full definitions.
+        """A compact listing: short stubs, which can be called, and a tool that returns the full definitions.
 
-        A call of a stub runs the tool. The listing does not change, so a prompt cache stays valid.
-
-        Args:
-            help_name: The name of the tool that returns the full definitions.
+        The listing does not change, so a prompt cache stays valid.
         """
 
         async def tool_help(names: list[str]) -> str:
@@ -191,11 +181,7 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
     def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset | InputClass) -> Toolset: ...
 
     def including(self, *members: Any) -> Toolset[Any]:
-        """The toolset with more members; `toolset + other` adds one.
-
-        Raises:
-            NameConflictError: a local tool has this name already.
-        """
+        """The toolset with more members; `toolset + other` adds one."""
         return Toolset(self, *members, name=self.name)
 
     @overload
@@ -214,7 +200,6 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
         return made
 
     def __repr__(self) -> str:
-        """The names of the tools, for people."""
         names = ", ".join(self.names())
         return f"{type(self).__name__}({self.name + ': ' if self.name else ''}{names})"
 
@@ -286,21 +271,8 @@ class Transformed(Toolset[C]):
     """Another toolset with every binding passed through one step; the result of a verb."""
 
     def __init__(
-        self,
-        inner: Toolset[C],
-        transform: Step,
-        *,
-        defers: bool = False,
-        extensions: Collection[str] = (),
+        self, inner: Toolset[C], transform: Step, *, defers: bool = False, extensions: Collection[str] = ()
     ) -> None:
-        """Wrap `inner`.
-
-        Args:
-            inner: The toolset.
-            transform: The step.
-            defers: Whether the step puts tools behind search.
-            extensions: The keys of the extensions that the step turns on.
-        """
         self._inner = inner
         self._transform = transform
         self._defers = defers

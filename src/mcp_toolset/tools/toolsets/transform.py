@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.binding.binding import Reads, ToolBinding
-from mcp_toolset.tools.binding.selector import ToolSelector
+from mcp_toolset.tools.binding.selector import NameUse, ToolNames, ToolSelector, use_of
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, use_of
 from mcp_toolset.tools.view.view import KnownTools, UnboundName, unbound
 
 if TYPE_CHECKING:
@@ -51,11 +50,7 @@ _WHOLE: Final = (
 
 
 def refuse_ties(where: str, schema: Schema, names: set[str]) -> None:
-    """Check that parameters of these names can be changed without changing any other.
-
-    Raises:
-        DefinitionError: a keyword of the root links them to others; the message names it.
-    """
+    """Raise `DefinitionError` if a keyword of the root links parameters of these names to others."""
     for keyword in (*_WHOLE, *_TYING):
         if keyword in schema and (keyword in _WHOLE or _names_any(schema[keyword], names)):
             raise DefinitionError(
@@ -174,7 +169,6 @@ class NamedStep(Generic[V]):
         by: Mapping[ToolSelector, V],
         act: Callable[[ToolBinding, V | None], ToolBinding | None],
     ) -> None:
-        """Apply `act` to every tool, with the value that `by` has for it by name, pattern or tool."""
         uses = ((use_of(selector, verb), value) for selector, value in by.items())
         self._by = [(use, value) for use, value in uses if use is not None]
         self._act = act
@@ -250,11 +244,7 @@ class ArgumentTransform:
     description: str | None = None
 
     def __or__(self, other: ArgumentTransform) -> ArgumentTransform:
-        """Both transforms; where they set the same thing, the later wins.
-
-        Raises:
-            DefinitionError: one hides the parameter and the other shows it.
-        """
+        """Both transforms; where they set the same thing, the later wins."""
         if self.hidden != other.hidden:
             raise DefinitionError("hide() cannot be joined with a transform of what the model sees")
         return ArgumentTransform(
@@ -277,11 +267,7 @@ def hide(*, value: Any = UNSET) -> ArgumentTransform:
 
 
 def rename(name: str) -> ArgumentTransform:
-    """Show a parameter under another name.
-
-    Raises:
-        DefinitionError: the name is not a non-empty text.
-    """
+    """Show a parameter under another name. Raises `DefinitionError`: the name is not a non-empty text."""
     if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DefinitionError(f"a parameter cannot be renamed to {name!r}; give a non-empty name")
     return ArgumentTransform(name=name)
@@ -326,13 +312,7 @@ Transforms = Mapping[str, ArgumentTransform]
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """The transforms of one tool, applied to one version of its definition.
-
-    Attributes:
-        definition: The definition that the model sees.
-        table: Converts the arguments; `None` if only texts differ.
-        arguments: Checks the model's arguments; `None` if only texts differ.
-    """
+    """The transforms of one tool, applied to one version of its definition; no table if only texts differ."""
 
     definition: ToolDefinition
     table: ArgumentMap | None = None
@@ -376,7 +356,6 @@ class ArgumentStep(NamedStep[Transforms]):
     """The step of `.with_arguments()`; its result for a tool is made once for each definition."""
 
     def __init__(self, by: Mapping[ToolSelector, Transforms]) -> None:
-        """Transform the parameters of the tools that `by` selects."""
         super().__init__("with_arguments", by, self._transformed)
         self._made: dict[str, tuple[ToolDefinition, Arrangement | str]] = {}
 

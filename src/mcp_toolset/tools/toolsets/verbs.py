@@ -1,7 +1,7 @@
 """The verbs of toolsets: each returns a new toolset in which every binding passes one more step.
 
-A verb defines what it does to one binding; when a toolset is compiled, the steps run once, from the innermost
-outward.
+When a toolset is compiled, the steps run once, from the innermost outward. A verb raises `UnknownToolError`
+for a selector that matches no tool of a toolset of local tools.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from mcp_toolset._index import index
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
-from mcp_toolset.tools.binding.selector import ToolSelector, public_name_of
-from mcp_toolset.tools.core.frozen import frozen
+from mcp_toolset.tools.binding.selector import EVERY_TOOL, ToolNames, ToolSelector, public_name_of, use_of
+from mcp_toolset.tools.core.definition import Tagged, checked_tags, frozen
 from mcp_toolset.tools.core.names import check_name, check_prefix, public_name
-from mcp_toolset.tools.core.options import Tagged, checked_tags
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.signature import with_injected
 from mcp_toolset.tools.text.hidden_text import in_log
@@ -34,7 +33,6 @@ from mcp_toolset.tools.toolsets.prepare import (
     turn_step,
 )
 from mcp_toolset.tools.toolsets.transform import ArgumentStep, ArgumentTransform, NamedStep
-from mcp_toolset.tools.view.tool_names import EVERY_TOOL, ToolNames, use_of
 from mcp_toolset.tools.view.view import Each, KnownTools, ToolView, rules_of, unbound
 
 if TYPE_CHECKING:
@@ -91,11 +89,7 @@ class ToolsetVerbs(Generic[T]):
         )
 
     def prefixed(self, prefix: str) -> T:
-        """Rename every tool to `prefix_name`; hooks and middleware for the former names still apply.
-
-        Raises:
-            DefinitionError: the prefix cannot start a tool's name.
-        """
+        """Rename every tool to `prefix_name`; hooks and middleware for the former names still apply."""
         check_prefix(prefix)
         return self.through(Each(lambda binding: binding.called(public_name(binding.name, prefix=prefix))))
 
@@ -124,9 +118,6 @@ class ToolsetVerbs(Generic[T]):
         """Keep only some of the tools: by tools, name patterns (`get_*`) and a predicate.
 
         All other tools cannot be called.
-
-        Raises:
-            UnknownToolError: a toolset of local tools has no such tool.
         """
         if predicate is not None:
             _check_predicate(predicate)
@@ -144,11 +135,7 @@ class ToolsetVerbs(Generic[T]):
         return kept.through(chosen)
 
     def described(self, descriptions: BySelector[str]) -> T:
-        """Replace the descriptions of some tools, by a mapping or `Descriptions`.
-
-        Raises:
-            UnknownToolError: a toolset of local tools has no such tool.
-        """
+        """Replace the descriptions of some tools, by a mapping or `Descriptions`."""
         texts = self._known("described", descriptions)
         return self.through(NamedStep("described", texts, redescribed))
 
@@ -158,10 +145,6 @@ class ToolsetVerbs(Generic[T]):
         `{"search": {"key": hide(value="…"), "q": rename("query") | describe("What to look for")}}`.
         Hooks see the arguments as the model sends them. If a mounted tool lacks the parameter, the tool is
         left out, because a renamed parameter could reveal a hidden one; `set_aside()` and the log name it.
-
-        Raises:
-            UnknownToolError: a toolset of local tools has no such tool.
-            DefinitionError: a local tool lacks the parameter, or the parameter cannot be changed in this way.
         """
         known = self._known("with_arguments", transforms)
         return self.through(ArgumentStep({selector: dict(one) for selector, one in known.items()}))
@@ -177,9 +160,6 @@ class ToolsetVerbs(Generic[T]):
 
         `turn` is the value of `view(turn=…)`. For calls on a server, and without `view(turn=…)`, it is the
         value of `with_turn`, otherwise `None`. A turn of another type than annotated is an error.
-
-        Raises:
-            DefinitionError: no function was given, or a function takes other parameters.
         """
         if define is None and call is None:
             raise DefinitionError("prepared() needs a function of the definition, or call=…")
@@ -190,23 +170,13 @@ class ToolsetVerbs(Generic[T]):
 
         On a server, the function is called for each request that needs the turn: `lambda context:
         Turn(context.principal)`, or `turn_from_meta("example.com/turn", Turn)`. In a loop, the turn of
-        `view(turn=…)` wins over it.
-
-        Args:
-            turn_of: A plain function of the call's context; if it raises, a call that needs the turn does
-                not run. It is no check of the caller: use a hook. The innermost `with_turn` wins.
-
-        Raises:
-            DefinitionError: it is not a plain function.
+        `view(turn=…)` wins over it; the innermost `with_turn` wins. It is no check of the caller: use a hook.
+        A call that needs the turn does not run if the function raises.
         """
         return self.through(turn_step(turn_of))
 
     def granting(self, *capabilities: str) -> T:
-        """Grant these tools capabilities beyond the default ones.
-
-        Raises:
-            DefinitionError: a capability is not a non-empty text, or none is given.
-        """
+        """Grant these tools capabilities beyond the default ones."""
         if not capabilities or not all(isinstance(one, str) and one for one in capabilities):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"granting() takes names of capabilities, not {capabilities!r}")
         granted = frozenset(capabilities)
@@ -220,9 +190,6 @@ class ToolsetVerbs(Generic[T]):
         """Add tags and metadata to these tools, also to mounted ones; clients do not see them.
 
         `tagged("admin")`, the function, selects the tools that have a tag; a policy reads `binding.tags`.
-
-        Raises:
-            DefinitionError: a tag is not a non-empty text.
         """
         added, noted = checked_tags(tags, "tagged()"), frozen(dict(metadata or {}))
         return self.through(
@@ -234,14 +201,9 @@ class ToolsetVerbs(Generic[T]):
         )
 
     def injecting(self, supplies: Supplies) -> T:
-        """Supply values for the injected parameters of these tools.
+        """Supply values for injected parameters, by name or type, or by a function of a call's context.
 
-        Args:
-            supplies: Values by parameter name or by type, or a function that returns them for the context of
-                one call. Values of an outer toolset or of the call itself win over them.
-
-        Raises:
-            DefinitionError: the value is neither a mapping nor a function.
+        Values of an outer toolset or of the call itself win over them.
         """
         given: object = supplies
         if not isinstance(given, Mapping) and not callable(given):
@@ -250,11 +212,7 @@ class ToolsetVerbs(Generic[T]):
         return self.through(Each(lambda binding: with_injected(binding, supplies)))
 
     def off(self, *selectors: ToolSelector) -> T:
-        """Exclude some tools, or all if none is named, from the default availability.
-
-        Raises:
-            UnknownToolError: a toolset of local tools has no such tool.
-        """
+        """Exclude some tools, or all if none is named, from the default availability."""
         if any(isinstance(one, list | tuple | set) for one in cast("tuple[object, ...]", selectors)):
             raise DefinitionError(f"off() takes tools one by one, off('a', 'b'), not {selectors[0]!r}")
         chosen = self._known("off", dict.fromkeys(selectors or (EVERY_TOOL,), True))
@@ -263,9 +221,7 @@ class ToolsetVerbs(Generic[T]):
     def deferred(self, **extensions: Unpack[DeferredKeywords]) -> T:
         """Defer all tools: a model must search for a tool and resolve it before a call.
 
-        Args:
-            extensions: The extensions for such tools, by key: with `code=True`, models may also run code that
-                calls granted tools; see docs/code-mode.md.
+        With `code=True`, models may also run code that calls granted tools; see docs/code-mode.md.
         """
         for key in extensions:
             if key not in index().DEFERRED:
@@ -275,13 +231,7 @@ class ToolsetVerbs(Generic[T]):
         return self.through(step, defers=True, extensions=wanted)
 
     def _known(self, verb: str, by: BySelector[V]) -> dict[ToolSelector, V]:
-        """A copy of a verb's selectors, checked: each must match a tool of the toolset.
-
-        If a server is mounted, a name may be that of a tool that the server lists later.
-
-        Raises:
-            UnknownToolError: a selector matches no tool; the message has close matches.
-        """
+        """A copy of a verb's selectors, each checked; a mounted server may list the tool of a name later."""
         table = dict(cast("Mapping[ToolSelector, V]", by))
         if not set(table) - {EVERY_TOOL}:
             return table

@@ -19,17 +19,24 @@ from mcp_toolset._index import needed
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownNameError
 from mcp_toolset.tools.binding.binding import ToolBinding, loaded
-from mcp_toolset.tools.binding.selector import ToolGroup, ToolSelector, names_of, public_name_of, resolve_all
+from mcp_toolset.tools.binding.selector import (
+    EVERY_TOOL,
+    NameUse,
+    ToolGroup,
+    ToolNames,
+    ToolSelector,
+    names_of,
+    public_name_of,
+    resolve_all,
+)
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.tool_names import EVERY_TOOL, NameUse, ToolNames
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.source import ToolSource
-    from mcp_toolset.tools.export.requirement import ToolRequirement
-    from mcp_toolset.tools.export.table import Export, Provider
+    from mcp_toolset.tools.view.export import Export, Provider, ToolRequirement
 
 __all__ = [
     "Describes",
@@ -50,18 +57,12 @@ _SOURCE: Final = attrgetter("source")
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """A step that depends on its tool only, so that its result can be cached.
-
-    Attributes:
-        step: The step.
-        rules: The rules that the step adds, if there are any.
-    """
+    """A step that depends on its tool only, so that its result can be cached, and the rules that it adds."""
 
     step: Callable[[ToolBinding], ToolBinding | None]
     rules: AnyRules | None = None
 
     def __call__(self, binding: ToolBinding) -> ToolBinding | None:
-        """The step's result for a tool."""
         return self.step(binding)
 
 
@@ -89,7 +90,6 @@ class Made(Generic[M]):
     __slots__ = ("_given", "_make", "_runs")
 
     def __init__(self, make: Callable[[ToolBinding], M]) -> None:
-        """Start empty; `make` must depend only on its tool and on the `given` of `of`."""
         self._make = make
         self._given: object = None
         self._runs: dict[tuple[str, int], tuple[list[ToolBinding], list[M]]] = {}
@@ -130,11 +130,9 @@ class UnboundName:
         where: Where it was given, such as `hooks.execution`.
         near: The public names that it may have been meant for.
         waiting: The mounted servers that are not ready and may have the tool.
-        starting: Those of them that are still starting.
-        kind: Whether the name matches nothing; the pattern matches nothing, or no longer anything because
-            the tools were renamed; the name is ambiguous; its server is not mounted; or the tool calls
-            another one, which rules are asked about.
+        kind: What is wrong with it; `caller` is a tool that calls another one, which rules are asked about.
         server: The mounted server of all the tools, if there is only one.
+        starting: Those of `waiting` that are still starting.
     """
 
     name: str
@@ -171,7 +169,6 @@ class UnboundName:
         return f"{fault}{near}{away}"
 
     def __str__(self) -> str:
-        """The name, where it was given, and what is wrong."""
         effect = "" if self.kind == "ambiguous" else " has no effect"
         return f"{self.where}({self.name!r}){effect}: {self.reason}"
 
@@ -183,8 +180,8 @@ class KnownTools:
     Attributes:
         everything: Returns every tool, also those that are filtered out or switched off.
         sources: Sources that may add tools.
-        verbs: Returns the names that were given to verbs and match no tool.
         is_part: Whether these tools are a part of a larger toolset, so that no name counts as missing.
+        verbs: Returns the names that were given to verbs and match no tool.
     """
 
     everything: Callable[[], Iterable[ToolBinding]]
@@ -208,13 +205,7 @@ class KnownTools:
 
 
 def unbound(uses: Iterable[NameUse], names: ToolNames, known: KnownTools) -> list[UnboundName]:
-    """The names that match no tool, each once.
-
-    Args:
-        uses: The names.
-        names: The available tools.
-        known: All tools, used only for names that match none of the available ones.
-    """
+    """The names that match no tool, each once; `known` is asked about names that match none of `names`."""
     found: dict[tuple[str, str], UnboundName] = {}
     every: ToolNames | None = None
     for use in uses:
@@ -250,12 +241,8 @@ class NameReport:
 
     Where all tools are known, because nothing is mounted, such a name is an error, and a pattern without
     matches is a warning. Mounted servers may add the tool later: once all have started, the name is a
-    warning. A rule for a server that is not mounted is an error. A name that matched a
-    tool before is a warning at most, since tools may be removed.
-
-    Attributes:
-        strict: `True` turns every warning into an error, `False` every error into a warning.
-        found: The names that were found last.
+    warning. A rule for a server that is not mounted is an error. A name that matched a tool before is a
+    warning at most. `strict` turns every warning into an error, or with `False` every error into a warning.
     """
 
     strict: bool | None = None
@@ -264,11 +251,7 @@ class NameReport:
     _bound: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def look(
-        self,
-        uses: Iterable[NameUse],
-        names: ToolNames,
-        known: KnownTools,
-        verbs: Iterable[UnboundName] = (),
+        self, uses: Iterable[NameUse], names: ToolNames, known: KnownTools, verbs: Iterable[UnboundName] = ()
     ) -> None:
         """Resolve names against the present tools; `verbs` are names that verbs found missing."""
         if known.is_part:
@@ -333,12 +316,7 @@ class ToolAvailability:
         return cls("default_plus", selectors)
 
     def resolve(self, table: Mapping[str, ToolBinding]) -> list[str]:
-        """The available public names, given all tools.
-
-        Raises:
-            UnknownToolError: a selector matches no tool; the message has close matches.
-            DefinitionError: a selector matches more than one tool, or is not a selector.
-        """
+        """The available public names, given all tools; raises `UnknownToolError` for an unknown selector."""
         picked = resolve_all(self.selectors, table)
         if self.kind == "all":
             return list(table)
@@ -353,7 +331,6 @@ class Describes(Protocol):
 
     async def describe(self, view: ToolView, /) -> list[ToolBinding]:
         """The tools of a view with their new texts."""
-        ...
 
 
 class RunsCalls(Protocol):
@@ -368,21 +345,17 @@ class AnyRules(RunsCalls, Protocol):
     @property
     def only_hooks(self) -> Any:
         """The hooks, if the rules have nothing else; raises `DefinitionError` otherwise."""
-        ...
 
     def check_carried(self, view: ToolView) -> None: ...
 
     def missing(self, view: ToolView) -> list[Any]:
         """The names of carried rules that match no tool."""
-        ...
 
     def denies(self, binding: ToolBinding) -> bool:
         """Whether a policy among them denies a tool to every caller."""
-        ...
 
     def none(self) -> RunsCalls:
         """No rules of a host, for a call under the rules alone that its tool carries."""
-        ...
 
 
 class ToolView(Mapping[str, ToolBinding]):
@@ -397,16 +370,12 @@ class ToolView(Mapping[str, ToolBinding]):
         known: KnownTools | None = None,
         left_out: tuple[str, ...] = (),
     ) -> None:
-        """Freeze `bindings`.
+        """Freeze `bindings`; `NameConflictError` if two tools have the same name.
 
         Args:
             bindings: The tools.
-            known: All tools that names may refer to, if `bindings` are some of them; by default these.
-                Views made from this view have them, too.
+            known: All tools that names may refer to, if `bindings` are some of them, also in derived views.
             left_out: The deferred tools that were left out, so that an export does not lose them unseen.
-
-        Raises:
-            NameConflictError: two tools have the same name; the message names both places.
         """
         table: dict[str, ToolBinding] = {}
         for binding in bindings:
@@ -436,7 +405,6 @@ class ToolView(Mapping[str, ToolBinding]):
         return name in self or name in known
 
     def __getitem__(self, selector: ToolSelector) -> ToolBinding:
-        """The binding of a name or a tool; raises `UnknownToolError`, not `KeyError`, if it is missing."""
         return self._table[public_name_of(selector, self._table)]
 
     def get(self, selector: ToolSelector, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -444,37 +412,25 @@ class ToolView(Mapping[str, ToolBinding]):
         return self[selector] if selector in self else default
 
     def __contains__(self, selector: object) -> bool:
-        """Whether the tool of this name, or this tool, is in the view."""
         return bool(names_of(selector, self._table))
 
     def __iter__(self) -> Iterator[str]:
-        """The public names, in order."""
         return iter(self._table)
 
     def __len__(self) -> int:
-        """The number of tools."""
         return len(self._table)
 
     def __repr__(self) -> str:
-        """The names, for a person."""
         return f"ToolView({', '.join(self._table)})"
 
     def select(self, availability: ToolAvailability) -> Self:
-        """The part of the view that `availability` makes available, in its order.
-
-        Raises:
-            UnknownToolError: a selector names a tool that is not in the view.
-        """
+        """The part of the view that `availability` makes available, in its order."""
         chosen = availability.resolve(self._table)
         left_out = () if availability.kind == "only" else self.left_out
         return type(self)((self._table[name] for name in chosen), known=self.known_tools, left_out=left_out)
 
     def describe(self, selector: ToolSelector, text: str | None) -> Self:
-        """The view with another description for one tool; the last description for a tool wins.
-
-        Raises:
-            UnknownToolError: the view has no such tool.
-        """
+        """The view with another description for one tool; the last description for a tool wins."""
         chosen = self[selector]
         described = replace(chosen, definition=chosen.definition.described(text))
         found = (described if binding is chosen else binding for binding in self._table.values())
@@ -483,10 +439,7 @@ class ToolView(Mapping[str, ToolBinding]):
     async def with_texts(self, by: Describes) -> Self:
         """The view with new texts for its tools: from hooks, from rules, or from `Descriptions`.
 
-        A tool whose hook fails is left out, as on a server.
-
-        Raises:
-            UnknownNameError: a hook or a description is for a tool that does not exist.
+        A tool whose hook fails is left out, as on a server; `UnknownNameError` if a text is for no tool.
         """
         return type(self)(await by.describe(self), known=self.known_tools, left_out=self.left_out)
 
@@ -501,14 +454,12 @@ class ToolView(Mapping[str, ToolBinding]):
         """Run one tool from JSON arguments, which are checked like those of a served call.
 
         Without rules the tool's own exceptions propagate. With `rules`, or if its toolset carries some, it
-        runs as on a server: through their middleware and hooks, and a refusal or a failure is an error
-        result.
+        runs as on a server: through their middleware and hooks, and a failure is an error result.
 
         Raises:
             UnknownToolError: it is not in the view.
             InvalidArgumentsError: the arguments do not fit; nothing ran.
             UnknownNameError: a rule is for a tool that does not exist.
-            DefinitionError: `rules` is not a rule; see `Rules.of`.
         """
         require_context(context)
         binding = self[selector]
@@ -546,46 +497,26 @@ class ToolView(Mapping[str, ToolBinding]):
                 deferred tools would be lost and `deferred` does not say that this is meant.
         """
         return _forms().export(
-            self,
-            provider,
-            requirement=requirement,
-            strict=strict,
-            deferred=deferred,
-            left_out=self.left_out,
+            self, provider, requirement=requirement, strict=strict, deferred=deferred, left_out=self.left_out
         )
 
     def to_openai(self) -> list[Any]:
         """The tools in the form of OpenAI's chat completions.
 
-        Raises:
-            DefinitionError: a name must be altered for the provider, or there are deferred tools, which
-                it cannot search; the message has the remedy.
+        As for all providers, `DefinitionError` if a name must be altered, or if deferred tools cannot be found.
         """
         return _forms().to_openai(self, self.left_out)
 
     def to_openai_responses(self) -> list[Any]:
-        """The tools in the form of OpenAI's Responses, deferred tools behind its tool search.
-
-        Raises:
-            DefinitionError: a name must be altered for the provider; the message has the remedy.
-        """
+        """The tools in the form of OpenAI's Responses, deferred tools behind its tool search."""
         return _forms().to_openai_responses(self, self.left_out)
 
     def to_anthropic(self) -> list[Any]:
-        """The tools in the form of Anthropic's Messages, deferred tools behind its tool search.
-
-        Raises:
-            DefinitionError: a tool or an argument has a name that must be altered for the provider.
-        """
+        """The tools in the form of Anthropic's Messages, deferred tools behind its tool search."""
         return _forms().to_anthropic(self, self.left_out)
 
     def to_gemini(self) -> list[Any]:
-        """The tools in the form of Gemini's requests.
-
-        Raises:
-            DefinitionError: a tool or an argument has a name that must be altered for the provider, or there
-                are deferred tools, which it cannot search.
-        """
+        """The tools in the form of Gemini's requests."""
         return _forms().to_gemini(self, self.left_out)
 
 
@@ -594,11 +525,7 @@ def _forms() -> Any:
 
 
 def required_view(given: object, where: str) -> ToolView:
-    """The view that was given.
-
-    Raises:
-        DefinitionError: it is something else, such as a toolset; the message has the mend.
-    """
+    """The view that was given; `DefinitionError` with the mend if it is something else, such as a toolset."""
     if isinstance(given, ToolView):
         return given
     kind = type(given).__name__
@@ -616,11 +543,7 @@ def rules_of(rule: object) -> AnyRules:
 
 
 async def execute(binding: ToolBinding, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-    """Run one binding: gate, preparation and argument check, then the tool.
-
-    Raises:
-        InvalidArgumentsError: the arguments do not fit.
-    """
+    """Run one binding: gate, preparation and argument check (`InvalidArgumentsError`), then the tool."""
     require_context(context)
     call = ToolCall(binding.name, arguments)
     if binding.gate is not None:

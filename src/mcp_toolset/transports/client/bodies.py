@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import httpcore2
 
-from mcp_toolset.concurrency.turns import Turn
+from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.tools.text.hidden_text import in_log
 
 CODINGS: Final = "gzip, deflate"

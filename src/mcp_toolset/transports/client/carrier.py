@@ -19,7 +19,7 @@ from urllib.request import getproxies
 import anyio
 import httpcore2
 
-from mcp_toolset.concurrency.turns import Turn
+from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.errors import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.security.egress import Refusal

@@ -14,9 +14,8 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset.calls.pipeline.decision import watched
-from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside, reason_or
-from mcp_toolset.concurrency.task_set import TaskScope, new_scope
-from mcp_toolset.concurrency.turns import Turn
+from mcp_toolset.concurrency.backoff import Turn
+from mcp_toolset.concurrency.task_set import CancelledError, TaskScope, from_outside, new_scope, reason_or
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.codec import (

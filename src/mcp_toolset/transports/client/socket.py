@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import anyio
 import httpcore2
 
-from mcp_toolset.concurrency.turns import Turn
+from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.transports.flood import PER_INTERIM, PER_PIECE, Allowance
 
 KEPT_OPEN: Final = 4.0

@@ -14,12 +14,12 @@ from urllib.parse import parse_qsl
 import anyio
 from starlette.types import Scope, Send
 
-from mcp_toolset.context.principal import identity_of
+from mcp_toolset.context.connection import identity_of
 from mcp_toolset.errors import ToolsetError, sole
 from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
 from mcp_toolset.security.authentication.jwks import is_loopback
 from mcp_toolset.security.facts import who_fields
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.transports.http.arrival import ArrivingRequest
 from mcp_toolset.transports.http.headers import METHOD, Head
 from mcp_toolset.transports.http.replies import JSON, Headers, reply

@@ -10,8 +10,7 @@ from weakref import ref
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mcp_toolset.context.connection import HOLD, Answers
-from mcp_toolset.context.principal import principal_of
+from mcp_toolset.context.connection import HOLD, Answers, principal_of
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import StoreError
 from mcp_toolset.protocol.codec import json_in

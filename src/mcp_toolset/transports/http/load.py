@@ -10,8 +10,8 @@ from typing import Final
 from anyio.lowlevel import checkpoint
 from starlette.types import Scope
 
-from mcp_toolset.concurrency import turns
-from mcp_toolset.context.principal import principal_of
+from mcp_toolset.concurrency import backoff as turns
+from mcp_toolset.context.connection import principal_of
 from mcp_toolset.protocol.codec import held_by
 from mcp_toolset.transports.http.limits import peer_of
 

@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol
 from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcp_toolset.context.principal import identity_of
+from mcp_toolset.context.connection import identity_of
 from mcp_toolset.extending.extension import HttpPage
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.transports.http.headers import Head
 from mcp_toolset.transports.http.replies import JSON, reply
 

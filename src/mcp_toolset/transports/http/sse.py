@@ -16,8 +16,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.context.connection import Answers
-from mcp_toolset.context.principal import principal_of
+from mcp_toolset.context.connection import Answers, principal_of
 from mcp_toolset.context.shared import OtherReplicas, Shared
 from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.protocol.codec import json_in

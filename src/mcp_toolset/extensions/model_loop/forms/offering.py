@@ -11,20 +11,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.model_loop.forms import anthropic, gemini, openai
-from mcp_toolset.extensions.model_loop.forms.arguments import (
+from mcp_toolset.extensions.model_loop.forms.providers import (
+    CHAT,
+    FUNCTIONS,
+    MESSAGES,
+    RESPONSES,
+    Offer,
+    ProviderForm,
+)
+from mcp_toolset.extensions.model_loop.forms.schema import Schema, rooted, with_definitions
+from mcp_toolset.extensions.model_loop.forms.strict import (
     NullsLeftOut,
     WayBack,
     provider_names,
+    strict_schema,
     with_legal_properties,
 )
-from mcp_toolset.extensions.model_loop.forms.form import Offer, ProviderForm
-from mcp_toolset.extensions.model_loop.forms.root import rooted
-from mcp_toolset.extensions.model_loop.forms.schema import Schema, with_definitions
-from mcp_toolset.extensions.model_loop.forms.strict import strict_schema
-from mcp_toolset.tools.core.frozen import thawed
-from mcp_toolset.tools.export.requirement import ToolRequirement
-from mcp_toolset.tools.export.table import Export, Provider, ToolMark
+from mcp_toolset.tools.core.definition import thawed
+from mcp_toolset.tools.view.export import Export, Provider, ToolMark, ToolRequirement
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.binding import ToolBinding
@@ -33,12 +37,7 @@ _SHOWN: Final = 5
 """Names in a message."""
 
 FORMS: Final[Mapping[Provider, ProviderForm]] = MappingProxyType(
-    {
-        "openai": openai.CHAT,
-        "openai_responses": openai.RESPONSES,
-        "anthropic": anthropic.MESSAGES,
-        "gemini": gemini.FUNCTIONS,
-    }
+    {"openai": CHAT, "openai_responses": RESPONSES, "anthropic": MESSAGES, "gemini": FUNCTIONS}
 )
 
 

@@ -16,14 +16,17 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
     RoundQuestion,
     is_placeholder,
 )
-from mcp_toolset.extensions.model_loop.turns.anthropic import anthropic_message, anthropic_results
-from mcp_toolset.extensions.model_loop.turns.openai import (
+from mcp_toolset.extensions.model_loop.turns import (
+    AssistantCall,
+    AssistantTurn,
+    Origin,
+    anthropic_message,
+    anthropic_results,
     openai_message,
     openai_result,
     responses_message,
     responses_result,
 )
-from mcp_toolset.extensions.model_loop.turns.turn import AssistantCall, AssistantTurn, Origin
 from mcp_toolset.tools.core.result import Block, ToolResult
 from mcp_toolset.tools.declare.typed_call import CompletedCall
 

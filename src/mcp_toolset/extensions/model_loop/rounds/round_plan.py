@@ -28,22 +28,20 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
     user_answer,
 )
 from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit, within_budget
-from mcp_toolset.extensions.model_loop.rounds.round_rules import (
-    Answer,
-    ask_hooks_observed,
-    tell_given,
-    tell_invalid,
-)
 from mcp_toolset.extensions.model_loop.rounds.round_status import RoundStanding
 from mcp_toolset.extensions.model_loop.rounds.runner import (
     RUN_CONCURRENCY,
     RUN_DEADLINE,
+    Answer,
     CallOutcome,
     CallRunner,
     RunOptions,
+    ask_hooks_observed,
     running,
+    tell_given,
+    tell_invalid,
 )
-from mcp_toolset.extensions.model_loop.turns.turn import AssistantCall
+from mcp_toolset.extensions.model_loop.turns import AssistantCall
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
 
 

@@ -12,19 +12,18 @@ from pydantic_core import PydanticSerializationError
 
 from mcp_toolset.calls.pipeline.decision import RejectionSource
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.rounds.call_result import is_placeholder
-from mcp_toolset.extensions.model_loop.rounds.invalid_call import (
-    InvalidCallReason,
-)
+from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason, is_placeholder
 from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
-from mcp_toolset.extensions.model_loop.rounds.round_rules import asks_anything
 from mcp_toolset.extensions.model_loop.rounds.round_status import RoundStanding, RoundState, RoundStatus
-from mcp_toolset.extensions.model_loop.turns.turn import AssistantCall, Origin
-from mcp_toolset.tools.core.asking import AskUser
+from mcp_toolset.extensions.model_loop.rounds.runner import asks_anything
+from mcp_toolset.extensions.model_loop.turns import AssistantCall, Origin
 from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.core.result import AskUser
 from mcp_toolset.tools.view.view import ToolBinding
 
 FORMAT: Final = "mcp-toolset/round"
+
+
 VERSION: Final = 1
 
 
@@ -206,10 +205,7 @@ def _standing(plan: RoundStanding, id: str) -> Standing:
         if done.call.id == id:
             outcome, decision = dict(done.result.wire), done.decision
             return RejectedRecord(
-                effective=done.call.arguments,
-                outcome=outcome,
-                reason=decision.reason,
-                source=decision.source,
+                effective=done.call.arguments, outcome=outcome, reason=decision.reason, source=decision.source
             )
     issue = next(issue for issue in plan.issues if issue.call.id == id)
     return IssueRecord(reason=issue.reason, message=issue.message)

@@ -15,9 +15,11 @@ from mcp_toolset.calls.pipeline.decision import Reject
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult, HandledCall, RejectedCall
-from mcp_toolset.extensions.model_loop.rounds.invalid_call import (
+from mcp_toolset.extensions.model_loop.rounds.call_result import (
+    CallResult,
+    HandledCall,
     InvalidCall,
+    RejectedCall,
     changed,
     interrupted,
     not_callable,
@@ -35,12 +37,11 @@ from mcp_toolset.extensions.model_loop.rounds.round_record import (
     RoundRecord,
     tool_record,
 )
-from mcp_toolset.extensions.model_loop.rounds.round_rules import Around
 from mcp_toolset.extensions.model_loop.rounds.round_status import RoundProgress
-from mcp_toolset.extensions.model_loop.turns.turn import AssistantCall, AssistantTurn
-from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer
+from mcp_toolset.extensions.model_loop.rounds.runner import Around
+from mcp_toolset.extensions.model_loop.turns import AssistantCall, AssistantTurn
 from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, ToolResult
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 

@@ -15,20 +15,18 @@ from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     CallResult,
     HandledCall,
+    InvalidCall,
     RejectedCall,
     RoundHalt,
     RoundQuestion,
     ToolFailure,
     placeholder,
 )
-from mcp_toolset.extensions.model_loop.rounds.invalid_call import InvalidCall
 from mcp_toolset.extensions.model_loop.rounds.round_commit import Ledger
-from mcp_toolset.extensions.model_loop.rounds.round_rules import Around
-from mcp_toolset.extensions.model_loop.rounds.runner import CallOutcome
-from mcp_toolset.extensions.model_loop.turns.turn import AssistantTurn
-from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer
+from mcp_toolset.extensions.model_loop.rounds.runner import Around, CallOutcome
+from mcp_toolset.extensions.model_loop.turns import AssistantTurn
 from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, ToolResult
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 if TYPE_CHECKING:
@@ -79,7 +77,6 @@ class RoundProgress:
     )
 
     def __init__(self, id: str = "") -> None:
-        """Start a round; a stored one has its id already."""
         self.id = id or secrets.token_hex(8)
         self.state: RoundState = "open"
         self.holder: object = None

@@ -7,8 +7,7 @@ from collections.abc import Callable, Container
 from typing import Final
 
 from mcp_toolset.calls.pipeline.rules import AnyRule
-from mcp_toolset.calls.suspended.sealed import Sealer, digest_of
-from mcp_toolset.calls.suspended.store import PATIENCE, SuspendedStore
+from mcp_toolset.calls.suspended import PATIENCE, Sealer, SuspendedStore, digest_of
 from mcp_toolset.errors import RequestStateError, RoundError
 from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound

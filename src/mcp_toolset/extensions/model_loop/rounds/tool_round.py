@@ -22,26 +22,31 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import AnyRule
 from mcp_toolset.errors import DefinitionError, RoundError
-from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult, original_of
-from mcp_toolset.extensions.model_loop.rounds.invalid_call import (
+from mcp_toolset.extensions.model_loop.rounds.call_result import (
     NOTHING_OFFERED,
+    CallResult,
     InvalidCall,
     InvalidCallReason,
     examined,
+    original_of,
     searched,
 )
 from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.extensions.model_loop.rounds.round_status import RoundProgress, RoundState, RoundStatus
-from mcp_toolset.extensions.model_loop.turns.anthropic import turn_from_anthropic
-from mcp_toolset.extensions.model_loop.turns.openai import turn_from_openai, turn_from_responses
-from mcp_toolset.extensions.model_loop.turns.turn import AssistantCall, AssistantTurn
+from mcp_toolset.extensions.model_loop.turns import (
+    AssistantCall,
+    AssistantTurn,
+    turn_from_anthropic,
+    turn_from_openai,
+    turn_from_responses,
+)
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.schema.validation import depth_exceeds
 from mcp_toolset.tools.view.view import ToolView, required_view
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.export.table import Export
+    from mcp_toolset.tools.view.export import Export
 
 __all__ = [
     "CallResult",
@@ -69,7 +74,6 @@ class ToolRound:
     __slots__ = ("_plan", "calls", "issues")
 
     def __init__(self, plan: ToolRoundPlan) -> None:
-        """Hold the first plan of a round; made by `from_openai` and the other constructors."""
         self._plan = plan
         plan.progress.holder = plan
         self.calls = plan.calls

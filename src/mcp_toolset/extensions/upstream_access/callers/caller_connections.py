@@ -40,8 +40,8 @@ from mcp_toolset.upstream.target import Link
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
+    from mcp_toolset.context.connection import PendingLogin
     from mcp_toolset.context.offer_kinds import Offers
-    from mcp_toolset.context.principal import PendingLogin
 
 MAX_CALLERS: Final = 256
 """Connections to one server for callers; one more takes the place of one of whoever has the most."""

@@ -15,8 +15,7 @@ from mcp_toolset.context.request import Caller
 from mcp_toolset.errors import CallError, UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.exchange_endpoint import ExchangeEndpoint
 from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity, ToolContext
 from mcp_toolset.upstream.target import Link
 
 _NO_CALLER: Final = "it wants the token of a caller, and this request has none"

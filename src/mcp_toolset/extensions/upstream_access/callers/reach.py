@@ -12,8 +12,7 @@ from typing import Final, Protocol
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.context.request import Caller
 from mcp_toolset.errors import CallError, DefinitionError
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity, ToolContext
 from mcp_toolset.upstream.target import Link
 
 

@@ -25,7 +25,7 @@ from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
     table_in,
     told,
 )
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 
 ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"

@@ -1,10 +1,4 @@
-"""`Sealer`: makes a suspended call into one sealed text, and judges the text when it comes back.
-
-Questions, runs of code and rounds have this one format: what tells the value from others, until when it can
-be used, whose call it is and which, the digests of the definitions that it was made with, and what is needed
-to go on. All of it is encrypted and signed with a ring of keys (`KeyRing`), so the text can be carried by a
-client or lie in a database.
-"""
+"""Calls that wait for an answer, as values that another process can go on with: store and seal."""
 
 from __future__ import annotations
 
@@ -13,11 +7,87 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Final, Protocol
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import RequestStateError
 from mcp_toolset.security.secrets.key_ring import KeyRing
+
+PATIENCE: Final = 86_400.0
+"""Seconds for which a call that waits for an answer is kept."""
+
+
+class Once(Protocol):
+    """Names that may be used once by all replicas."""
+
+    async def use(self, name: str, *, seconds: float) -> bool:
+        """Use a name; `False` if it was used in the last `seconds`."""
+
+    async def was_used(self, name: str) -> bool: ...
+
+    async def free(self, name: str) -> None:
+        """Let a name be used again."""
+
+
+class Kept(Protocol):
+    """Data that one replica puts aside, and others read, or one of them takes."""
+
+    async def put(self, name: str, data: bytes, *, seconds: float) -> None: ...
+
+    async def get(self, name: str) -> bytes | None:
+        """Data that stays where it is; `None` if there is none."""
+
+    async def take(self, name: str) -> bytes | None:
+        """Take data, which nothing else takes then; `None` if there is none."""
+
+
+class SuspendedStore(Protocol):
+    """A store for suspended calls: `SuspendedFile`, `SharedState`, or one of yours."""
+
+    @property
+    def keys(self) -> KeyRing:
+        """Seals suspended calls; known while the store runs."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which a call that waits for an answer is kept."""
+
+    def used(self, kind: str) -> Once:
+        """Names that may be used once."""
+
+    def kept(self, kind: str) -> Kept:
+        """Data that is put aside."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Open the store for the length of a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """Another store's calls, kept for another time; the store itself is opened elsewhere.
+
+    Attributes:
+        store: The store.
+        patience: Seconds for which a call that waits for an answer is kept.
+    """
+
+    store: SuspendedStore
+    patience: float
+
+    @property
+    def keys(self) -> KeyRing:
+        return self.store.keys
+
+    def used(self, kind: str) -> Once:
+        return self.store.used(kind)
+
+    def kept(self, kind: str) -> Kept:
+        return self.store.kept(kind)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
 
 FORMAT: Final = 1
 """The version of the format."""
@@ -74,13 +144,7 @@ class Sealer:
         return bool(dot) and mark.startswith(_MARK) and mark[len(_MARK) :] in self._keys().marks(self._kind)
 
     def seal(
-        self,
-        data: Any,
-        *,
-        who: str | None,
-        what: str,
-        seconds: float,
-        tools: Mapping[str, str] | None = None,
+        self, data: Any, *, who: str | None, what: str, seconds: float, tools: Mapping[str, str] | None = None
     ) -> str:
         """Seal a call.
 

@@ -17,6 +17,7 @@ from mcp_toolset.tools.core.definition import ToolDefinition
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.binding import ToolBinding
 
+
 MAX_SUMMARY: Final = 120
 """The largest number of characters of a stub's summary."""
 

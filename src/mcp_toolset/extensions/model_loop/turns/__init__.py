@@ -1,1 +1,0 @@
-"""The replies of model providers, and the answers to their calls."""
