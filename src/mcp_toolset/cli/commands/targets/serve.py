@@ -13,10 +13,10 @@ from click.core import ParameterSource
 
 from mcp_toolset._index import index
 from mcp_toolset._records import replace
-from mcp_toolset.cli.authentication import Inbound, authentication_options
 from mcp_toolset.cli.credentials import header_option, headers_of
 from mcp_toolset.cli.logs import LogOptions, log_options
 from mcp_toolset.cli.options import (
+    caller_options,
     serve_options,
     serving_arguments,
     serving_options,
@@ -73,7 +73,7 @@ __all__ = ["serve_command"]
 @click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
 @click.option("--name", help="The server's name, as clients see it.")
 @serving_options
-@authentication_options
+@caller_options
 @header_option
 @click.option(
     "--token-env",
@@ -113,7 +113,7 @@ def serve_command(
     state: str | None,
     watch: bool,
     deferred: bool | None,
-    inbound: Inbound,
+    insecure: bool,
     header: Sequence[str],
     token_env: str | None,
     shared: str | None,
@@ -144,11 +144,12 @@ def serve_command(
     with starting(), logging.keeping(place, verbose) as log:
         from mcp_toolset.serving.serve import Serving
 
-        if token_env and transport != "stdio" and not isinstance(place, Url):
-            inbound, token_env = replace(inbound, variables=(*inbound.variables, token_env)), None
-        headers, auth = headers_of(header, token_env), inbound.authenticator(transport)
+        inbound = extensions.pop("auth", None)
+        if inbound and token_env and transport != "stdio" and not isinstance(place, Url):
+            inbound, token_env = inbound.with_variable(token_env), None
+        headers, auth = headers_of(header, token_env), inbound and inbound.authenticator(transport)
         names = (*allow_host,), (*allow_origin,)
-        how = Serving(transport, host, port, *names, watch, inbound.insecure, auth, drain)
+        how = Serving(transport, host, port, *names, watch, insecure, auth, drain)
         from mcp_toolset.cli.mount import MountOptions
 
         if followed is not None:
@@ -182,7 +183,7 @@ def _check_target(
     ctx: click.Context,
     server: ToolsetServer,
     target: str,
-    inbound: Inbound,
+    inbound: Any,
     extensions: Mapping[str, Any],
     *,
     has_auth: bool,
@@ -195,7 +196,7 @@ def _check_target(
     for key in index().DEFERRED:
         if extensions.get(key) and not server.toolset.defers:
             raise click.UsageError(f"--{key} is for tools behind search, and none is: add --deferred")
-    if has_auth and server.configured is not None and server.configured.config.auth is not None:
+    if has_auth and server.configured is not None and server.configured.config.callers is not None:
         raise click.UsageError(
             f"{target} has `auth`, which the options that say who may call would replace; "
             "leave them out, or remove the section",
@@ -205,7 +206,8 @@ def _check_target(
         from mcp_toolset.cli.display.output import complain
 
         config = server.configured.config
-        inbound.check_callers(config, complain)
+        if inbound is not None:
+            inbound.check_callers(config, complain)
         for key in index().OPTIONS:
             # An option that is a value, such as a path, stands in place of what the file says.
             if config.extensions.get(key) is not None and not isinstance(extensions.get(key), bool | None):

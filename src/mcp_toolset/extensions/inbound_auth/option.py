@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig
     from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.serving.serve import TransportName
-
-__all__ = ["Inbound", "authentication_options"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OPTIONS: Final = (
@@ -33,11 +31,6 @@ _OPTIONS: Final = (
         "--jwks-url", metavar="URL", help="Where the keys of the issuer are, if its metadata does not say it."
     ),
     click.option("--required-scope", multiple=True, metavar="SCOPE", help="A scope that each JWT needs."),
-    click.option(
-        "--insecure",
-        is_flag=True,
-        help="Accept calls without a token from every program that can reach --host.",
-    ),
 )
 
 
@@ -51,7 +44,6 @@ class Inbound:
         audience: What its tokens name as their audience.
         jwks_url: Where its keys are.
         required_scopes: What each token needs.
-        insecure: Whether every program that reaches the server may call.
     """
 
     variables: tuple[str, ...]
@@ -59,16 +51,19 @@ class Inbound:
     audience: tuple[str, ...]
     jwks_url: str | None
     required_scopes: tuple[str, ...]
-    insecure: bool
+
+    def with_variable(self, name: str) -> Inbound:
+        """The same, with the token of another environment variable."""
+        return replace(self, variables=(*self.variables, name))
 
     def authenticator(self, transport: TransportName) -> Authenticator | None:
         """Who may call; `None` if these options do not say."""
         self._check(transport)
         if not self.variables and self.issuer is None:
             return None
+        from mcp_toolset.extensions.inbound_auth.verifiers.jwt import JWT
+        from mcp_toolset.extensions.inbound_auth.verifiers.static_tokens import StaticTokens
         from mcp_toolset.security.authentication.authenticator import Authenticator
-        from mcp_toolset.security.authentication.jwt import JWT
-        from mcp_toolset.security.authentication.static_tokens import StaticTokens
 
         verifiers: list[StaticTokens | JWT] = []
         if self.variables:
@@ -81,18 +76,15 @@ class Inbound:
         """Refuse, or warn of, rules of a file for callers whose tokens these options do not accept.
 
         Raises:
-            ConfigError: as `AuthConfig.check_callers` does.
+            ConfigError: as `Callers.check` does.
         """
         if self.issuer is not None or not self.variables:
             return
-        from mcp_toolset.config.auth import check_known
-        from mcp_toolset.config.jsonc import Place
-        from mcp_toolset.config.models import stated_callers
+        from mcp_toolset.extensions.inbound_auth.settings import check_known
 
         names = [one.partition("=")[0] for one in self.variables]
         known = {"principals": names, "roles": (), "scopes": self.required_scopes}
-        root = Place(str(config.path))
-        check_known(known, stated_callers(config.rules, config.extensions, config.servers, root), warn)
+        check_known(known, config.for_callers(), warn)
 
     def _check(self, transport: TransportName) -> None:
         given = self.variables or self.issuer or self.audience or self.jwks_url or self.required_scopes
@@ -114,8 +106,8 @@ class Inbound:
             raise click.UsageError("--required-scope needs --issuer or --auth-token-env")
 
 
-def authentication_options(function: _Function) -> _Function:
-    """The options; the command receives them as `inbound`."""
+def _options(function: _Function) -> _Function:
+    """The options; the command receives them as `auth`."""
 
     @wraps(function)
     def told(
@@ -125,12 +117,14 @@ def authentication_options(function: _Function) -> _Function:
         audience: Sequence[str],
         jwks_url: str | None,
         required_scope: Sequence[str],
-        insecure: bool,
         **kwargs: Any,
     ) -> Any:
-        inbound = Inbound((*auth_token_env,), issuer, (*audience,), jwks_url, (*required_scope,), insecure)
-        return function(*args, inbound=inbound, **kwargs)
+        inbound = Inbound((*auth_token_env,), issuer, (*audience,), jwks_url, (*required_scope,))
+        return function(*args, auth=inbound, **kwargs)
 
     for option in reversed(_OPTIONS):
         told = option(told)
     return cast("_Function", told)
+
+
+OPTION: Final = _options
