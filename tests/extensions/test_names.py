@@ -30,7 +30,7 @@ FACES: Final = (
 """The public names of extensions, and where they are found."""
 
 ENGLISH: Final = {"auth", "code", "limits", "login", "logout", "suspended", "tasks"}
-"""Names that are words of the core: `auth` is a hook, errors have a `code`, or say that a `login` is needed."""
+"""Words of the core: `auth` is a hook of programs, errors have a `code`, and say when a `login` is needed."""
 
 NAMES: Final = (
     frozenset(
