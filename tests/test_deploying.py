@@ -94,7 +94,7 @@ def test_r7_the_configurations_of_replicas_and_chart_ask_for_a_token() -> None:
     values = YAML(typ="safe").load(CHART / "values.yaml")
     for text in ((DEPLOY / "compose" / "mcp.json").read_text(), values["config"]):
         config = parse_config(json.loads(text), source="mcp.json", environ=environ)
-        assert config.auth is not None and config.auth.rules()
+        assert config.callers is not None and config.callers.rules()
 
 
 @pytest.mark.parametrize("name", ["image", "build"])

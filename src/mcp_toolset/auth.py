@@ -15,9 +15,9 @@ if TYPE_CHECKING:
         OAuth,
         TokenExchange,
     )
+    from mcp_toolset.extensions.inbound_auth.verifiers.jwt import JWT
+    from mcp_toolset.extensions.inbound_auth.verifiers.static_tokens import StaticToken, StaticTokens
     from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
-    from mcp_toolset.security.authentication.jwt import JWT
-    from mcp_toolset.security.authentication.static_tokens import StaticToken, StaticTokens
     from mcp_toolset.security.authentication.verifier import TokenVerifier, Verifier
 
 __all__ = [

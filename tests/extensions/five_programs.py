@@ -95,7 +95,7 @@ def said_of(folder: Path, key: str) -> dict[str, Any]:
     try:
         ToolsetServer(Toolset(echo), **given)
         keyword = ""
-    except TypeError as fault:
+    except (TypeError, DefinitionError) as fault:
         keyword = str(fault)
     try:
         RemoteToolset(["true"], name="cut", **given)

@@ -17,6 +17,7 @@ FACES: Final = (
     "__init__.py",
     "_lazy.py",
     "audit.py",
+    "auth.py",
     "code.py",
     "journal.py",
     "middleware.py",
@@ -28,8 +29,8 @@ FACES: Final = (
 )
 """The public names of extensions, and where they are found."""
 
-ENGLISH: Final = {"code", "limits", "login", "logout", "suspended", "tasks"}
-"""Names that are words of the core: errors have a `code`, and say when a `login` is needed."""
+ENGLISH: Final = {"auth", "code", "limits", "login", "logout", "suspended", "tasks"}
+"""Words of the core: `auth` is a hook of programs, errors have a `code`, and say when a `login` is needed."""
 
 NAMES: Final = (
     frozenset(

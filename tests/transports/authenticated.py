@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import anyio
 from anyio.lowlevel import EventLoopToken, current_token
-from tests.security.authentication.issuer import AUDIENCE, Issuer, issuing
+from tests.extensions.inbound_auth.issuer import AUDIENCE, Issuer, issuing
 from tests.transports.test_http_endpoint import HEADERS, META
 from tests.transports.test_legacy_sessions import INITIALIZE
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator, StaticToken, StaticTokens
-from mcp_toolset.security.authentication.jwks import KeySet
+from mcp_toolset.extensions.inbound_auth.jwks import KeySet
 from mcp_toolset.serving import bound_socket, run_app
 
 SOON: Final = 60.0

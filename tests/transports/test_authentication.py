@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
-from tests.security.authentication.issuer import AUDIENCE, public_jwk
+from tests.extensions.inbound_auth.issuer import AUDIENCE, public_jwk
 from tests.transports.authenticated import (
     ANN,
     BOB,

@@ -14,7 +14,7 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from tests.security.authentication.issuer import AUDIENCE, private_key, public_jwk
+from tests.extensions.inbound_auth.issuer import AUDIENCE, private_key, public_jwk
 from tests.transports.authenticated import (
     ANN,
     BOB,

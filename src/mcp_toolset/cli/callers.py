@@ -17,7 +17,7 @@ from mcp_toolset.extending.finding import find
 from mcp_toolset.tools.core.call import Identity
 
 if TYPE_CHECKING:
-    from mcp_toolset.config.auth import AuthConfig
+    from mcp_toolset.config.extensions import Callers
 
 _FORM: Final = '["CLIENT", "ISSUER", "SUBJECT"]'
 
@@ -43,18 +43,18 @@ def _is_text(part: object) -> bool:
     return part is None or isinstance(part, str)
 
 
-def known_caller(written: str, auth: AuthConfig | None, place: str, kept: Sequence[str]) -> Identity:
+def known_caller(written: str, callers: Callers | None, place: str, kept: Sequence[str]) -> Identity:
     """The caller that a server with this configuration knows by a name or a key.
 
     Args:
         written: The name or the key.
-        auth: Who may call.
+        callers: Who may call.
         place: The configuration, for messages.
         kept: The keys of the callers who have logged in before.
     """
     found = caller_of_key(written)
-    tokens = () if auth is None else tuple(auth.tokens)
-    issuers = () if auth is None else tuple(each.issuer for each in auth.jwt)
+    tokens = () if callers is None else tuple(callers.named)
+    issuers = () if callers is None else callers.issuers
     if found is not None:
         _check_issuer(found, tokens, issuers, place)
         return found
@@ -68,7 +68,7 @@ def known_caller(written: str, auth: AuthConfig | None, place: str, kept: Sequen
             f"--as {written}: several callers have this name; give a key: {', '.join(sorted(named))}"
         )
     raise TargetError(
-        f"{place}: no caller {written!r}; {_mend(written, [*tokens], bool(issuers or not auth))}"
+        f"{place}: no caller {written!r}; {_mend(written, [*tokens], bool(issuers or not callers))}"
     )
 
 

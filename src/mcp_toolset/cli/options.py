@@ -426,6 +426,16 @@ def serving_options(function: _Function) -> _Function:
     return _with((*_SERVING, *_of_extensions(index().OPTIONS)), function)
 
 
+def caller_options(function: _Function) -> _Function:
+    """The options of `serve` that say who may call over HTTP; `--insecure` is for all without them."""
+    insecure = click.option(
+        "--insecure",
+        is_flag=True,
+        help="Accept calls without a token from every program that can reach --host.",
+    )
+    return _with([*_of_extensions(index().CALLER_OPTIONS), insecure], function)
+
+
 def serve_options(function: _Function) -> _Function:
     """The options of extensions that `serve` alone has."""
     return _with(_of_extensions(index().SERVE_OPTIONS), function)

@@ -57,6 +57,7 @@ __all__ = [
     "ToolsetSection",
     "known_keys",
     "null_rule",
+    "prepared",
     "seconds",
     "server_keys",
     "validated",
@@ -77,14 +78,14 @@ def _no_prefix(value: object) -> object:
     return "" if value is False else value
 
 
-def _after(prepare: Any, schema: Schema) -> Schema:
+def prepared(prepare: Any, schema: Schema) -> Schema:
     """A value that is prepared before it is checked."""
     return {"type": "function-before", "function": {"type": "no-info", "function": prepare}, "schema": schema}
 
 
 _TIME: Final[Schema] = {"type": "float", "gt": 0, "allow_inf_nan": False}
-_TIMEOUT = _after(seconds, _TIME)
-_PREFIX = _after(_no_prefix, TEXT)
+_TIMEOUT = prepared(seconds, _TIME)
+_PREFIX = prepared(_no_prefix, TEXT)
 _ENVIRONMENT: Final[Schema] = {**TABLE, "values_schema": {"type": "nullable", "schema": TEXT}}
 _POLICY = one_of(*get_args(ChangePolicy))
 _HIDING = one_of(*get_args(HiddenTextPolicy))
@@ -185,7 +186,6 @@ class ToolsetSection(Table):
     lock: str | None = key({**TEXT, "min_length": 1}, "the path of a file, as a string")
     list_patience: float | None = key(_TIMEOUT, _SECONDS)
     permissions: object = key(ANY, _RULES)
-    auth: dict[str, Any] | None = key(TABLE, "an object with `tokens` or `jwt`")
     log: bool | dict[str, Any] = key(
         any_of(BOOL, TABLE), 'true, false or an object such as {"level": "debug"}', True
     )
@@ -214,8 +214,7 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
     if not isinstance(data, dict):
         raise place.error("must be an object", "write it as { … }")
     table = cast("dict[str, object]", data)
-    protecting = NEVER_NULL | {"auth"} if model is ToolsetSection else NEVER_NULL
-    if unsaid := [one for one in table if table[one] is None and one in protecting]:
+    if unsaid := [one for one in table if table[one] is None and one in NEVER_NULL]:
         raise null_rule(place.at(unsaid[0]))
     try:
         return model.model_validate(table)

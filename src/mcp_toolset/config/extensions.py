@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast
 
 from mcp_toolset._index import GROUP, every_key, index, loaded, others
 from mcp_toolset._records import replace
@@ -23,6 +22,43 @@ from mcp_toolset.config.variables import Variables, is_unreplaced
 from mcp_toolset.errors import ConfigError
 
 __all__ = ["ServerSettings", "Settings", "read_server_settings", "read_settings", "settings_of"]
+
+
+class NamedCaller(Protocol):
+    """A caller whom a file names."""
+
+    @property
+    def roles(self) -> Sequence[str]: ...
+
+    @property
+    def scopes(self) -> Sequence[str]: ...
+
+
+class Callers(Protocol):
+    """Who may call over HTTP, as a file says it.
+
+    Attributes:
+        named: The callers that it names.
+        issuers: The authorization servers whose callers it lets in.
+    """
+
+    @property
+    def named(self) -> Mapping[str, NamedCaller]: ...
+
+    @property
+    def issuers(self) -> Sequence[str]: ...
+
+    def check(self, stated: Iterable[tuple[Any, Place]], warn: Callable[[str], None]) -> None:
+        """Refuse, or warn of, what is stated for callers that there are not."""
+        ...
+
+    def rules(self) -> Any:
+        """The same with its references expanded: a comparable object, whose `authenticator` makes the hook.
+
+        Raises:
+            ConfigError: a reference cannot be expanded.
+        """
+        ...
 
 
 class Settings(Table):
@@ -37,6 +73,8 @@ class Settings(Table):
         words: Fields that a text turns on, such as `keys,names`; none where a text is a value.
         by_pattern: The field that the object itself is, where its keys are patterns; empty for none.
         below_pattern: The keys below each pattern, for the reference and the JSON Schema.
+        object_only: How the object is written, where neither `true`, `false` nor another value stands for it.
+        parts: Further tables for the reference, each with its heading, by their names in the JSON Schema.
         adds: Whether several files that are served together may say something, and all of it holds.
         protects: Whether null, which is an absent key elsewhere, is refused for the key.
         never_null: Fields that protect: null is refused, and what looks like a reference and is none.
@@ -50,9 +88,19 @@ class Settings(Table):
     words: ClassVar[tuple[str, ...]] = ()
     by_pattern: ClassVar[str] = ""
     below_pattern: ClassVar[type[Table] | None] = None
+    object_only: ClassVar[str] = ""
+    parts: ClassVar[Mapping[str, tuple[str, type[Table]]]] = {}
     adds: ClassVar[bool] = False
     protects: ClassVar[bool] = False
     never_null: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def read(cls, said: object, place: Place, variables: Variables, servers: Mapping[str, str]) -> Self:
+        """The settings that a value stands for, if it is not `false`; by default, references are expanded.
+
+        The arguments are those of `checked`, with the value and the values of references.
+        """
+        return _read(cls, said, place, variables, servers)
 
     def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
         """The settings as they hold, after what a check of single values cannot see.
@@ -69,6 +117,10 @@ class Settings(Table):
     def for_callers(self, place: Place) -> Iterable[tuple[Any, Place]]:
         """The parts that are for some callers only (`principals`, `roles`, `scopes`), each with its place."""
         return ()
+
+    def callers(self) -> Callers | None:
+        """Who may call over HTTP, if this says it: then rules for some callers have somebody to apply to."""
+        return None
 
 
 class ServerSettings(Table):
@@ -97,6 +149,8 @@ class ServerSettings(Table):
         return ()
 
 
+_Settings = TypeVar("_Settings", bound=Settings)
+
 _NO_FILE: Final = re.compile(r"^(?:-|stdout|stderr|syslog|nul)$|^\$|://|%\w+%", re.IGNORECASE)
 """What other programs write for what goes elsewhere, or for a variable."""
 
@@ -114,27 +168,22 @@ def read_settings(
     found: dict[str, Settings | None] = {}
     for key, value in said.items():
         kind = settings_of(key)
-        if value is not None:
-            found[key] = _read(kind, key, value, place, variables, servers)
-        elif kind is not None and kind.protects:
-            raise null_rule(place.at(key))
+        if value is None:
+            if kind is not None and kind.protects:
+                raise null_rule(place.at(key))
+        elif kind is None:
+            raise place.at(key).error("cannot be given in a file", "leave it out")
+        elif value is False and not kind.object_only:
+            found[key] = None
+        else:
+            found[key] = kind.read(value, place.at(key), variables, servers)
     return found
 
 
 def _read(
-    kind: type[Settings] | None,
-    key: str,
-    said: object,
-    place: Place,
-    variables: Variables,
-    servers: Mapping[str, str],
-) -> Settings | None:
-    if kind is None:
-        raise place.at(key).error("cannot be given in a file", "leave it out")
-    if said is False:
-        return None
-    known = keys_of(kind)
-    at = place.at(key)
+    kind: type[_Settings], said: object, at: Place, variables: Variables, servers: Mapping[str, str]
+) -> _Settings:
+    known, key = keys_of(kind), str(at.steps[-1])
     table = _as_table(kind, key, said, at, variables)
     is_short = not isinstance(said, dict) and {*table} == {kind.short}
     try:
@@ -149,7 +198,7 @@ def _read(
             where = at if is_short else at.at(name)
             raise where.error("is no path of a file", "write a path, and a variable as `${NAME}`")
     paths = {name: Path(variables.path(path)) for name, path in written.items() if path is not None}
-    return cast("Settings", replace(cast("Any", made), **paths) if paths else made).checked(at, servers)
+    return cast("_Settings", replace(cast("Any", made), **paths) if paths else made).checked(at, servers)
 
 
 def _as_table(
@@ -184,6 +233,13 @@ def _expanded(
         key: variables.expand(value, place.at(key), lambda _: None) if isinstance(value, str) else value
         for key, value in table.items()
     }
+
+
+def as_object(said: object, place: Place, form: str) -> dict[str, object]:
+    """A value that has to be an object, which is written in this form."""
+    if not isinstance(said, dict):
+        raise place.error("should be a valid dictionary", f"write `{place.steps[-1]}` as {form}")
+    return cast("dict[str, object]", said)
 
 
 def _misshapen(kind: type[Settings], key: str, at: Place) -> ConfigError:
@@ -260,7 +316,4 @@ def at_restart(before: Settings | None, now: Settings | None) -> bool:
     if before is None or now is None:
         return before is not now
     known = keys_of(type(before))
-    return any(
-        getattr(before, one.name) != getattr(now, one.name) and not known[one.name].live
-        for one in fields(cast("Any", before))
-    )
+    return any(getattr(before, name) != getattr(now, name) and not one.live for name, one in known.items())

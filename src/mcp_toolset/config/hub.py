@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mcp_toolset._index import index, section_keys
 from mcp_toolset._records import replace
@@ -36,7 +36,7 @@ from mcp_toolset.config.keys import (
     switched_off,
     unknown_keys,
 )
-from mcp_toolset.config.models import HubConfig, ServerConfig, stated_callers
+from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.config.patterns import check_own, check_servers, prefixes_of
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.server_auth import guarded
@@ -47,9 +47,6 @@ from mcp_toolset.security.egress import Egress
 from mcp_toolset.security.policy.sections import Permissions
 from mcp_toolset.security.secrets.references import References
 from mcp_toolset.security.secrets.vault import Vault
-
-if TYPE_CHECKING:
-    from mcp_toolset.config.auth import AuthConfig
 
 __all__ = ["config_text", "load_config", "parse_config"]
 
@@ -114,7 +111,6 @@ def parse_config(
     )
     prefixes = prefixes_of(entries)
     check_servers(root.at("toolset"), prefixes, defaults.permissions)
-    auth = _auth(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
     extensions = _extensions(extending, root.at("toolset"), surroundings.variables, prefixes)
     rules = _permissions(defaults.permissions, root.at("toolset", "permissions"))
     if own := {one.name: one.permissions for one in servers if one.permissions is not None}:
@@ -127,36 +123,27 @@ def parse_config(
             "has blanks at an end or a reference, which is not replaced here", "write the path of a file"
         )
     lock = None if defaults.lock is None else path.parent / defaults.lock
-    if auth is not None:
-        auth.check_callers(stated_callers(rules, extensions, servers, root), warnings.append)
-    warnings += _idle(servers, entries, extensions, section)
-    return HubConfig(
+    made = HubConfig(
         path=path,
         name=defaults.name,
         servers=servers,
         client_prefix=defaults.client_prefix,
         lock=lock,
-        warnings=(*warnings, *references.warnings),
         list_patience=defaults.list_patience,
         references=references,
-        auth=auth,
         rules=rules,
         extensions=extensions,
         log=_log(defaults.log, surroundings.variables, root.at("toolset", "log")),
         ready=_ready(defaults.ready, root.at("toolset", "ready")),
         http=_http(defaults.http, root.at("toolset", "http")),
     )
+    if made.callers is not None:
+        made.callers.check(made.for_callers(root), warnings.append)
+    warnings += _idle(servers, entries, extensions, section)
+    return replace(made, warnings=(*warnings, *references.warnings))
 
 
 # The models of sections that few files have are loaded for these files.
-
-
-def _auth(said: object, place: Place, variables: Variables) -> AuthConfig | None:
-    if said is None:
-        return None
-    from mcp_toolset.config.auth import AuthConfig
-
-    return AuthConfig.read(said, place, variables)
 
 
 def _permissions(said: object, place: Place) -> Permissions:

@@ -91,7 +91,7 @@ _MEANT: Final[Mapping[str, str]] = {
 _PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         "name deferred timeout start_timeout start idle_timeout client_prefix pins new_tools "
-        "hidden_text arguments lock list_patience permissions auth log "
+        "hidden_text arguments lock list_patience permissions log "
         "ready http egress".split(),
         "toolset",
     ),
@@ -160,7 +160,7 @@ NO_VARIABLES: Final = frozenset(
 """The keys of ours that are no names of environment variables or headers."""
 
 _PROTECTING: Final = index().STRICT | set(
-    "permissions auth pins new_tools hidden_text required_scopes tokens exclude".split()
+    "permissions pins new_tools hidden_text required_scopes tokens exclude".split()
 )
 """The keys whose misspelt form is never ignored, and that tell a section `toolset` of another name."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
@@ -27,9 +27,9 @@ from mcp_toolset.security.policy.sections import Permissions, Section
 from mcp_toolset.security.secrets.references import References
 
 if TYPE_CHECKING:
-    from mcp_toolset.config.auth import AuthConfig
+    from mcp_toolset.config.extensions import Callers
 
-__all__ = ["HubConfig", "ServerConfig", "stated_callers"]
+__all__ = ["HubConfig", "ServerConfig"]
 
 
 def _no_eras() -> Mapping[str, Era]:
@@ -156,7 +156,6 @@ class HubConfig:
         list_patience: Seconds that lists wait for servers whose tools are unknown; None means the default.
         rules: The permissions of the file for all servers: who may use which tools.
         references: The values of references to secrets, and the files that they have named so far.
-        auth: Who may call over HTTP; None means that the file has no section `auth`.
         extensions: The settings of the extensions that the file names, by key; `None` if it turns one off.
         log: The `level` and the absolute `folder` of the log, if the file names them; None means no log.
         ready: What must work for the server to be ready, the arguments of `Ready`; None means nothing.
@@ -171,7 +170,6 @@ class HubConfig:
     warnings: tuple[str, ...] = ()
     list_patience: float | None = None
     references: References = field(default_factory=References, repr=False, compare=False)
-    auth: AuthConfig | None = None
     rules: Permissions = Permissions()
     extensions: Mapping[str, Any] = field(default_factory=dict[str, Any])
     log: Mapping[str, Any] | None = field(default_factory=dict[str, Any])
@@ -185,27 +183,37 @@ class HubConfig:
         return replace(self.rules, servers=own)
 
     @property
+    def callers(self) -> Callers | None:
+        """Who may call over HTTP, as an extension of the file says; `None` if none says it."""
+        said = (one.callers() for one in self.extensions.values() if one is not None)
+        return next((one for one in said if one is not None), None)
+
+    def for_callers(self, root: Place | None = None) -> Iterator[tuple[Any, Place]]:
+        """The parts of the file that are for some callers only, each with its place below `root`."""
+        root = root or Place(str(self.path))
+        for number, section in enumerate(self.rules.callers):
+            yield section, root.at("toolset", "permissions", "for", number)
+        for key, stated in self.extensions.items():
+            if stated is not None:
+                yield from stated.for_callers(root.at("toolset", key))
+        for server in self.servers:
+            for stated in server.extensions.values():
+                yield from stated.for_callers(root.at("mcpServers", server.name))
+
+    def check_callers(self) -> None:
+        """Refuse rules for some callers where nobody says who calls.
+
+        Raises:
+            ConfigError: the file has such rules.
+        """
+        found = None if self.callers is not None else next(self.for_callers(), None)
+        if found is not None:
+            raise Place(found[1].source, found[1].steps[:-1]).error(
+                "is for some callers, and nothing says who calls",
+                "add `toolset.auth`, or serve over HTTP with --issuer or --auth-token-env",
+            )
+
+    @property
     def misconfigured(self) -> tuple[ServerConfig, ...]:
         """The servers whose entries cannot be used, in file order."""
         return tuple(server for server in self.servers if server.fault and not server.disabled)
-
-
-def stated_callers(
-    rules: Permissions, extensions: Mapping[str, Any], servers: Iterable[ServerConfig], root: Place
-) -> Iterator[tuple[Any, Place]]:
-    """The parts of a file that are for some callers only, each with its place.
-
-    Args:
-        rules: The permissions of the file.
-        extensions: What it says of extensions, by their key.
-        servers: Its servers.
-        root: The place of the file.
-    """
-    for number, section in enumerate(rules.callers):
-        yield section, root.at("toolset", "permissions", "for", number)
-    for key, stated in extensions.items():
-        if stated is not None:
-            yield from stated.for_callers(root.at("toolset", key))
-    for server in servers:
-        for stated in server.extensions.values():
-            yield from stated.for_callers(root.at("mcpServers", server.name))

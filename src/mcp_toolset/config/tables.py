@@ -120,7 +120,9 @@ def key(
     meant = Meaning(meaning, example) if meaning else None
     said = {"key": Key(schema, description, alias, meant, live, published, required)}
     if isinstance(default, list | dict):
-        return field(default_factory=type(cast("list[Any]", default)), metadata=said, hash=False)
+        return field(
+            default_factory=type(cast("list[Any]", default)), metadata=said, hash=False, repr=not secret
+        )
     if required:
         return field(metadata=said, repr=not secret)
     return field(default=default, metadata=said, repr=not secret)
@@ -144,7 +146,7 @@ class Table:
 @cache
 def keys_of(table: type[Table]) -> Mapping[str, Key]:
     """The keys of a table by the names of their fields."""
-    return {one.name: one.metadata["key"] for one in fields(cast("Any", table))}
+    return {one.name: one.metadata["key"] for one in fields(cast("Any", table)) if "key" in one.metadata}
 
 
 @cache

@@ -23,6 +23,7 @@ _OF_TASKS: Final = {"handle_after": "task_handles"} if "tasks" in _FOLDERS else 
 
 KEYS: Final = _there(
     {
+        "auth": "inbound_auth",
         "suspended": "suspended",
         "audit": "audit",
         "processes": "processes",
@@ -105,6 +106,9 @@ OPTIONS: Final = _there({"audit": "audit", "code": "code"})
 SERVE_OPTIONS: Final = _there({"telemetry": "telemetry"})
 """The same for options of `serve` alone."""
 
+CALLER_OPTIONS: Final = _there({"auth": "inbound_auth"})
+"""The same for those that say who may call over HTTP; the command receives them as one value of this key."""
+
 KEEPING: Final = frozenset(KEYS) & {"suspended"}
 """The extensions that keep calls which wait: turned off, what replicas share keeps none either."""
 
@@ -114,7 +118,10 @@ STAYING: Final = frozenset(KEYS) & {"audit", "stats", "telemetry"}
 PROTECTING: Final = frozenset(KEYS) & {"audit", "limits"}
 """The extensions that a program is not served without, if it asks for them."""
 
-STRICT: Final = frozenset(KEYS) & {"audit", "journal", "limits"}
+VERIFIERS: Final = ("StaticTokens", "JWT") if "auth" in KEYS else ()
+"""The public names of what checks tokens of callers, for an error."""
+
+STRICT: Final = frozenset(KEYS) & {"audit", "auth", "journal", "limits"}
 """The extensions whose misspelt key is never ignored, wherever it is in a file."""
 
 SERVED: Final = frozenset(KEYS) & {"stats"}

@@ -14,7 +14,6 @@ from mcp_toolset.config.jsonc import decode, line_and_column
 from mcp_toolset.config.keys import named_servers
 from mcp_toolset.config.models import HubConfig
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.hub.authentication import authenticator_of, check_callers
 from mcp_toolset.hub.mounts import check_lock, judged, lock_of, mounted, unpinned
 from mcp_toolset.security.secrets.vault import Vault
 
@@ -96,10 +95,10 @@ def _read(data: object, source: str, vault: Vault) -> tuple[HubConfig | None, li
     faults: list[ConfigError] = []
     try:
         config = parse_config(data, source=source, vault=vault, report=faults.append)
-        check_callers(config)
+        config.check_callers()
         check_lock(config)
-        if config.auth is not None:
-            authenticator_of(config.auth.rules(), config.auth)
+        if config.callers is not None:
+            config.callers.rules().authenticator()
     except ConfigError as fault:
         return None, [fault]
     return config, faults

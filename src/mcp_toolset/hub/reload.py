@@ -278,8 +278,6 @@ def _reported(
     kept = [server for server in enabled(wanted) if server.name in known and server.name not in opening]
     other_lock = lock_path(before) != lock_path(wanted)
     later = [key for key in _AT_RESTART if getattr(before, key) != getattr(wanted, key)]
-    if before.auth is not None and wanted.auth is None:
-        later.append("auth")
     for key in sorted({**before.extensions, **wanted.extensions}):
         kind = find(key)
         if kind is not None and kind.at_restart(before.extensions.get(key), wanted.extensions.get(key)):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_toolset.config import HubConfig, ServerConfig, chain, load_config
-from mcp_toolset.hub.authentication import ConfiguredAuthentication, authenticator_of, check_callers
 from mcp_toolset.hub.mounts import (
     Mount,
     check_lock,
@@ -34,6 +33,41 @@ if TYPE_CHECKING:
     from mcp_toolset.upstream.toolset import RemoteToolset
 
 _log = logging.getLogger("mcp_toolset.hub")
+_auth_log = logging.getLogger("mcp_toolset.auth")
+
+
+class _Authentication:
+    """Who may call, as a configuration says that may be reloaded.
+
+    Attributes:
+        made: The authenticator, once a server has asked for it: it stays, and takes over other rules.
+    """
+
+    def __init__(self) -> None:
+        self.made: Authenticator | None = None
+        self._of: HubConfig | None = None
+        self._rules: object = None
+
+    def of(self, config: HubConfig) -> Authenticator | None:
+        """The authenticator of a configuration; what was removed holds until the server starts again."""
+        if config is self._of:
+            return self.made
+        callers, before = config.callers, self._of and self._of.callers
+        if callers is not None:
+            rules = callers.rules()
+            if rules != self._rules:
+                made = rules.authenticator()
+                if self.made is None:
+                    self.made = made
+                else:
+                    self.made.become(made)
+                self._rules = rules
+        elif before is not None:
+            _auth_log.warning(
+                "the section `auth` was removed; it stays in force until the server is restarted"
+            )
+        self._of = config
+        return self.made
 
 
 class ConfiguredToolset(Toolset):
@@ -51,7 +85,7 @@ class ConfiguredToolset(Toolset):
         lock = lock_of(config)
         self._warned = frozenset[str]()
         self._warn(unpinned(config, lock))
-        self._authentication = ConfiguredAuthentication()
+        self._authentication = _Authentication()
         self._knows_callers = True
         self.shared: Shared | None = None
         self.read = lambda: self._judged(read())
@@ -91,16 +125,16 @@ class ConfiguredToolset(Toolset):
         wanted = self.read() if config is None else self._judged(config)
         check_lock(wanted)
         if not self._knows_callers:
-            check_callers(wanted)
-        if wanted.auth is not None and self._authentication.is_used:
-            authenticator_of(wanted.auth.rules(), wanted.auth)
+            wanted.check_callers()
+        if wanted.callers is not None and self._authentication.made is not None:
+            wanted.callers.rules().authenticator()
         return wanted
 
     def rely_on_callers(self, known: bool) -> None:
         """Refuse rules for some callers, now and at each reload, if nothing but `auth` says who calls."""
         self._knows_callers = known
         if not known:
-            check_callers(self.config)
+            self.config.check_callers()
 
     def share(self, shared: Shared) -> None:
         """Take what the replicas of the server share, for the mounts of today and of later."""
@@ -113,12 +147,12 @@ class ConfiguredToolset(Toolset):
         self._members = tuple(shaped(config, mounts))
         self.config, self.mounts = config, dict(mounts)
         self._warn(unpinned(config, lock_of(config)))
-        if self._authentication.is_used:
+        if self._authentication.made is not None:
             self.authenticator()
 
     def authenticator(self) -> Authenticator | None:
         """Who may call, as the configuration says; `None` if it does not say."""
-        return self._authentication.of(self.config.auth)
+        return self._authentication.of(self.config)
 
     def watched(self) -> list[Path]:
         """The configuration file, its lock file, and the files of environments and secrets that it names."""

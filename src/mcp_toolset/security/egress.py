@@ -121,6 +121,26 @@ def is_web_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.fragment
 
 
+def is_this_machine(host: str) -> bool:
+    """Whether a host name or an address reaches this machine alone."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def metadata_places(issuer: str) -> list[str]:
+    """Where an issuer publishes its metadata (RFC 8414, OpenID Connect Discovery), in the order to ask."""
+    parts = urlsplit(issuer)
+    path, root = parts.path.rstrip("/"), f"{parts.scheme}://{parts.netloc}"
+    places = (
+        f"{root}/.well-known/oauth-authorization-server{path}",
+        f"{root}{path}/.well-known/openid-configuration",
+        f"{root}/.well-known/openid-configuration{path}",
+    )
+    return list(dict.fromkeys(places))
+
+
 def _kind_of_host(host: str) -> str:
     """The same of a host whose kind its text alone says; empty for other names."""
     if host == "localhost" or host.endswith(".localhost"):

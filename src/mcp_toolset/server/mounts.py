@@ -154,7 +154,7 @@ def reloadable_in(toolset: Toolset) -> Reloadable | None:
     """
     found = [each for each in toolsets_in(toolset) if isinstance(each, Reloadable)]
     for other in found[1:]:
-        for key, stated in {"auth": other.config.auth, **other.config.extensions}.items():
+        for key, stated in other.config.extensions.items():
             # A field of this name is none of ours.
             adds: object = getattr(cast("Any", type(stated)), "adds", False)
             if found[0] is not other and stated is not None and adds is not True:

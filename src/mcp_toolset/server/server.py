@@ -469,7 +469,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         }
 
 
-_RULES = frozenset(("rules", "hooks", "middleware", "tool_middleware", "access", *index().KEYS))
+_RULES = frozenset(("rules", "hooks", "middleware", "tool_middleware", "access", *index().KEYS)) - {"auth"}
 """Arguments of a server that decide about calls, and that it has no attributes for."""
 
 _GIVEN = frozenset({"grants", "toolset"})

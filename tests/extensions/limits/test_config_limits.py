@@ -98,7 +98,7 @@ def test_i8_the_example_of_callers_is_read_as_the_page_says(monkeypatch: pytest.
         "ann": {"rate": "600/min", "timeout": 30},
         "ci": {"rate": "10/min", "timeout": 30, "calls": "500/day"},
     }.items():
-        assert read.auth is not None
-        caller = Identity.of(name, roles=read.auth.tokens[name].roles)
+        assert read.callers is not None
+        caller = Identity.of(name, roles=read.callers.named[name].roles)
         assert {one.key: one.value for one in table.of(tool, table.group(caller))} == expected
     assert {one.key: one.value for one in table.of(tool)} == {"rate": "60/min", "timeout": 30}

@@ -165,8 +165,8 @@ def _caller(
 
     if name is None and not roles and not scopes:
         return None
-    auth = None if mounted.configured is None else mounted.configured.config.auth
-    token = None if auth is None or name is None else auth.tokens.get(name)
+    callers = None if mounted.configured is None else mounted.configured.config.callers
+    token = None if callers is None or name is None else callers.named.get(name)
     if token is not None:
         return Identity.of(name, roles=roles or token.roles, scopes=scopes or token.scopes)
     found = caller_of_key(name or "") or Identity.of(None, name or "")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from mcp_toolset._index import index
-from mcp_toolset._records import dataclass, replace
+from mcp_toolset._records import replace
 from mcp_toolset.cli.logs import LogOptions, log_options
 from mcp_toolset.cli.options import (
+    caller_options,
     header_option,
     headers_of,
     serve_options,
@@ -35,130 +35,10 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.reloading import Child
-    from mcp_toolset.config import HubConfig
-    from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.serve import Serving, TransportName
     from mcp_toolset.serving.serving_log import ServingLog
     from mcp_toolset.shared.state import SharedState
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_OPTIONS: Final = (
-    click.option(
-        "--auth-token-env",
-        multiple=True,
-        metavar="[NAME=]VAR",
-        help="Accept the bearer token in this environment variable, from a client that is called NAME.",
-    ),
-    click.option("--issuer", metavar="URL", help="Accept the tokens (JWT) of this authorization server."),
-    click.option(
-        "--audience", multiple=True, metavar="TEXT", help="The audience of those tokens: the claim aud."
-    ),
-    click.option(
-        "--jwks-url", metavar="URL", help="Where the keys of the issuer are, if its metadata does not say it."
-    ),
-    click.option("--required-scope", multiple=True, metavar="SCOPE", help="A scope that each JWT needs."),
-    click.option(
-        "--insecure",
-        is_flag=True,
-        help="Accept calls without a token from every program that can reach --host.",
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Inbound:
-    """What the command line says of who may call.
-
-    Attributes:
-        variables: Environment variables with tokens, each perhaps after the name of its holder.
-        issuer: An authorization server.
-        audience: What its tokens name as their audience.
-        jwks_url: Where its keys are.
-        required_scopes: What each token needs.
-        insecure: Whether every program that reaches the server may call.
-    """
-
-    variables: tuple[str, ...]
-    issuer: str | None
-    audience: tuple[str, ...]
-    jwks_url: str | None
-    required_scopes: tuple[str, ...]
-    insecure: bool
-
-    def authenticator(self, transport: TransportName) -> Authenticator | None:
-        """Who may call; `None` if these options do not say."""
-        self._check(transport)
-        if not self.variables and self.issuer is None:
-            return None
-        from mcp_toolset.security.authentication.authenticator import Authenticator
-        from mcp_toolset.security.authentication.jwt import JWT
-        from mcp_toolset.security.authentication.static_tokens import StaticTokens
-
-        verifiers: list[StaticTokens | JWT] = []
-        if self.variables:
-            verifiers.append(StaticTokens.from_env(*self.variables, scopes=self.required_scopes))
-        if self.issuer is not None:
-            verifiers.append(JWT(issuer=self.issuer, audience=self.audience, jwks_url=self.jwks_url))
-        return Authenticator(verifiers, required_scopes=self.required_scopes)
-
-    def check_callers(self, config: HubConfig, warn: Callable[[str], None]) -> None:
-        """Refuse, or warn of, rules of a file for callers whose tokens these options do not accept.
-
-        Raises:
-            ConfigError: as `AuthConfig.check_callers` does.
-        """
-        if self.issuer is not None or not self.variables:
-            return
-        from mcp_toolset.config.auth import check_known
-        from mcp_toolset.config.jsonc import Place
-        from mcp_toolset.config.models import stated_callers
-
-        names = [one.partition("=")[0] for one in self.variables]
-        known = {"principals": names, "roles": (), "scopes": self.required_scopes}
-        root = Place(str(config.path))
-        check_known(known, stated_callers(config.rules, config.extensions, config.servers, root), warn)
-
-    def _check(self, transport: TransportName) -> None:
-        given = self.variables or self.issuer or self.audience or self.jwks_url or self.required_scopes
-        if given and transport == "stdio":
-            raise click.UsageError(
-                "options that say who may call are for HTTP: add --transport http; on stdio the program that "
-                "starts the server is its only client"
-            )
-        if (self.audience or self.jwks_url) and self.issuer is None:
-            raise click.UsageError("--audience and --jwks-url belong to --issuer; add it")
-        if self.issuer is not None and not self.audience:
-            raise click.UsageError(
-                "--issuer needs --audience, or tokens for other servers would be accepted; give what the "
-                "claim `aud` of the tokens for this server is"
-            )
-        if not all(map(str.strip, self.required_scopes)):
-            raise click.UsageError("--required-scope is empty, so no scope would be required; name one")
-        if self.required_scopes and not (self.variables or self.issuer):
-            raise click.UsageError("--required-scope needs --issuer or --auth-token-env")
-
-
-def authentication_options(function: _Function) -> _Function:
-    """The options; the command receives them as `inbound`."""
-
-    @wraps(function)
-    def told(
-        *args: Any,
-        auth_token_env: Sequence[str],
-        issuer: str | None,
-        audience: Sequence[str],
-        jwks_url: str | None,
-        required_scope: Sequence[str],
-        insecure: bool,
-        **kwargs: Any,
-    ) -> Any:
-        inbound = Inbound((*auth_token_env,), issuer, (*audience,), jwks_url, (*required_scope,), insecure)
-        return function(*args, inbound=inbound, **kwargs)
-
-    for option in reversed(_OPTIONS):
-        told = option(told)
-    return cast("_Function", told)
 
 
 @target_command(
@@ -193,7 +73,7 @@ def authentication_options(function: _Function) -> _Function:
 @click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
 @click.option("--name", help="The server's name, as clients see it.")
 @serving_options
-@authentication_options
+@caller_options
 @header_option
 @click.option(
     "--token-env",
@@ -233,7 +113,7 @@ def serve_command(
     state: str | None,
     watch: bool,
     deferred: bool | None,
-    inbound: Inbound,
+    insecure: bool,
     header: Sequence[str],
     token_env: str | None,
     shared: str | None,
@@ -264,11 +144,12 @@ def serve_command(
     with starting(), logging.keeping(place, verbose) as log:
         from mcp_toolset.serving.serve import Serving
 
-        if token_env and transport != "stdio" and not isinstance(place, Url):
-            inbound, token_env = replace(inbound, variables=(*inbound.variables, token_env)), None
-        headers, auth = headers_of(header, token_env), inbound.authenticator(transport)
+        inbound = extensions.pop("auth", None)
+        if inbound and token_env and transport != "stdio" and not isinstance(place, Url):
+            inbound, token_env = inbound.with_variable(token_env), None
+        headers, auth = headers_of(header, token_env), inbound and inbound.authenticator(transport)
         names = (*allow_host,), (*allow_origin,)
-        how = Serving(transport, host, port, *names, watch, inbound.insecure, auth, drain)
+        how = Serving(transport, host, port, *names, watch, insecure, auth, drain)
         from mcp_toolset.cli.mount import MountOptions
 
         if followed is not None:
@@ -302,7 +183,7 @@ def _check_target(
     ctx: click.Context,
     server: ToolsetServer,
     target: str,
-    inbound: Inbound,
+    inbound: Any,
     extensions: Mapping[str, Any],
     *,
     has_auth: bool,
@@ -315,7 +196,7 @@ def _check_target(
     for key in index().DEFERRED:
         if extensions.get(key) and not server.toolset.defers:
             raise click.UsageError(f"--{key} is for tools behind search, and none is: add --deferred")
-    if has_auth and server.configured is not None and server.configured.config.auth is not None:
+    if has_auth and server.configured is not None and server.configured.config.callers is not None:
         raise click.UsageError(
             f"{target} has `auth`, which the options that say who may call would replace; "
             "leave them out, or remove the section",
@@ -323,7 +204,8 @@ def _check_target(
         )
     if server.configured is not None:
         config = server.configured.config
-        inbound.check_callers(config, complain)
+        if inbound is not None:
+            inbound.check_callers(config, complain)
         for key in index().OPTIONS:
             # An option that is a value, such as a path, stands in place of what the file says.
             if config.extensions.get(key) is not None and not isinstance(extensions.get(key), bool | None):

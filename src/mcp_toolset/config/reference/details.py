@@ -70,35 +70,3 @@ EGRESS: Final[Mapping[str, Meaning]] = {
         "Hosts, all hosts below one (`*.corp`), IP addresses and networks.", ["login.corp", "10.0.0.0/8"]
     ),
 }
-
-AUTH: Final[Mapping[str, Meaning]] = {
-    "tokens": Meaning(
-        "Tokens that you have given to programs or people, by the caller's name.",
-        {"ci": {"token": "${CI_TOKEN}", "roles": ["robot"]}},
-    ),
-    "jwt": Meaning(
-        "Authorization servers whose tokens are accepted.",
-        [{"issuer": "https://idp.example.com", "audience": "https://tools.example.com/mcp"}],
-    ),
-    "resource": Meaning("The URL of this server, as clients write it.", "https://tools.example.com/mcp"),
-    "required_scopes": Meaning("Scopes without which no call is allowed.", ["tools:call"]),
-}
-
-TOKEN: Final[Mapping[str, Meaning]] = {
-    "token": Meaning("The token; write a reference instead of the token itself.", "${CI_TOKEN}"),
-    "roles": Meaning("The caller's roles.", ["robot"]),
-    "scopes": Meaning("The caller's scopes.", ["tools:call"]),
-}
-
-JWT: Final[Mapping[str, Meaning]] = {
-    "issuer": Meaning("The claim `iss` of its tokens.", "https://idp.example.com"),
-    "audience": Meaning("The value of the claim `aud` for this server.", "https://tools.example.com/mcp"),
-    "jwks_url": Meaning(
-        "The address of the issuer's keys; if left out, it is read from the issuer's metadata.",
-        "https://idp.example.com/jwks",
-    ),
-    "algorithms": Meaning("The algorithms that are accepted.", ["RS256", "ES256"]),
-    "secret": Meaning("The shared secret, for `HS256`, `HS384` and `HS512`.", "${JWT_SECRET}"),
-    "roles_claim": Meaning("The claim of the roles, or a path to it.", "realm_access.roles"),
-    "leeway": Meaning("Seconds by which the clocks of issuer and server may differ.", 30),
-}

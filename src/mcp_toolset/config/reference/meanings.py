@@ -166,9 +166,6 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
         "beside public addresses.",
         {"allow": ["login.corp", "10.0.0.0/8"]},
     ),
-    "auth": Meaning(
-        "[Who may call](authentication.md) over HTTP.", {"tokens": {"ci": {"token": "${CI_TOKEN}"}}}
-    ),
     "log": Meaning(
         "The [log](observing.md#logs) of each process that serves the file: `false` for none; an object has "
         "its level and folder.",

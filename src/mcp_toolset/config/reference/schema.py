@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, Final, NamedTuple, cast
 
@@ -15,7 +15,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from mcp_toolset._index import index, part
-from mcp_toolset.config.auth import AuthSection, JwtEntry, TokenEntry
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
 from mcp_toolset.config.extensions import Settings, described, server_settings
 from mcp_toolset.config.permissions import CallersPermissions, GeneralPermissions, SectionPermissions
@@ -89,9 +88,6 @@ def parts() -> dict[str, Part]:
             f"login_{name}": Part(f"`auth` of a server, `{name}`", _login(name, kind, told), told)
             for name, kind in kinds.items()
         },
-        "auth": Part("`auth` of `toolset`", _auth(), details.AUTH),
-        "token": Part("A token of `auth`", _of_model(TokenEntry, details.TOKEN), details.TOKEN),
-        "jwt": Part("An entry of `jwt`", _jwt(), details.JWT),
         "server_permissions": Part(
             "`permissions` of a server",
             _of_model(SectionPermissions, details.PERMISSIONS),
@@ -104,11 +100,11 @@ def parts() -> dict[str, Part]:
             details.CALLERS,
         ),
         **{
-            name: Part(f"`{name}`", _of_table(table, _meant(table)), _meant(table))
+            name: _part(f"`{name}`", table)
             for kind in server_settings()
             for name, table in kind.parts.items()
         },
-        **{name: _of_extension(name, kind) for name, kind in described() if keys_of(kind)},
+        **{name: part for key, kind in described() for name, part in _of_extension(key, kind)},
         "egress": Part("`egress`", _of_model(EgressEntry, details.EGRESS), details.EGRESS),
         "http": Part("`http`", _of_model(HttpEntry, details.HTTP), details.HTTP),
         "ready": Part("`ready`", _of_model(ReadyEntry, details.READY), details.READY),
@@ -145,13 +141,13 @@ def _server() -> _Json:
 
 def _toolset() -> _Json:
     schema = _of_table(ToolsetSection, meanings.TOOLSET)
-    _say(schema, "auth", **_ref("auth"))
     _say(schema, "permissions", **_ref("permissions"))
     _say(schema, "ready", **_ref("ready"))
     _say(schema, "http", **_ref("http"))
     for name, kind in described():
         known = keys_of(kind)
-        bare = not kind.words and not kind.below_pattern and not any(one.required for one in known.values())
+        bare = not (kind.words or kind.below_pattern or kind.object_only)
+        bare = bare and not any(one.required for one in known.values())
         forms: list[_Json] = [{"type": "boolean"}] if bare else []
         if known:
             if kind.words:
@@ -164,15 +160,6 @@ def _toolset() -> _Json:
         default = {"default": name in index().SERVED} if forms[0] == {"type": "boolean"} else {}
         schema["properties"][name] = form | default | _told(kind.says)
     _say(schema, "egress", **_ref("egress"))
-    return schema
-
-
-def _auth() -> _Json:
-    schema = _of_model(AuthSection, details.AUTH)
-    token = {"anyOf": [{"type": "string"}, _ref("token")]}
-    _say(schema, "tokens", type="object", additionalProperties=token)
-    _say(schema, "jwt", anyOf=[_ref("jwt"), {"type": "array", "items": _ref("jwt")}])
-    _say(schema, "required_scopes", **_one_or_more())
     return schema
 
 
@@ -191,12 +178,6 @@ def _login(name: str, kind: type[BaseModel], meant: Mapping[str, Meaning]) -> _J
     return schema
 
 
-def _jwt() -> _Json:
-    schema = _of_model(JwtEntry, details.JWT)
-    _say(schema, "audience", **_one_or_more())
-    return schema
-
-
 def _permissions() -> _Json:
     schema = _of_model(GeneralPermissions, details.PERMISSIONS)
     some = _of_model(CallersPermissions, {**details.PERMISSIONS, **details.CALLERS})
@@ -204,17 +185,25 @@ def _permissions() -> _Json:
     return schema
 
 
-def _of_extension(name: str, kind: type[Settings]) -> Part:
-    """What a file can say of an extension, or what it can say for each pattern."""
+def _of_extension(name: str, kind: type[Settings]) -> Iterator[tuple[str, Part]]:
+    """What a file can say of an extension, or what it can say for each pattern, and the tables below."""
+    if not keys_of(kind):
+        return
     if kind.below_pattern is None:
-        return Part(f"`{name}` of `toolset`", _of_table(kind, _meant(kind)), _meant(kind))
-    schema = _of_table(kind.below_pattern, _meant(kind.below_pattern))
-    if "for" in schema["properties"]:
-        own = {key: said for key, said in schema["properties"].items() if key != "for"}
+        yield name, _part(f"`{name}` of `toolset`", kind)
+        yield from ((below, _part(heading, table)) for below, (heading, table) in kind.parts.items())
+        return
+    part = _part(f"A pattern of `{name}`", kind.below_pattern)
+    if "for" in (known := part.schema["properties"]):
+        own = {key: said for key, said in known.items() if key != "for"}
         who = {key: {**_TEXTS, **_told(meaning)} for key, meaning in details.CALLERS.items()}
         some = {"type": "object", "properties": {**own, **who}, "additionalProperties": False}
-        _say(schema, "for", type="array", items=some)
-    return Part(f"A pattern of `{name}`", schema, _meant(kind.below_pattern))
+        _say(part.schema, "for", type="array", items=some)
+    yield name, part
+
+
+def _part(heading: str, table: type[Table]) -> Part:
+    return Part(heading, _of_table(table, _meant(table)), _meant(table))
 
 
 def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
@@ -283,7 +272,3 @@ def _say(schema: _Json, key: str, **kind: Any) -> None:
 
 def _ref(name: str) -> _Json:
     return {"$ref": f"#/$defs/{name}"}
-
-
-def _one_or_more() -> _Json:
-    return {"anyOf": [{"type": "string"}, _TEXTS]}

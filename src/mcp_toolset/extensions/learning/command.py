@@ -82,4 +82,4 @@ def _answer(file: Path, as_json: bool, *, forget: bool = False, name: str | None
 def _tenant(config: HubConfig, name: str | None) -> str | None:
     from mcp_toolset.cli.callers import known_caller
 
-    return None if name is None else known_caller(name, config.auth, str(config.path), ()).key
+    return None if name is None else known_caller(name, config.callers, str(config.path), ()).key

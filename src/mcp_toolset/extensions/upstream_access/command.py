@@ -208,7 +208,7 @@ def _configured(hub: HubConfig, name: str, file: Path, caller: str | None) -> Ac
             f"{file}: all callers share the login to {name!r}; leave out --as, or "
             'add "per_user": true to its `auth`'
         )
-    return replace(account, user=known_caller(caller, hub.auth, str(file), run(account.users)).key)
+    return replace(account, user=known_caller(caller, hub.callers, str(file), run(account.users)).key)
 
 
 async def _logged_in(

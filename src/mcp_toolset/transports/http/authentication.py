@@ -17,7 +17,7 @@ from starlette.types import Scope, Send
 from mcp_toolset.context.connection import identity_of
 from mcp_toolset.errors import ToolsetError, sole
 from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
-from mcp_toolset.security.authentication.jwks import is_loopback
+from mcp_toolset.security.egress import is_this_machine
 from mcp_toolset.security.facts import who_fields
 from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.transports.http.arrival import ArrivingRequest
@@ -168,7 +168,7 @@ def check_address(host: str, *, authenticated: bool, insecure: bool) -> None:
     Raises:
         ToolsetError: every program that reaches the address could call.
     """
-    if not (authenticated or insecure or is_loopback(host)):
+    if not (authenticated or insecure or is_this_machine(host)):
         raise ToolsetError(
             f"not listening on {host or 'all addresses'}: without authentication every program that reaches "
             "it could call every tool; say who may call (`auth=…`, `auth` in the section `toolset` of the "

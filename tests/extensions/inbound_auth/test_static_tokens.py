@@ -9,7 +9,7 @@ import pytest
 
 from mcp_toolset.auth import StaticToken, StaticTokens
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.authentication import static_tokens
+from mcp_toolset.extensions.inbound_auth.verifiers import static_tokens
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from tests.security.authentication.issuer import AUDIENCE, Issuer, issuing, private_key, public_jwk
+from tests.extensions.inbound_auth.issuer import AUDIENCE, Issuer, issuing, private_key, public_jwk
 
 from mcp_toolset.auth import JWT
 from mcp_toolset.errors import DefinitionError, InvalidTokenError

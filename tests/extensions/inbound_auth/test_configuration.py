@@ -86,8 +86,8 @@ def test_i1_a_variable_that_is_not_set_matters_only_over_http() -> None:
 def test_i1_nothing_shows_the_tokens_of_a_configuration() -> None:
     data = {"mcpServers": {}, "toolset": {"auth": {"tokens": {"a": TOKEN}}}}
     config = parse_config(data, source="mcp.json", environ={})
-    assert config.auth is not None
-    assert TOKEN not in repr(config) + repr(config.auth.rules())
+    assert config.callers is not None
+    assert TOKEN not in repr(config) + repr(config.callers.rules())
 
 
 async def test_i1_a_reload_takes_in_who_may_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

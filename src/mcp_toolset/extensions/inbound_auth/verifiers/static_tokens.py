@@ -8,11 +8,18 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from hashlib import sha256
-from typing import Final, cast
+from typing import Any, ClassVar, Final, cast
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config.entries import validated
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.sections import exact_names
+from mcp_toolset.config.tables import TABLE, TEXT, Table, key
+from mcp_toolset.config.variables import is_unreplaced
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extensions.inbound_auth.kinds import WORDS, WORDS_FORM, Expand, VerifierKind, told_at
 from mcp_toolset.security.authentication.verifier import RememberedVerifier
+from mcp_toolset.security.policy.patterns import fault_of_name, plain_name
 from mcp_toolset.tools.core.call import Identity, require_several
 
 SHORTEST: Final = 16
@@ -119,3 +126,96 @@ class StaticTokens(RememberedVerifier):
             other = self._holders[digest].name
             raise DefinitionError(f"the tokens {other} and {name} are the same; {_MEND}")
         self._holders[digest] = Identity.of(name, scopes=given.scopes, roles=given.roles)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEntry(Table):
+    """A token that the operator has given to a program or a person, in a file."""
+
+    unknown = "forbid"
+
+    token: str = key(
+        TEXT,
+        'a string; better a reference such as "${CI_TOKEN}"',
+        required=True,
+        secret=True,
+        meaning="The token; write a reference instead of the token itself.",
+        example="${CI_TOKEN}",
+    )
+    roles: list[str] = key(WORDS, WORDS_FORM, [], meaning="The caller's roles.", example=["robot"])
+    scopes: list[str] = key(WORDS, WORDS_FORM, [], meaning="The caller's scopes.", example=["tools:call"])
+
+
+@dataclass(frozen=True, slots=True)
+class TokensByName(VerifierKind):
+    """`tokens` of `auth`: tokens by the names of their holders."""
+
+    key: ClassVar = "tokens"
+    knows_all: ClassVar = True
+    parts: ClassVar = {"token": ("A token of `auth`", TokenEntry)}
+
+    entries: Mapping[str, TokenEntry] = field(repr=False)
+
+    @staticmethod
+    def field_of_auth() -> Any:
+        return key(
+            TABLE,
+            'an object such as {"ci": {"token": "${CI_TOKEN}", "roles": ["robot"]}}',
+            {},
+            secret=True,
+            meaning="Tokens that you have given to programs or people, by the caller's name.",
+            example={"ci": {"token": "${CI_TOKEN}", "roles": ["robot"]}},
+            published={
+                "type": "object",
+                "additionalProperties": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/token"}]},
+            },
+        )
+
+    @classmethod
+    def read(cls, said: Any, place: Place) -> TokensByName:
+        """Check each entry, which may be the token alone."""
+        found = dict[str, TokenEntry]()
+        for name, entry in said.items():
+            at = place.at(name)
+            one = validated(TokenEntry, {"token": entry} if isinstance(entry, str) else entry, at)
+            if fault := fault_of_name(name):
+                raise at.error(*fault)
+            if is_unreplaced(one.token):
+                raise at.at("token").error(
+                    "is the token itself, not a reference", "write a reference as `${NAME}`"
+                )
+            exact_names(one.roles, at.at("roles"))
+            exact_names(one.scopes, at.at("scopes"))
+            found[name] = one
+        return cls(found)
+
+    @property
+    def callers(self) -> Mapping[str, TokenEntry]:
+        return self.entries
+
+    def expanded(self, text: Expand) -> TokensByName:
+        return TokensByName(
+            {
+                name: replace(
+                    one,
+                    token=text(one.token, self.key, name, "token"),
+                    roles=[*map(plain_name, one.roles)],
+                    scopes=[*map(plain_name, one.scopes)],
+                )
+                for name, one in self.entries.items()
+            }
+        )
+
+    def verifiers(self, place: Place) -> list[RememberedVerifier]:
+        with told_at(place):
+            return [
+                StaticTokens(
+                    {
+                        name: StaticToken(one.token, one.roles, one.scopes)
+                        for name, one in self.entries.items()
+                    }
+                )
+            ]
+
+
+KIND: Final = TokensByName

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 import anyio
 
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
+from mcp_toolset.security.egress import is_this_machine, metadata_places
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -40,32 +40,12 @@ def checked_url(url: str, what: str) -> str:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        safe = bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
+        safe = bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_this_machine(host)))
     except ValueError:
         safe = False
     if not safe:
         raise DefinitionError(f"{what}: {url} is no https URL; keys are fetched by https, or from loopback")
     return url
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or an address reaches this machine alone."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def metadata_places(issuer: str) -> list[str]:
-    """Where an issuer publishes its metadata (RFC 8414, OpenID Connect Discovery), in the order to ask."""
-    parts = urlsplit(issuer)
-    path, root = parts.path.rstrip("/"), f"{parts.scheme}://{parts.netloc}"
-    places = (
-        f"{root}/.well-known/oauth-authorization-server{path}",
-        f"{root}{path}/.well-known/openid-configuration",
-        f"{root}/.well-known/openid-configuration{path}",
-    )
-    return list(dict.fromkeys(places))
 
 
 class KeySet:

@@ -6,12 +6,20 @@ import json
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config.entries import prepared, validated
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.tables import ANY, TEXT, TEXTS, Table, key
+from mcp_toolset.config.variables import is_unreplaced
 from mcp_toolset.errors import DefinitionError, InvalidTokenError
-from mcp_toolset.security.authentication.jwks import LIFESPAN, KeySet
+from mcp_toolset.extensions.inbound_auth.jwks import LIFESPAN, KeySet
+from mcp_toolset.extensions.inbound_auth.kinds import ONE_OR_MORE, Expand, VerifierKind, listed, told_at
 from mcp_toolset.security.authentication.verifier import RememberedVerifier
+from mcp_toolset.security.policy.patterns import fault_of_name
 from mcp_toolset.tools.core.call import Identity
 
 ASYMMETRIC: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -204,3 +212,143 @@ def _texts(value: object) -> list[str]:
         return value.split()
     items: Iterable[object] = cast("list[object]", value) if isinstance(value, list) else ()
     return [item for item in items if isinstance(item, str)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JwtEntry(Table):
+    """An authorization server whose tokens are accepted, in a file."""
+
+    unknown = "forbid"
+
+    issuer: str = key(
+        {**TEXT, "min_length": 1},
+        "the issuer's URL, as the claim `iss` has it",
+        required=True,
+        meaning="The claim `iss` of its tokens.",
+        example="https://idp.example.com",
+    )
+    audience: list[str] = key(
+        prepared(listed, {**TEXTS, "min_length": 1}),
+        "a string, or a list of strings: what the claim `aud` has for this server",
+        required=True,
+        meaning="The value of the claim `aud` for this server.",
+        example="https://tools.example.com/mcp",
+        published=ONE_OR_MORE,
+    )
+    jwks_url: str | None = key(
+        TEXT,
+        "an https URL",
+        meaning="The address of the issuer's keys; if left out, it is read from the issuer's metadata.",
+        example="https://idp.example.com/jwks",
+    )
+    algorithms: list[str] | None = key(
+        TEXTS,
+        'a list such as ["RS256", "ES256"]',
+        meaning="The algorithms that are accepted.",
+        example=["RS256", "ES256"],
+    )
+    secret: str | None = key(
+        TEXT,
+        'a string; better a reference such as "${JWT_SECRET}"',
+        secret=True,
+        meaning="The shared secret, for `HS256`, `HS384` and `HS512`.",
+        example="${JWT_SECRET}",
+    )
+    roles_claim: str = key(
+        {**TEXT, "min_length": 1},
+        "a claim, or a path such as `realm_access.roles`",
+        "roles",
+        meaning="The claim of the roles, or a path to it.",
+        example="realm_access.roles",
+    )
+    leeway: float = key(
+        {"type": "float", "ge": 0, "le": 600, "strict": True},
+        "a number of seconds up to 600",
+        30.0,
+        meaning="Seconds by which the clocks of issuer and server may differ.",
+        example=30,
+    )
+
+    def check(self, place: Place) -> None:
+        """Refuse what everybody could sign, and what would take no roles or every usual algorithm."""
+        if fault := fault_of_name(self.roles_claim):
+            raise place.at("roles_claim").error(*fault)
+        if is_unreplaced(self.secret):
+            raise place.at("secret").error(
+                "is the secret itself, not a reference", "write a reference as `${NAME}`"
+            )
+        if self.algorithms == []:
+            raise place.at("algorithms").error(
+                "is empty, so the usual ones would be accepted", "name one, or remove it"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Issuers(VerifierKind):
+    """`jwt` of `auth`: authorization servers, one or a list."""
+
+    key: ClassVar = "jwt"
+    parts: ClassVar = {"jwt": ("An entry of `jwt`", JwtEntry)}
+
+    entries: tuple[JwtEntry, ...] = field(repr=False)
+
+    @staticmethod
+    def field_of_auth() -> Any:
+        return key(
+            prepared(listed, {"type": "list", "items_schema": ANY}),
+            'a list of objects such as {"issuer": "https://…", "audience": "https://…/mcp"}',
+            [],
+            secret=True,
+            meaning="Authorization servers whose tokens are accepted.",
+            example=[{"issuer": "https://idp.example.com", "audience": "https://tools.example.com/mcp"}],
+            published={
+                "anyOf": [
+                    {"$ref": "#/$defs/jwt"},
+                    {"type": "array", "items": {"$ref": "#/$defs/jwt"}},
+                ]
+            },
+        )
+
+    @classmethod
+    def read(cls, said: Any, place: Place) -> Issuers:
+        entries = tuple(validated(JwtEntry, one, place.at(number)) for number, one in enumerate(said))
+        for number, one in enumerate(entries):
+            one.check(place.at(number))
+        return cls(entries)
+
+    @property
+    def issuers(self) -> Sequence[str]:
+        return [one.issuer for one in self.entries]
+
+    def expanded(self, text: Expand) -> Issuers:
+        def one(entry: JwtEntry, number: int) -> JwtEntry:
+            def at(value: str | None, name: str) -> Any:
+                return None if value is None else text(value, self.key, number, name)
+
+            return replace(
+                entry,
+                audience=[at(each, "audience") for each in entry.audience],
+                **{name: at(getattr(entry, name), name) for name in ("issuer", "jwks_url", "secret")},
+            )
+
+        return Issuers(tuple(one(entry, number) for number, entry in enumerate(self.entries)))
+
+    def verifiers(self, place: Place) -> list[RememberedVerifier]:
+        found = list[RememberedVerifier]()
+        for number, one in enumerate(self.entries):
+            with told_at(place.at(number)):
+                found.append(
+                    JWT(
+                        issuer=one.issuer,
+                        audience=one.audience,
+                        jwks_url=one.jwks_url,
+                        algorithms=one.algorithms or (),
+                        secret=one.secret,
+                        roles_claim=one.roles_claim,
+                        leeway=one.leeway,
+                    )
+                )
+        return found
+
+
+KIND: Final = Issuers

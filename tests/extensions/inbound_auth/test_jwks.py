@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import anyio
 import pytest
-from tests.security.authentication.issuer import AUDIENCE, Issuer, issuing, public_jwk
+from tests.extensions.inbound_auth.issuer import AUDIENCE, Issuer, issuing, public_jwk
 
 from mcp_toolset.auth import JWT
 from mcp_toolset.errors import InvalidTokenError, TokenCheckError
-from mcp_toolset.security.authentication import jwks
-from mcp_toolset.security.authentication.jwks import COOLDOWN, LIFESPAN, KeySet, fetched
+from mcp_toolset.extensions.inbound_auth import jwks
+from mcp_toolset.extensions.inbound_auth.jwks import COOLDOWN, LIFESPAN, KeySet, fetched
 
 pytestmark = pytest.mark.anyio
 

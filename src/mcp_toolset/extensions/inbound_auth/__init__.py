@@ -1,0 +1,1 @@
+"""Who may call over HTTP, as a file or the command line says it: tokens, and what issuers sign."""

@@ -1,0 +1,28 @@
+"""`InboundAuth`: the section `auth`; the hook `auth=` of a server asks its settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mcp_toolset.extending.extension import Extension, Host
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import Settings
+
+
+class InboundAuth(Extension):
+    """No part of a server: `Settings.callers` says who may call."""
+
+    key: ClassVar = "auth"
+
+    @classmethod
+    def of(cls, said: Any, stated: Settings | None, host: Host) -> None:
+        """See `Extension`; there is none."""
+
+    @classmethod
+    def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
+        """See `Extension`; a section that was removed holds until then."""
+        return before is not None and now is None
+
+
+EXTENSION = InboundAuth

@@ -1,0 +1,130 @@
+"""The options of `serve` that say who may call over HTTP: `--auth-token-env`, `--issuer` and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+from mcp_toolset._records import dataclass, replace
+
+if TYPE_CHECKING:
+    from mcp_toolset.config import HubConfig
+    from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.serving.serve import TransportName
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_OPTIONS: Final = (
+    click.option(
+        "--auth-token-env",
+        multiple=True,
+        metavar="[NAME=]VAR",
+        help="Accept the bearer token in this environment variable, from a client that is called NAME.",
+    ),
+    click.option("--issuer", metavar="URL", help="Accept the tokens (JWT) of this authorization server."),
+    click.option(
+        "--audience", multiple=True, metavar="TEXT", help="The audience of those tokens: the claim aud."
+    ),
+    click.option(
+        "--jwks-url", metavar="URL", help="Where the keys of the issuer are, if its metadata does not say it."
+    ),
+    click.option("--required-scope", multiple=True, metavar="SCOPE", help="A scope that each JWT needs."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """What the command line says of who may call.
+
+    Attributes:
+        variables: Environment variables with tokens, each perhaps after the name of its holder.
+        issuer: An authorization server.
+        audience: What its tokens name as their audience.
+        jwks_url: Where its keys are.
+        required_scopes: What each token needs.
+    """
+
+    variables: tuple[str, ...]
+    issuer: str | None
+    audience: tuple[str, ...]
+    jwks_url: str | None
+    required_scopes: tuple[str, ...]
+
+    def with_variable(self, name: str) -> Inbound:
+        """The same, with the token of another environment variable."""
+        return replace(self, variables=(*self.variables, name))
+
+    def authenticator(self, transport: TransportName) -> Authenticator | None:
+        """Who may call; `None` if these options do not say."""
+        self._check(transport)
+        if not self.variables and self.issuer is None:
+            return None
+        from mcp_toolset.extensions.inbound_auth.verifiers.jwt import JWT
+        from mcp_toolset.extensions.inbound_auth.verifiers.static_tokens import StaticTokens
+        from mcp_toolset.security.authentication.authenticator import Authenticator
+
+        verifiers: list[StaticTokens | JWT] = []
+        if self.variables:
+            verifiers.append(StaticTokens.from_env(*self.variables, scopes=self.required_scopes))
+        if self.issuer is not None:
+            verifiers.append(JWT(issuer=self.issuer, audience=self.audience, jwks_url=self.jwks_url))
+        return Authenticator(verifiers, required_scopes=self.required_scopes)
+
+    def check_callers(self, config: HubConfig, warn: Callable[[str], None]) -> None:
+        """Refuse, or warn of, rules of a file for callers whose tokens these options do not accept.
+
+        Raises:
+            ConfigError: as `Callers.check` does.
+        """
+        if self.issuer is not None or not self.variables:
+            return
+        from mcp_toolset.extensions.inbound_auth.settings import check_known
+
+        names = [one.partition("=")[0] for one in self.variables]
+        known = {"principals": names, "roles": (), "scopes": self.required_scopes}
+        check_known(known, config.for_callers(), warn)
+
+    def _check(self, transport: TransportName) -> None:
+        given = self.variables or self.issuer or self.audience or self.jwks_url or self.required_scopes
+        if given and transport == "stdio":
+            raise click.UsageError(
+                "options that say who may call are for HTTP: add --transport http; on stdio the program that "
+                "starts the server is its only client"
+            )
+        if (self.audience or self.jwks_url) and self.issuer is None:
+            raise click.UsageError("--audience and --jwks-url belong to --issuer; add it")
+        if self.issuer is not None and not self.audience:
+            raise click.UsageError(
+                "--issuer needs --audience, or tokens for other servers would be accepted; give what the "
+                "claim `aud` of the tokens for this server is"
+            )
+        if not all(map(str.strip, self.required_scopes)):
+            raise click.UsageError("--required-scope is empty, so no scope would be required; name one")
+        if self.required_scopes and not (self.variables or self.issuer):
+            raise click.UsageError("--required-scope needs --issuer or --auth-token-env")
+
+
+def _options(function: _Function) -> _Function:
+    """The options; the command receives them as `auth`."""
+
+    @wraps(function)
+    def told(
+        *args: Any,
+        auth_token_env: Sequence[str],
+        issuer: str | None,
+        audience: Sequence[str],
+        jwks_url: str | None,
+        required_scope: Sequence[str],
+        **kwargs: Any,
+    ) -> Any:
+        inbound = Inbound((*auth_token_env,), issuer, (*audience,), jwks_url, (*required_scope,))
+        return function(*args, auth=inbound, **kwargs)
+
+    for option in reversed(_OPTIONS):
+        told = option(told)
+    return cast("_Function", told)
+
+
+OPTION: Final = _options

@@ -1,0 +1,244 @@
+"""The section `auth` of `toolset`: who may call over HTTP. Its references are expanded when it is used.
+
+A server on stdio needs no tokens, so a variable that is not set there is no error there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field, make_dataclass
+from difflib import get_close_matches
+from typing import Any, ClassVar, Final, NamedTuple, Self, cast
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config.entries import validated
+from mcp_toolset.config.extensions import NamedCaller, Settings, as_object
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.sections import exact_names
+from mcp_toolset.config.tables import TEXT, Meaning, Table, key
+from mcp_toolset.config.variables import Variables
+from mcp_toolset.extensions.inbound_auth.kinds import (
+    ONE_OR_MORE,
+    WORDS,
+    WORDS_FORM,
+    VerifierKind,
+    kinds,
+)
+from mcp_toolset.security.authentication.authenticator import Authenticator
+from mcp_toolset.security.policy.patterns import ForCallers, hidden_rule, is_caller, is_for, plain_name
+from mcp_toolset.security.policy.sections import Section
+
+
+@dataclass(frozen=True, slots=True)
+class AuthRules:
+    """The section, expanded."""
+
+    verifiers: tuple[VerifierKind, ...] = field(repr=False)
+    resource: str | None
+    required_scopes: tuple[str, ...]
+    place: Place = field(compare=False)
+
+    def authenticator(self) -> Authenticator:
+        """Who may call.
+
+        Raises:
+            ConfigError: a verifier cannot be made.
+        """
+        made = [each for one in self.verifiers for each in one.verifiers(self.place.at(one.key))]
+        return Authenticator(made, resource=self.resource, required_scopes=self.required_scopes)
+
+
+class _Auth(Settings):
+    """The section, checked and not yet expanded; see `Settings` and `Callers`."""
+
+    says: ClassVar = Meaning(
+        "[Who may call](authentication.md) over HTTP.", {"tokens": {"ci": {"token": "${CI_TOKEN}"}}}
+    )
+    protects: ClassVar = True
+    object_only: ClassVar = "an object with `tokens` or `jwt`"
+    parts: ClassVar[Mapping[str, tuple[str, type[Table]]]] = {
+        name: part for kind in kinds() for name, part in kind.parts.items()
+    }
+
+    resource: str | None
+    required_scopes: list[str]
+    verifiers: tuple[VerifierKind, ...]
+    place: Place
+    variables: Variables
+
+    @classmethod
+    def read(cls, said: object, place: Place, variables: Variables, servers: Mapping[str, str]) -> Self:
+        """See `Settings`."""
+        table = as_object(said, place, cls.object_only)
+        made = validated(cls, table, place)
+        stated = [(kind, getattr(made, kind.key)) for kind in kinds()]
+        if not any(value for _, value in stated):
+            keys = " or ".join(f"`{kind.key}`" for kind in kinds())
+            raise place.error("accepts no caller", f"add {keys}, or remove the section")
+        verifiers = tuple(kind.read(value, place.at(kind.key)) for kind, value in stated if value)
+        if "required_scopes" in table and not made.required_scopes:
+            raise place.at("required_scopes").error(
+                "is empty, so no scope is required", "name one, or remove it"
+            )
+        exact_names(made.required_scopes, place.at("required_scopes"))
+        return replace(cast("Any", made), verifiers=verifiers, place=place, variables=variables)
+
+    def callers(self) -> Self:
+        return self
+
+    @property
+    def named(self) -> Mapping[str, NamedCaller]:
+        return {name: one for kind in self.verifiers for name, one in kind.callers.items()}
+
+    @property
+    def issuers(self) -> Sequence[str]:
+        return [one for kind in self.verifiers for one in kind.issuers]
+
+    def check(self, stated: Iterable[tuple[Any, Place]], warn: Callable[[str], None]) -> None:
+        """Refuse a name that is nearly one of a token here; warn of one that no token has.
+
+        What authorization servers tell of callers is not known, so with one of them any name may be right.
+        """
+        if all(one.knows_all for one in self.verifiers):
+            callers = [
+                _Caller(
+                    name,
+                    _key_of(name),
+                    frozenset(map(plain_name, one.roles)),
+                    frozenset(map(plain_name, one.scopes)),
+                )
+                for name, one in self.named.items()
+            ]
+            roles = {role for one in callers for role in one.roles}
+            scopes = {scope for one in callers for scope in one.scopes}
+            stated, told = [*stated], list[str]()
+            known = {"principals": {*self.named}, "roles": roles, "scopes": scopes}
+            check_known(known, stated, told.append)
+            for line in told:
+                warn(line)
+            if not told:
+                _tell_unreached(stated, callers, warn)
+
+    def rules(self) -> AuthRules:
+        """The section with its references expanded."""
+
+        def text(value: str, *steps: str | int) -> str:
+            # No message shows what this section holds, so that nothing has to be blanked.
+            return self.variables.expand(value, self.place.at(*steps), lambda _: None)
+
+        return AuthRules(
+            tuple(one.expanded(text) for one in self.verifiers),
+            None if self.resource is None else text(self.resource, "resource"),
+            tuple(map(plain_name, self.required_scopes)),
+            self.place,
+        )
+
+
+SETTINGS: Final = cast(
+    "type[_Auth]",
+    make_dataclass(
+        "AuthSettings",
+        [
+            *((kind.key, Any, kind.field_of_auth()) for kind in kinds()),
+            (
+                "resource",
+                str | None,
+                key(
+                    TEXT,
+                    "the URL of this server, as clients write it",
+                    meaning="The URL of this server, as clients write it.",
+                    example="https://tools.example.com/mcp",
+                ),
+            ),
+            (
+                "required_scopes",
+                list[str],
+                key(
+                    WORDS,
+                    WORDS_FORM,
+                    [],
+                    meaning="Scopes without which no call is allowed.",
+                    example=["tools:call"],
+                    published=ONE_OR_MORE,
+                ),
+            ),
+            ("verifiers", Any, field(default=(), repr=False)),
+            ("place", Any, field(default=None, repr=False, compare=False)),
+            ("variables", Any, field(default=None, repr=False, compare=False)),
+        ],
+        bases=(_Auth,),
+        namespace={"__module__": __name__, "unknown": "forbid"},
+        frozen=True,
+        kw_only=True,
+    ),
+)
+"""The keys of the section: one for each kind of verifiers, and what holds for all."""
+
+
+def check_known(
+    known: Mapping[str, Collection[str]],
+    stated: Iterable[tuple[Any, Place]],
+    warn: Callable[[str], None],
+) -> None:
+    """Refuse a caller that is nearly a known one, and warn of one that nobody is.
+
+    Raises:
+        ConfigError: with the place of the first such name.
+    """
+    for section, place in stated:
+        for kind, names in known.items():
+            for number, one in enumerate(getattr(section, kind, None) or ()):
+                at, folded = place.at(kind, number), {name.lower(): name for name in names}
+                if any(is_caller(one, name, _key_of(name)) for name in names):
+                    continue
+                if close := get_close_matches(one.lower(), folded, n=1, cutoff=0.8):
+                    raise at.error("no token has it", f"did you mean `{folded[close[0]]}`?")
+                if _restricts(section):
+                    warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
+
+
+def _key_of(name: str) -> str:
+    """The key of the caller who has the token of this name."""
+    return json.dumps([name, None, None])
+
+
+def _restricts(section: ForCallers) -> bool:
+    """Whether somebody could call more without it: an `allow` of all tools alone takes nothing away."""
+    return (
+        not isinstance(section, Section)
+        or bool(section.ask or section.deny)
+        or "*" not in (section.allow or ())
+    )
+
+
+def _tell_unreached(
+    stated: Iterable[tuple[ForCallers, Place]], callers: Sequence[_Caller], warn: Callable[[str], None]
+) -> None:
+    """Warn of what is for none of the callers, and of rules that never apply to those that they are for."""
+    before: list[tuple[Section, Place]] = []
+    for section, place in stated:
+        meant = [caller for caller in callers if is_for(section, caller)]
+        if not meant and _restricts(section):
+            mend = "write a section for each kind of caller"
+            warn(str(place.error("no token has all that it names, so it applies to nobody", mend)))
+        if not meant or not isinstance(section, Section):
+            continue
+        for wider, at in before:
+            found = hidden_rule(section, wider) if all(is_for(wider, caller) for caller in meant) else None
+            if found is not None:
+                told = (
+                    f"never applies, as `for[{at.steps[-1]}].allow` is asked before it and has `{found.wide}`"
+                )
+                rule = place.at(found.kind, found.number)
+                warn(str(rule.error(f"{told}: every token of these callers is meant there", "put it first")))
+        before.append((section, place))
+
+
+class _Caller(NamedTuple):
+    """Who has a token of the section."""
+
+    name: str
+    key: str
+    roles: frozenset[str]
+    scopes: frozenset[str]
