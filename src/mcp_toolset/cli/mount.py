@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from mcp_toolset._index import index
+from mcp_toolset._index import marked
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.cli.credentials import Headers
@@ -105,7 +105,7 @@ class MountOptions:
 
         No kept catalog is used; what servers list now is kept. Calls are recorded by the running server.
         """
-        off = dict.fromkeys(index().STAYING, False)
+        off = dict.fromkeys(marked("stays"), False)
         return replace(self, afresh=True, extensions={**self.extensions, **off})
 
 

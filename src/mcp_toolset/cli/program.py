@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
 
-from mcp_toolset._index import index
+from mcp_toolset._index import marked
 from mcp_toolset._rule import idle_rules
 from mcp_toolset.cli.target import Module, Program
 from mcp_toolset.errors import TargetError, ToolsetError
@@ -82,7 +82,7 @@ _DECIDING: Final = (
     "policy",
     "access",
     "auth",
-    *index().PROTECTING,
+    *marked("protects"),
 )
 
 

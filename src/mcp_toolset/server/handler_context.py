@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from mcp_toolset._index import mend
 from mcp_toolset._records import replace
 from mcp_toolset.calls.background import BackgroundWork, EventLog
 from mcp_toolset.context.request import WireContext
@@ -196,7 +197,7 @@ class HandlerContext(ToolContext):
         from mcp_toolset.tools.core.processes import ProcessesOf
 
         if (found := self._host.need(ProcessesOf)) is None:
-            raise CapabilityError("processes", "ToolsetServer(…, processes=True)")
+            raise CapabilityError("processes", mend("processes"))
         return found.owned_by(self)
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.clauses import clauses_of
 from mcp_toolset.catalog.search.columns.word_query import WordQuery
@@ -79,7 +80,7 @@ def require_scorer(scorer: object) -> None:
     if isinstance(scorer, type) or not isinstance(scorer, Scorer):
         raise DefinitionError(
             f"scorer={scorer!r} is no ranking: give 'built-in' (the default, which searches by words and by "
-            "meaning), None (by words alone), or a scorer such as EmbeddingScorer(…)"
+            f"meaning), None (by words alone), or a scorer{mend('scorer')}"
         )
 
 

@@ -23,6 +23,7 @@ class TelemetrySettings(Settings):
         "Where [metrics and traces](observability.md) go: `prometheus`, `otlp` or both, or an object.",
         "prometheus,otlp",
     )
+    of_clients: ClassVar = True
     words: ClassVar = ("prometheus", "otlp", "public")
 
     prometheus: bool = key(

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, overload
 
+from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CannotAskError, CapabilityError, ClientCapabilityError, DefinitionError
 from mcp_toolset.tools.core.asking import (
@@ -450,7 +451,7 @@ class ToolContext:
         """
         effects = EFFECTS.get()
         if effects is None:
-            raise CapabilityError("effect", "a journal that records the tool: ToolsetServer(…, journal=True)")
+            raise CapabilityError("effect", mend("effect", "what records the tool"))
         return await effects.once(key, work, arguments, repeat=repeat)
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
