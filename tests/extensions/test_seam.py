@@ -1362,4 +1362,4 @@ async def test_two_extensions_do_not_declare_one_identifier_to_mounts(other: typ
 
 def test_an_extension_by_keyword_does_not_have_the_identifier_of_another_one(lamp: None) -> None:
     with pytest.raises(DefinitionError, match="'com.example/lamp' is given twice; leave one of them out"):
-        ToolsetServer(kit(), extensions=[Advertised()], **{"lamp": 60})
+        ToolsetServer(kit(), extensions=[Advertised()], lamp=60)  # pyright: ignore[reportCallIssue]
