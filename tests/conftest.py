@@ -11,10 +11,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 from tests.support.far_store import far_stores
+from tests.support.needs import pytest_pycollect_makemodule, pytest_runtest_setup
 from tests.support.warm import Warm, warm_process
 
 from mcp_toolset.server import mounts
 from mcp_toolset.upstream import client_lists
+
+__all__ = ["pytest_pycollect_makemodule", "pytest_runtest_setup"]
 
 # What servers list is kept in the user's cache folder by default; tests write nothing there. The
 # processes that they start inherit this.

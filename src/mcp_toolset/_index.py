@@ -1,4 +1,4 @@
-"""The extensions by name: the index of those that come with this package, and the entry points of others.
+"""The extensions by name: what those of this package declare, and the entry points of others.
 
 Nothing of an extension is imported here but by `loaded`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset.errors import DefinitionError
@@ -23,21 +24,68 @@ _COMMANDS: Final = "mcp_toolset.commands"
 
 
 @cache
-def index() -> Any:
-    """The tables of the extensions that come with this package."""
-    return import_module(GROUP)
+def rows() -> Mapping[str, Mapping[str, Any]]:
+    """What each extension of this package declares, by its folder, for those that can be imported."""
+    index = import_module(GROUP)
+    there = {one.name for one in Path(index.__file__ or "").parent.iterdir()}
+    found: dict[str, Mapping[str, Any]] = index.TABLE
+    return {name: one for name, one in found.items() if there.issuperset((name, *_words(one, "needs")))}
+
+
+def _words(row: Mapping[str, Any], kind: str) -> list[str]:
+    return row.get(kind, "").split()
+
+
+@cache
+def homes(kind: str) -> Mapping[str, str]:
+    """The folder of each name of a kind: `key`, `mount`, `part`, `commands`."""
+    return {name: home for home, row in rows().items() for name in _words(row, kind)}
+
+
+@cache
+def owners(kind: str) -> Mapping[str, str]:
+    """The key of the extension of each key of a server's `entry`, or of each of the `keywords` of a mount."""
+    return {name: row.get("key", home) for home, row in rows().items() for name in _words(row, kind)}
+
+
+@cache
+def marked(mark: str) -> tuple[str, ...]:
+    """The keys of the extensions with a mark, in order.
+
+    - `always`: each server has them unless it is told otherwise.
+    - `served`: `serve` and the command line turn them on unless told otherwise.
+    - `keeps_calls`: calls that wait are kept in them; turned off, what replicas share keeps none either.
+    - `stated`: a file can name them.
+    - `adds`: a file, or an entry alone, turns them on at any time. They have no slot but `guard`, and their
+      guards stand before those of others, as they refuse calls.
+    - `protects`: a misspelt key is never ignored, and a program that asks for one is not served without.
+    - `by_pattern`: what a file says of them is a table by patterns.
+    - `of_clients`: clients have the key in their files as well, for something else.
+    - `stays`: they are told of calls, in the process that stays while a program is loaded again in others.
+    - `deferred`: they are for tools behind search; `Toolset.deferred` can turn them on.
+    - `with_policy`: a server has them as soon as it has a policy, unless told otherwise; see `guard_of`.
+    - `option`, `serve_option`, `caller_option`: `serve` has an option for them; the first is one of
+      `install`, too, the last says who may call.
+    """
+    return tuple(row["key"] for row in rows().values() if mark in _words(row, "marks"))
+
+
+def mend(error: str, otherwise: str = "") -> str:
+    """What an extension says of how to mend an error of the core, by what the core calls the error."""
+    found = (row["mends"][error] for row in rows().values() if error in row.get("mends", ()))
+    return next(found, otherwise)
 
 
 @cache
 def others() -> Mapping[str, EntryPoint]:
     """The entry points of other distributions by key; asked for only where a key is not in the index."""
-    return {name: point for name, point in _points(GROUP).items() if name not in index().KEYS}
+    return {name: point for name, point in _points(GROUP).items() if name not in homes("key")}
 
 
 @cache
 def commands_of_others() -> Mapping[str, EntryPoint]:
     """The entry points of commands of other distributions by name."""
-    return {name: point for name, point in _points(_COMMANDS).items() if name not in index().COMMANDS}
+    return {name: point for name, point in _points(_COMMANDS).items() if name not in homes("commands")}
 
 
 def _points(group: str) -> Mapping[str, EntryPoint]:
@@ -64,7 +112,7 @@ def loaded(point: EntryPoint) -> Any:
 
 def part(name: str) -> Any:
     """What the core asks for by a name of its own; `None` if its folder is not there."""
-    home = index().PARTS.get(name)
+    home = homes("part").get(name)
     return None if home is None else import_module(f"{GROUP}.{home}.part").PART
 
 
@@ -82,15 +130,10 @@ def needed(name: str, what: str) -> Any:
 def section_keys(names: Collection[str], core: Collection[str]) -> set[str]:
     """Those of the names that are keys of extensions in the section `toolset`; `core` has the core's."""
     rest = {name for name in names if name not in core}
-    found = rest & {*_stated()}
+    found = rest & {*marked("stated")}
     return found | (rest & {*others()}) if rest - found else found
 
 
 def every_key() -> list[str]:
     """The keys of all extensions in the section `toolset`."""
-    return [*_stated(), *others()]
-
-
-def _stated() -> list[str]:
-    """The keys of this package's extensions that a file can name."""
-    return [key for key in index().KEYS if key not in index().UNSTATED]
+    return [*marked("stated"), *others()]

@@ -16,7 +16,7 @@ import pytest
 from tests.cli.commandline import CALC, KIT, PATIENCE, CommandLine, answer, command, environment, line
 from tests.support.warm import Warm
 
-from mcp_toolset._index import index
+from mcp_toolset._index import homes
 from mcp_toolset.cli.main import COMMANDS
 
 __all__ = ["line"]
@@ -85,7 +85,7 @@ def test_help_names_every_command(line: CommandLine):
     done = line.run("--help")
     assert done.returncode == 0
     listed = re.findall(r"^  ([a-z]+)  ", done.stdout, re.MULTILINE)
-    assert listed == [*COMMANDS, *index().COMMANDS]
+    assert listed == [*COMMANDS, *homes("commands")]
 
 
 def test_the_shortest_program_is_a_target(line: CommandLine):

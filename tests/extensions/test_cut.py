@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import mcp_toolset
-from mcp_toolset import extensions
+from mcp_toolset._index import homes, owners
 
 SOURCE = Path(mcp_toolset.__file__).parent
 PROGRAM = Path(__file__).with_name("five_programs.py")
@@ -42,8 +42,8 @@ def _linked(source: Path, copy: Path, without: set[str]) -> None:
 
 @pytest.mark.parametrize("cut", [[], *([name] for name in FOLDERS), FOLDERS], ids="-".join)
 def test_the_rest_runs_without_folders(cut: list[str], tmp_path: Path) -> None:
-    keys = [key for key, home in extensions.KEYS.items() if home in cut]
-    mounting = [name for name, key in extensions.MOUNT_KEYWORDS.items() if extensions.MOUNTS[key] in cut]
+    keys = [key for key, home in homes("key").items() if home in cut]
+    mounting = [name for name, key in owners("keywords").items() if homes("mount")[key] in cut]
     paths = f"{copy_without(tmp_path, cut)}:{PROGRAM.parents[2]}"
     environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(tmp_path), "COLUMNS": "120"}
     done = subprocess.run(
@@ -74,13 +74,6 @@ def test_the_rest_runs_without_folders(cut: list[str], tmp_path: Path) -> None:
         assert f"toolset.{name}: unknown option" in words
         missing = f"RemoteToolset.__init__() got an unexpected keyword argument {name!r}"
         assert told["said"][name]["mount"] == missing
-    for name, home in extensions.COMMANDS.items():
+    for name, home in homes("commands").items():
         there = home not in cut
         assert (f"  {name}  " in told["help"]) is there
-
-
-def test_every_row_of_the_index_has_its_folder() -> None:
-    for table in (extensions.KEYS, extensions.COMMANDS, extensions.MOUNTS, extensions.PARTS):
-        assert {*table.values()} <= {*FOLDERS}
-    for name in FOLDERS:
-        assert not name.startswith("_")

@@ -30,6 +30,7 @@ from mcp_types import (
     TextContent,
     ToolAnnotations,
 )
+from tests.extensions.indexed import indexed
 from tests.support.asking import ERAS, connected, text_of
 from tests.support.callers import Callers, listening
 from tests.support.code_client import code_client
@@ -48,7 +49,6 @@ from mcp_toolset import (
     Toolset,
     ToolsetServer,
     _index,
-    extensions,
     serve,
     tool,
 )
@@ -61,7 +61,7 @@ from mcp_toolset.config.reference.schema import parts
 from mcp_toolset.config.tables import Table
 from mcp_toolset.errors import CallError, ConfigError, DefinitionError, NameConflictError
 from mcp_toolset.extending import Extension, HttpPage, Meaning, Place, ServerSettings, Settings, key
-from mcp_toolset.extending.mounts import MountExtension
+from mcp_toolset.extending.mounts import DeclaredToMounts, MountExtension
 from mcp_toolset.extensions.approvals.extension import WaitingCalls
 from mcp_toolset.extensions.limits.extension import LimitedCalls
 from mcp_toolset.extensions.sampler.extension import Sampler
@@ -157,7 +157,7 @@ def write(folder: Path, section: Mapping[str, Any]) -> None:
 
 
 def keys(server: ToolsetServer) -> list[str]:
-    return [one.key for one in server.extensions if one.key not in extensions.ALWAYS]
+    return [one.key for one in server.extensions if not one.always]
 
 
 async def lit(server: ToolsetServer) -> str:
@@ -246,7 +246,7 @@ def test_each_of_our_own_is_an_object_and_a_keyword(tmp_path: Path) -> None:
         "code": (CodeMode, CodeMode(seconds=5)),
         "handle_after": (lambda: TaskHandles(20), 20),
     }
-    assert set(own) == set(extensions.KEYS) - extensions.ALWAYS - {"auth"}
+    assert set(own) == set(_index.homes("key")) - {*_index.marked("always"), "auth"}
     for name, (made, said) in own.items():
         for server in (
             ToolsetServer(kit(), extensions=[made()]),
@@ -1018,8 +1018,12 @@ async def test_an_entry_of_a_server_says_what_becomes_of_its_tools(
     extension.EXTENSION = Shade  # pyright: ignore[reportAttributeAccessIssue]
     monkeypatch.setitem(sys.modules, "mcp_toolset.extensions.shades.settings", module)
     monkeypatch.setitem(sys.modules, "mcp_toolset.extensions.shades.extension", extension)
-    monkeypatch.setattr(extensions, "KEYS", {**extensions.KEYS, "shades": "shades"})
-    monkeypatch.setattr(extensions, "SERVER_KEYS", {**extensions.SERVER_KEYS, "shade": "shades"})
+    row = {"key": "shades", "marks": "stated", "entry": "shade"}
+    with indexed({**_index.rows(), "shades": row}):
+        await an_entry_says(tmp_path)
+
+
+async def an_entry_says(tmp_path: Path) -> None:
     program = tmp_path / "desk.py"
     program.write_text(
         "from mcp_toolset import serve, tool\n@tool\ndef knock() -> str:\n    '''Knock.'''\n    return 'in'\n"
@@ -1330,3 +1334,32 @@ async def test_an_extension_of_the_sdk_s_client_side_is_declared_to_mounts_and_h
 def test_an_extension_of_the_sdk_that_claims_results_is_refused_with_the_mend() -> None:
     with pytest.raises(DefinitionError, match="com.example/claiming claims results of calls.*claims"):
         ToolsetServer(kit(), extensions=[Claiming()])
+
+
+class Declaring(Extension):
+    """Declares something to mounted servers."""
+
+    key = "declaring"
+
+    def declared(self) -> DeclaredToMounts:
+        return DeclaredToMounts("com.example/hearing", {"ears": 1})
+
+
+class Advertised(Lamp):
+    """The identifier of another one."""
+
+    key = "advertised"
+    identifier = "com.example/lamp"
+
+
+@pytest.mark.parametrize("other", [MountsHeard, Declaring])
+async def test_two_extensions_do_not_declare_one_identifier_to_mounts(other: type[Any]) -> None:
+    server = ToolsetServer(kit(), extensions=[MountsHeard(), other()])
+    with pytest.raises(DefinitionError, match="'com.example/hearing' is given twice; leave one of them out"):
+        async with server:
+            raise AssertionError("it was opened")
+
+
+def test_an_extension_by_keyword_does_not_have_the_identifier_of_another_one(lamp: None) -> None:
+    with pytest.raises(DefinitionError, match="'com.example/lamp' is given twice; leave one of them out"):
+        ToolsetServer(kit(), extensions=[Advertised()], lamp=60)  # pyright: ignore[reportCallIssue]

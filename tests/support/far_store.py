@@ -13,12 +13,14 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, MemoryGrantStore, ToolGrant
-from mcp_toolset.extensions.limits.rate import TokensTaken
+
+if TYPE_CHECKING:
+    from mcp_toolset.extensions.limits.rate import TokensTaken
 
 ROOT = Path(__file__).parents[2]
 
@@ -170,6 +172,8 @@ class FarLimits(FarStore):
     async def take(  # type: ignore[override]
         self, key: str, *, calls: int, per_seconds: float, wanted: int
     ) -> TokensTaken:
+        from mcp_toolset.extensions.limits.rate import TokensTaken
+
         return TokensTaken(await self.ask("take_tokens", key, calls, wanted), wait=7.0)
 
 

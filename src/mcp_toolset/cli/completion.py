@@ -40,7 +40,7 @@ def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
             return _items(files(incomplete))
         case _, "file" | "config":
             return _items(files(incomplete, _CONFIGURATIONS))
-        case "login" | "logout", _:
+        case _, "server" if "URL" in str(getattr(param, "metavar", "")):
             found = (name for name, entry in _servers(file).items() if "command" not in entry)
             return _starting(found, incomplete)
         case _, "server":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 import click
 
 from mcp_toolset import __version__
-from mcp_toolset._index import GROUP, commands_of_others, index, loaded
+from mcp_toolset._index import GROUP, commands_of_others, homes, loaded
 from mcp_toolset.cli.options import Commands, Context, examples, sentence, usage_message
 from mcp_toolset.cli.output import complain, debugging
 from mcp_toolset.errors import DefinitionError, ToolsetError, innermost
@@ -64,13 +64,13 @@ class _Commands(Commands):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands, in the order of the table; those of other distributions are the last."""
-        return list(dict.fromkeys((*COMMANDS, *index().COMMANDS, *commands_of_others())))
+        return list(dict.fromkeys((*COMMANDS, *homes("commands"), *commands_of_others())))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name; `None` if there is none."""
         if (home := COMMANDS.get(cmd_name)) is not None:
             module = import_module(f"mcp_toolset.cli.commands.{home}")
-        elif (home := index().COMMANDS.get(cmd_name)) is not None:
+        elif (home := homes("commands").get(cmd_name)) is not None:
             module = import_module(f"{GROUP}.{home}.command")
         elif (point := commands_of_others().get(cmd_name)) is not None:
             return _command_of_others(point)

@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 import anyio
 import click
 
-from mcp_toolset._index import index
+from mcp_toolset._index import marked
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import idle_rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
@@ -110,7 +110,7 @@ _DECIDING: Final = (
     "policy",
     "access",
     "auth",
-    *index().PROTECTING,
+    *marked("protects"),
 )
 
 
@@ -351,7 +351,7 @@ class MountOptions:
 
         No kept catalog is used; what servers list now is kept. Calls are recorded by the running server.
         """
-        off = dict.fromkeys(index().STAYING, False)
+        off = dict.fromkeys(marked("stays"), False)
         return replace(self, afresh=True, extensions={**self.extensions, **off})
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from functools import wraps
 from importlib import import_module
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from mcp_toolset._index import GROUP, index
+from mcp_toolset._index import GROUP, homes, marked
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.output import complain, log_to_stderr
 from mcp_toolset.cli.target import FORMS, SEPARATED, Headers
@@ -423,7 +423,7 @@ _SERVING_NAMES: Final = ("grants", "client_prefix", "state", "watch", "deferred"
 
 def serving_options(function: _Function) -> _Function:
     """The options of `serve` besides target and address; `install` writes them into the entry."""
-    return _with((*_SERVING, *_of_extensions(index().OPTIONS)), function)
+    return _with((*_SERVING, *_of_extensions("option")), function)
 
 
 def caller_options(function: _Function) -> _Function:
@@ -433,16 +433,17 @@ def caller_options(function: _Function) -> _Function:
         is_flag=True,
         help="Accept calls without a token from every program that can reach --host.",
     )
-    return _with([*_of_extensions(index().CALLER_OPTIONS), insecure], function)
+    return _with([*_of_extensions("caller_option"), insecure], function)
 
 
 def serve_options(function: _Function) -> _Function:
     """The options of extensions that `serve` alone has."""
-    return _with(_of_extensions(index().SERVE_OPTIONS), function)
+    return _with(_of_extensions("serve_option"), function)
 
 
-def _of_extensions(folders: Mapping[str, str]) -> list[Any]:
-    return [import_module(f"{GROUP}.{home}.option").OPTION for home in folders.values()]
+def _of_extensions(mark: str) -> list[Any]:
+    homes_of = (homes("key")[key] for key in marked(mark))
+    return [getattr(import_module(f"{GROUP}.{home}.option"), mark.upper()) for home in homes_of]
 
 
 def _with(options: Sequence[Any], function: _Function) -> _Function:
@@ -454,7 +455,7 @@ def _with(options: Sequence[Any], function: _Function) -> _Function:
 def serving_arguments(ctx: click.Context) -> list[str | Path]:
     """The options above that were given, in the form that `serve` takes; files are paths."""
     given: list[str | Path] = []
-    known = (*_SERVING_NAMES, *index().OPTIONS)
+    known = (*_SERVING_NAMES, *marked("option"))
     for option in ctx.command.params:
         name = option.name or ""
         if name not in known or ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:

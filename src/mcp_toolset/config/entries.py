@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast, get_args
 
 from pydantic_core import ValidationError
 
-from mcp_toolset._index import every_key, index
+from mcp_toolset._index import every_key, owners
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import (
@@ -245,7 +245,7 @@ def server_keys(table: Mapping[str, object], place: Place) -> list[str]:
             raise place.at(written).error("unknown key", f"did you mean `{meant}`?")
         right = misplaced(written) or ""
         if right.startswith(GUARDS):
-            own = right.split(".")[1] in ("permissions", *index().SERVER_KEYS) and ".for." not in f"{right}."
+            own = right.split(".")[1] in ("permissions", *owners("entry")) and ".for." not in f"{right}."
             moved = "mcpServers.NAME" + right.removeprefix("toolset") if own else right
             raise place.at(written).error(WRONG_PLACE, f"move it to `{moved}`")
     return unknown
@@ -256,7 +256,7 @@ def known_keys(model: type[_Checked]) -> list[str]:
     own = list(_descriptions(model))
     if model is ToolsetSection:
         return [*own, *every_key()]
-    return [*own, *index().SERVER_KEYS] if model is ServerEntry else own
+    return [*own, *owners("entry")] if model is ServerEntry else own
 
 
 def _one_of(keys: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast
 
-from mcp_toolset._index import GROUP, every_key, index, loaded, others
+from mcp_toolset._index import GROUP, every_key, homes, loaded, others, owners
 from mcp_toolset._records import replace
 from mcp_toolset.config.entries import null_rule, validated
 from mcp_toolset.config.jsonc import Place
@@ -76,7 +76,11 @@ class Settings(Table):
         object_only: How the object is written, where neither `true`, `false` nor another value stands for it.
         parts: Further tables for the reference, each with its heading, by their names in the JSON Schema.
         adds: Whether several files that are served together may say something, and all of it holds.
-        protects: Whether null, which is an absent key elsewhere, is refused for the key.
+        protects: Whether null, which is an absent key elsewhere, is refused for the key, a misspelt key is
+            never ignored, and a program that asks for the extension is not served without it.
+        tells: Keys that nothing else has: under a wrong key and in a wrong place they are told by these.
+        synonyms: Other words for its keys by key, and for the key itself by "", in lower case and plain.
+        of_clients: Whether clients have the key in their files as well, for something else.
         never_null: Fields that protect: null is refused, and what looks like a reference and is none.
     """
 
@@ -92,6 +96,9 @@ class Settings(Table):
     parts: ClassVar[Mapping[str, tuple[str, type[Table]]]] = {}
     adds: ClassVar[bool] = False
     protects: ClassVar[bool] = False
+    tells: ClassVar[tuple[str, ...]] = ()
+    synonyms: ClassVar[Mapping[str, str]] = {}
+    of_clients: ClassVar[bool] = False
     never_null: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -274,7 +281,7 @@ def read_server_settings(said: Mapping[str, object], place: Place, server: str) 
     """
     found: dict[str, dict[str, object]] = {}
     for key, value in said.items():
-        if (owner := index().SERVER_KEYS.get(key)) is None:
+        if (owner := owners("entry").get(key)) is None:
             continue
         if value is None and (kind := server_settings_of(owner)) is not None and kind.protects:
             raise null_rule(place.at(key))
@@ -288,7 +295,7 @@ def read_server_settings(said: Mapping[str, object], place: Place, server: str) 
 
 def settings_of(key: str) -> type[Settings] | None:
     """What a file can say of an extension; `None` if nothing, or if there is no such extension."""
-    if (home := index().KEYS.get(key)) is not None:
+    if (home := homes("key").get(key)) is not None:
         return import_module(f"{GROUP}.{home}.settings").SETTINGS
     point = others().get(key)
     return None if point is None else getattr(loaded(point), "Settings", None)
@@ -296,7 +303,7 @@ def settings_of(key: str) -> type[Settings] | None:
 
 def server_settings_of(key: str) -> type[ServerSettings] | None:
     """What an entry of a server can say of an extension; `None` if nothing."""
-    home = index().KEYS.get(key) or index().MOUNTS.get(key)
+    home = homes("key").get(key) or homes("mount").get(key)
     return None if home is None else import_module(f"{GROUP}.{home}.settings").SERVER_SETTINGS
 
 
@@ -307,8 +314,8 @@ def described() -> Iterator[tuple[str, type[Settings]]]:
 
 def server_settings() -> Iterator[type[ServerSettings]]:
     """What entries of servers can say of extensions, for the reference and the JSON Schema."""
-    owners = dict.fromkeys(index().SERVER_KEYS.values())
-    return (kind for owner in owners if (kind := server_settings_of(owner)) is not None)
+    every = dict.fromkeys(owners("entry").values())
+    return (kind for owner in every if (kind := server_settings_of(owner)) is not None)
 
 
 def at_restart(before: Settings | None, now: Settings | None) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from mcp_toolset._index import index, section_keys
+from mcp_toolset._index import owners, section_keys
 from mcp_toolset._records import replace
 from mcp_toolset.config.entries import (
     WRONG_PLACE,
@@ -195,7 +195,7 @@ def _idle(
 
 def _of_server(table: Mapping[str, object], place: Place, name: str) -> Mapping[str, Any]:
     """What an entry says of extensions, by their key."""
-    if not any(key in index().SERVER_KEYS for key in table):
+    if not any(key in owners("entry") for key in table):
         return {}
     from mcp_toolset.config.extensions import read_server_settings
 
@@ -311,7 +311,7 @@ def _check_sections(data: object, place: Place) -> None:
     read = {*known_keys(ServerEntry)} - {"oauth"}
     for key in entry:
         # What is nearly one of these stops its server alone; see `server_keys`.
-        if key not in read and nearest(key, ("permissions", *index().SERVER_KEYS)) is None:
+        if key not in read and nearest(key, ("permissions", *owners("entry"))) is None:
             _check_buried(key, entry[key], place)
 
 

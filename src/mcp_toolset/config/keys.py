@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final, cast
 from unicodedata import normalize
 
-from mcp_toolset._index import index, others
+from mcp_toolset._index import marked, others, owners, rows
 
 __all__ = [
     "CLIENT_KEYS",
@@ -88,6 +88,11 @@ _MEANT: Final[Mapping[str, str]] = {
 }
 """Synonyms of keys that protect, in lower case without separators; ignored, they would be unsafe."""
 
+_PROTECTS: Final = marked("protects")
+_BY_PATTERN: Final = marked("by_pattern")
+_TELLS: Final = {row["key"]: row["tells"].split() for row in rows().values() if "tells" in row}
+"""The keys that nothing but the settings of an extension has, by the extension's key."""
+
 _PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         "name deferred timeout start_timeout start idle_timeout client_prefix pins new_tools "
@@ -99,8 +104,6 @@ _PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys("principals roles scopes".split(), "toolset.permissions.for"),
     **dict.fromkeys("tokens jwt resource required_scopes".split(), "toolset.auth"),
     **dict.fromkeys("issuer audience jwks_url algorithms roles_claim leeway".split(), "toolset.auth.jwt"),
-    **dict.fromkeys("max_bytes keep".split(), "toolset.audit"),
-    **dict.fromkeys("rate calls concurrency result_bytes".split(), "toolset.limits.PATTERN"),
     "trusted_proxies": "toolset.http",
     "toolset": "",
     **dict.fromkeys(
@@ -114,14 +117,27 @@ _PLACES: Final[Mapping[str, str]] = {
 @cache
 def places() -> Mapping[str, str]:
     """Where each key of ours stands. At another place it would be ignored, and a protection would be off."""
-    of_servers = dict.fromkeys(index().SERVER_KEYS, "mcpServers.NAME")
-    own = [key for key in index().KEYS if key not in index().OF_CLIENTS]
-    return {**of_servers, **_PLACES, **dict.fromkeys(own, "toolset")}
+    of_servers = dict.fromkeys(owners("entry"), "mcpServers.NAME")
+    own = [key for key in marked("stated") if key not in marked("of_clients")]
+    told = {
+        one: f"toolset.{key}{'.PATTERN' if key in _BY_PATTERN else ''}"
+        for key, ones in _TELLS.items()
+        for one in ones
+    }
+    return {**of_servers, **_PLACES, **told, **dict.fromkeys(own, "toolset")}
+
+
+def _synonyms() -> Iterator[tuple[str, str]]:
+    """Where that stands which other words for the keys of extensions mean."""
+    for row in rows().values():
+        for key, words in row.get("synonyms", {}).items():
+            place = f"toolset.{row['key']}" + (f".PATTERN.{key}" if key else "")
+            yield from dict.fromkeys(words.split(), place).items()
 
 
 _OTHER_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        "approvals approval approve confirm requireapproval requireapprovals requiresapproval "
+        "approval approve confirm requireapproval requiresapproval "
         "approvalrequired needsapproval alwaysask approvalmode confirmation defaulttoolsapprovalmode "
         "humanintheloop interrupton manualapproval requireconfirmation requiresconfirmation "
         "supervised".split(),
@@ -136,11 +152,8 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         "readonly readonlymode readonlyhint".split(), 'toolset.permissions.allow: ["readOnly:*"]'
     ),
-    **dict.fromkeys("policies acl guards accesscontrol".split(), "toolset.permissions"),
-    **dict.fromkeys("ratelimit ratelimits ratelimiting throttle quota quotas".split(), "toolset.limits"),
-    "maxcalls": "toolset.limits.PATTERN.calls",
-    "maxconcurrency": "toolset.limits.PATTERN.concurrency",
-    "maxresultbytes": "toolset.limits.PATTERN.result_bytes",
+    **dict.fromkeys("policies acl guard accesscontrol".split(), "toolset.permissions"),
+    **dict(_synonyms()),
     **dict.fromkeys("quarantine pin pinned pinning".split(), "toolset.pins"),
     **dict.fromkeys("lockfile pinfile pinsfile".split(), "toolset.lock"),
     **dict.fromkeys("disabledservers disabledmcpservers".split(), "mcpServers.NAME.disabled"),
@@ -148,30 +161,32 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
 """Where that stands which other words mean, in lower case without separators."""
 
 GUARDS: Final = (
-    *("toolset.permissions", "toolset.limits", "toolset.pins", "toolset.audit"),
-    *("toolset.egress", "toolset.http", "toolset.lock"),
+    *("toolset.permissions", "toolset.pins", "toolset.egress", "toolset.http", "toolset.lock"),
+    *(f"toolset.{key}" for key in _PROTECTS),
 )
 """The places of rules that would be lost in the entry of a server."""
 
 NO_VARIABLES: Final = frozenset(
-    "permissions limits audit pins new_tools hidden_text exclude include deny ask approvals disabled "
-    "toolset".split()
+    (*"permissions pins new_tools hidden_text exclude include deny ask disabled toolset".split(), *_PROTECTS)
+    + marked("with_policy")
 )
 """The keys of ours that are no names of environment variables or headers."""
 
-_PROTECTING: Final = index().STRICT | set(
-    "permissions pins new_tools hidden_text required_scopes tokens exclude".split()
+_PROTECTING: Final = frozenset(
+    (*"permissions pins new_tools hidden_text required_scopes tokens exclude".split(), *_PROTECTS)
 )
 """The keys whose misspelt form is never ignored, and that tell a section `toolset` of another name."""
 
-OF_ALL_SERVERS: Final = frozenset("toolset audit tokens jwt required_scopes lock".split())
+OF_ALL_SERVERS: Final = frozenset("toolset tokens jwt required_scopes lock".split()).union(
+    key for key in _PROTECTS if key not in owners("entry")
+)
 """The keys that, in a server's entry, were meant for all servers."""
 
 NEVER_NULL: Final = frozenset(
-    "permissions limits audit pins new_tools hidden_text include exclude allow ask deny for principals roles "
+    "permissions pins new_tools hidden_text include exclude allow ask deny for principals roles "
     "required_scopes tokens jwt audience algorithms roles_claim lock arguments tools disabled "
     "enabled includeTools excludeTools disabledTools enabled_tools disabled_tools".split()
-)
+).union(_PROTECTS)
 """The keys that protect. Elsewhere null is the same as no key; here somebody meant to write a rule."""
 
 _SWITCHED_ON: Final = frozenset("active isactive isenabled on use visible".split())
@@ -184,11 +199,12 @@ _ON_BY_NAME: Final = (("mcp", "allowed"), ("allowMCPServers",))
 _OF_SERVERS: Final = frozenset(
     "type transport command args env url serverUrl httpUrl headers disabled".split()
 )
-_OF_A_SERVER: Final = frozenset("include exclude permissions limits pins new_tools hidden_text".split())
+_OF_A_SERVER: Final = frozenset("include exclude permissions pins new_tools hidden_text".split()).union(
+    key for key in _PROTECTS if key in owners("entry")
+)
 _SECTIONS: Final = frozenset("mcpservers servers contextservers extensions".split())
 _KINDS_OF_PERMISSIONS: Final = frozenset("allow ask deny for".split())
 _KINDS_OF_AUTH: Final = frozenset("tokens jwt resource required_scopes".split())
-_KINDS_OF_LIMITS: Final = frozenset("rate calls concurrency result_bytes".split())
 
 _COMMENT: Final = re.compile(r"_|\$|x-|//|#")
 _LEAST_LIKE: Final = 0.8
@@ -253,10 +269,11 @@ def names_a_server(value: object, servers: Iterable[str]) -> bool:
 
 def misplaced(key: str, *, holder: str | None = None) -> str | None:
     """The right place of a key of ours, or of nearly one that protects, where no key of ours is known."""
-    if (other := _OTHER_WORDS.get(_plain(key))) is not None:
-        return other
     known = {**dict.fromkeys(others(), "toolset"), **places()}
     plain = {_plain(one): one for one in known}
+    word = _plain(key) if _plain(key) in {*plain, *_OTHER_WORDS} else _plain(key).removesuffix("s")
+    if (other := _OTHER_WORDS.get(word)) is not None:
+        return other
     meant = plain.get(_plain(key)) or nearest(key, _PROTECTING)
     place = known.get(meant) if meant else None
     if place is None or place == holder:
@@ -289,13 +306,13 @@ def buried(key: str, value: object) -> tuple[tuple[str | int, ...], str] | None:
 
 def _rule(name: str, value: object) -> str | None:
     """The place of the rule that a value is by its look, if it looks like one; `name` is plain."""
-    if "audit" in name and isinstance(value, str) and re.search(r"[./\\]", value):
-        return "toolset.audit"
+    if isinstance(value, str) and re.search(r"[./\\]", value):
+        files = (key for key in _TELLS if key not in _BY_PATTERN)
+        return next((f"toolset.{key}" for key in files if key in name), None)
     if not isinstance(value, dict) or not value:
         return None
     table = cast("dict[str, object]", value)
     keys = {*table}
-    limited = sum(isinstance(one, dict) and bool(_KINDS_OF_LIMITS & {*one}) for one in table.values())
     if {"tokens", "jwt"} & keys and (name == "auth" or keys <= _KINDS_OF_AUTH):
         return "toolset.auth"
     if any(isinstance(table.get(one), list | str) for one in ("allow", "ask", "deny")) and (
@@ -307,13 +324,26 @@ def _rule(name: str, value: object) -> str | None:
     # Gemini's settings have such a section for tools of its own.
     if name != "tools" and keys <= {"include", "exclude"} and isinstance(table.get("exclude"), list):
         return "mcpServers.NAME.exclude"
-    if limited and (name == "limits" or limited == len(keys)):
-        return "toolset.limits"
-    if "path" in keys and ("audit" in name or {"max_bytes", "keep"} & keys):
-        return "toolset.audit"
+    if right := _settings(name, table):
+        return right
     said = keys if _rule("auth", table.get("auth")) else keys - {"auth"}
     is_section = said & _PROTECTING and all(places().get(one) == "toolset" for one in keys)
     return "toolset" if is_section else None
+
+
+def _settings(name: str, table: Mapping[str, object]) -> str | None:
+    """The place of the settings of an extension that a table is by the keys that tell them."""
+    for key, tells in _TELLS.items():
+        if key in _BY_PATTERN:
+            alike = sum(
+                isinstance(one, dict) and any(each in one for each in tells) for one in table.values()
+            )
+            is_one = alike and (name == key or alike == len(table))
+        else:
+            is_one = "path" in table and (key in name or any(each in table for each in tells))
+        if is_one:
+            return f"toolset.{key}"
+    return None
 
 
 def is_section(name: str, entry: object) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from mcp_toolset._index import index
+from mcp_toolset._index import owners
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.security.policy.sections import KINDS
 
@@ -58,7 +58,7 @@ def check_own(entries: Mapping[str, object], section: Place) -> None:
         others, place = {*entries} - {name}, section.at(name)
         table = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
         rules = [*_patterns(table.get("permissions"), place.at("permissions"))]
-        for key in index().SERVER_KEYS:
+        for key in owners("entry"):
             said = table.get(key)
             named = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
             rules += [(one, place.at(key, one)) for one in named]

@@ -168,6 +168,10 @@ class Extension:
         Settings: What a configuration can say of it; `None` if nothing. An extension of this package has it
             in the module `settings` of its folder, so that a file is read without importing the extension.
         reshapes: Whether results may differ from output schemas, which lists then do not promise.
+        always: Whether each server has it unless it is told otherwise. This mark and the next two are for
+            extensions of this package.
+        served: Whether `serve` and the command line turn it on unless told otherwise.
+        keeps_calls: Whether it keeps calls that wait: turned off, what replicas share keeps none either.
         host: The server, from `bind` on.
     """
 
@@ -175,6 +179,9 @@ class Extension:
     identifier: str = ""
     Settings: ClassVar[type[Settings] | None] = None
     reshapes: ClassVar[bool] = False
+    always: ClassVar[bool] = False
+    served: ClassVar[bool] = False
+    keeps_calls: ClassVar[bool] = False
     host: Host
 
     # How it is made

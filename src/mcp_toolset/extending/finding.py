@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from mcp_toolset._index import GROUP, index, loaded, others
+from mcp_toolset._index import GROUP, homes, loaded, marked, others
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
 
@@ -19,7 +19,7 @@ def find(key: str) -> type[Extension] | None:
     Raises:
         DefinitionError: another distribution names what is no extension of this key.
     """
-    if (home := index().KEYS.get(key)) is not None:
+    if (home := homes("key").get(key)) is not None:
         return import_module(f"{GROUP}.{home}.extension").EXTENSION
     if (point := others().get(key)) is None:
         return None
@@ -35,4 +35,4 @@ def find(key: str) -> type[Extension] | None:
 
 def served_keywords(on: bool) -> Keywords:
     """The keywords of the extensions that `serve` turns on unless told otherwise."""
-    return cast("Keywords", dict.fromkeys(index().SERVED, on))
+    return cast("Keywords", dict.fromkeys(marked("served"), on))

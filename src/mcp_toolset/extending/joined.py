@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp_toolset._index import index
+from mcp_toolset._index import homes, marked
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, Host, overrides
@@ -56,7 +57,7 @@ class Extensions:
         self._compiled = [one.compiled for one in self._of("compiled")]
         self.readers = [one.read_resource for one in self._of("read_resource")]
         self.reshapes = any(one.reshapes for one in self._every)
-        self._guarding = sorted(self._of("guard"), key=lambda one: one.key not in index().LATE)
+        self._guarding = sorted(self._of("guard"), key=lambda one: one.key not in marked("adds"))
         self._answering = self._of("answer")
         self._intercepting = self._of("intercept")
         self.catalog_tools = [
@@ -83,7 +84,7 @@ class Extensions:
 
     def leave_served(self) -> None:
         """Leave out what `serve` turns on, before the server is opened for something else."""
-        self._every = tuple(one for one in self._every if one.key not in index().SERVED)
+        self._every = tuple(one for one in self._every if not one.served)
 
     def tools(self) -> list[Tool[..., Any]]:
         """The tools that they add, in order."""
@@ -104,7 +105,7 @@ class Extensions:
 
     def guards(self) -> list[Guard]:
         """The stages of tools, as they are now."""
-        late = [one for one in self._late if one in index().LATE]
+        late = [one for one in self._late if one in marked("adds")]
         for key in late:
             if any(map(any, self._host.stated_by_file(key))):
                 self._guarding.insert(0, self._turned_on(key))
@@ -114,7 +115,7 @@ class Extensions:
 
     def guard_of(self, policy: Policy) -> Guard | None:
         """What applies a policy to calls; `None` if the server's own does."""
-        for key in [one for one in self._late if one in index().WITH_POLICY]:
+        for key in [one for one in self._late if one in marked("with_policy")]:
             self._turned_on(key)
         found = (one.guard_of(policy, self.record) for one in self._of("guard_of"))
         return next((one for one in found if one is not None), None)
@@ -139,11 +140,16 @@ class Extensions:
         return {name: answer for one in reversed(self._every) for name, answer in one.methods().items()}
 
     def declare(self, sources: Iterable[ToolSource]) -> None:
-        """Have mounted servers told of those that declare something to them."""
-        found = {said.identifier: said for one in self._of("declared") if (said := one.declared())}
+        """Have mounted servers told of those that declare something to them.
+
+        Raises:
+            DefinitionError: two declare one identifier.
+        """
+        found = [said for one in self._of("declared") if (said := one.declared())]
+        _require_single(said.identifier for said in found)
         for source in sources if found else ():
             if fits(source, TakesDeclared):
-                source.declared.update(found)
+                source.declared.update((said.identifier, said) for said in found)
 
     def intercepting(self, answers: dict[str, Answer]) -> None:
         """Stand around the answers to calls, then around those to all methods, and to unknown ones."""
@@ -239,17 +245,13 @@ def extensions_of(
         DefinitionError: an extension is there twice, or is none.
     """
     every = [_ours(one) for one in given]
-    names = [name for one in every for name in dict.fromkeys((one.key, one.identifier)) if name]
-    for name in names:
-        if names.count(name) > 1:
-            raise DefinitionError(f"extensions: {name!r} is given twice; leave one of them out")
     held = {one.key for one in every}
-    order = {key: number for number, key in enumerate(index().KEYS)}
+    order = {key: number for number, key in enumerate(homes("key"))}
     for key in sorted(
-        {*stated, *keywords, *index().ALWAYS}, key=lambda one: (order.get(one, len(order)), one)
+        {*stated, *keywords, *marked("always")}, key=lambda one: (order.get(one, len(order)), one)
     ):
         said, settings = keywords.get(key), stated.get(key)
-        is_unsaid = said is None and settings is None and key not in index().ALWAYS
+        is_unsaid = said is None and settings is None and key not in marked("always")
         is_off = said is False or is_unsaid or (said is True and _is_off(key, stated))
         if is_off and key in order and key not in held:
             continue
@@ -265,18 +267,26 @@ def extensions_of(
         made = said if isinstance(said, kind) else kind.of(said, settings, host)
         if made is not None:
             every.append(made)
+    _require_single(name for one in every for name in dict.fromkeys((one.key, one.identifier)))
     held = {one.key for one in every}
     late = [
         one
-        for one in index().LATE | index().WITH_POLICY
+        for one in (*marked("adds"), *marked("with_policy"))
         if one not in held and keywords.get(one) is not False
     ]
     return Extensions(every, host, late)
 
 
+def _require_single(names: Iterable[str]) -> None:
+    counted = Counter(filter(None, names))
+    for name, count in counted.items():
+        if count > 1:
+            raise DefinitionError(f"extensions: {name!r} is given twice; leave one of them out")
+
+
 def _is_off(key: str, stated: Mapping[str, Settings | None]) -> bool:
     """Whether a configuration turns off what `serve` turns on."""
-    return key in index().SERVED and key in stated and stated[key] is None
+    return key in marked("served") and key in stated and stated[key] is None
 
 
 def _ours(one: Any) -> Extension:

@@ -7,7 +7,7 @@ from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
-from mcp_toolset._index import GROUP, index
+from mcp_toolset._index import GROUP, homes, owners
 from mcp_toolset._records import dataclass
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def mount_keywords(said: Mapping[str, Any]) -> dict[str, ServerSettings]:
 
     found: dict[str, dict[str, Any]] = {}
     for name, value in said.items():
-        if (owner := index().MOUNT_KEYWORDS.get(name)) is None:
+        if (owner := owners("keywords").get(name)) is None:
             raise TypeError(f"RemoteToolset.__init__() got an unexpected keyword argument {name!r}")
         found.setdefault(owner, {})[name] = value
     kinds = {owner: server_settings_of(owner) for owner in found}
@@ -113,7 +113,7 @@ def mount_keywords(said: Mapping[str, Any]) -> dict[str, ServerSettings]:
 
 def keywords_of(stated: Mapping[str, ServerSettings]) -> dict[str, Any]:
     """The keywords of `RemoteToolset` for what the entry of a server says."""
-    names = index().MOUNT_KEYWORDS.items()
+    names = owners("keywords").items()
     return {name: getattr(stated[key], name) for name, key in names if key in stated}
 
 
@@ -145,7 +145,7 @@ def mount_extensions(
 
 def _parts(stated: Mapping[str, ServerSettings]) -> list[tuple[str, ServerSettings]]:
     """The folders of the extensions that something is stated of, in order."""
-    return [(home, stated[key]) for key, home in index().MOUNTS.items() if key in stated] if stated else []
+    return [(home, stated[key]) for key, home in homes("mount").items() if key in stated] if stated else []
 
 
 def _kind(home: str) -> type[MountExtension]:

@@ -1,143 +1,76 @@
 """The extensions that come with this package: each is a folder, and any folder can be deleted.
 
-The tables have names only: nothing of an extension is imported before it is used. The folder of an extension
-has the module `extension`, with its class as `EXTENSION`; the module `settings`, if a file can name it; and
-the module `command`, if it has commands; and the
-module `mount`, with a class as `MOUNT`, if it has a part in mounted servers.
+The folder of an extension has the module `extension`, with its class as `EXTENSION`; `settings`, if a file
+can name it; `command`, if it has commands; `option`, if `serve` has an option for it; `mount`, with a class
+as `MOUNT`, if it has a part in mounted servers; `part`, with what the core asks for as `PART`, and by which
+`NAME`. What it says of how to mend errors of the core is its `MENDS`.
+
+`scripts/extensions` writes this table of what they declare. It has names only: nothing of an extension is
+imported before it is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-_FOLDERS: Final = {one.name for one in Path(__file__).parent.iterdir()}
-
-
-def _there(table: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: folder for name, folder in table.items() if folder in _FOLDERS}
-
-
-_OF_TASKS: Final = {"handle_after": "task_handles"} if "tasks" in _FOLDERS else {}
-
-KEYS: Final = _there(
-    {
-        "auth": "inbound_auth",
-        "suspended": "suspended",
-        "audit": "audit",
-        "processes": "processes",
-        "stats": "statistics",
-        "telemetry": "telemetry",
-        "large_results": "large_results",
-        "learning": "learning",
-        "limits": "limits",
-        "approvals": "approvals",
-        "journal": "journal",
-        "sampler": "sampler",
-        "code": "code",
-        "tasks": "tasks",
-        **_OF_TASKS,
-    }
-)
-"""The folder of each extension by its key: its keyword of a server, and its key in a file."""
-
-UNSTATED: Final = frozenset(KEYS) & {"approvals", "processes", "sampler", "tasks"}
-"""The extensions that a file cannot name: keywords only."""
-
-OF_CLIENTS: Final = frozenset({"telemetry"})
-"""Those of these keys that clients have in their files as well, for something else."""
-
-MOUNTS: Final = _there({"sampler": "sampler", "retries": "retries"})
-"""The folder of each extension that has a part in mounted servers, by its key; it has the module `mount`."""
-
-MOUNT_KEYWORDS: Final = {
-    name: key
-    for name, key in {"sampler": "sampler", "retries": "retries", "breaker": "retries"}.items()
-    if key in MOUNTS
+TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "inbound_auth": {
+        "key": "auth",
+        "marks": "stated protects caller_option",
+        "mends": {"verifiers": "a StaticTokens, a JWT, or "},
+    },
+    "upstream_access": {
+        "part": "access",
+        "commands": "login logout",
+        "mends": {"login": "mcp-toolset login"},
+    },
+    "suspended": {"key": "suspended", "marks": "keeps_calls stated"},
+    "approvals": {
+        "key": "approvals",
+        "marks": "with_policy",
+        "commands": "approvals",
+        "mends": {"guards": " such as [PolicyGuard(policy)]"},
+    },
+    "audit": {
+        "key": "audit",
+        "marks": "stays stated protects option",
+        "commands": "audit",
+        "tells": "max_bytes keep",
+    },
+    "processes": {"key": "processes", "mends": {"processes": "ToolsetServer(…, processes=True)"}},
+    "statistics": {"key": "stats", "marks": "served stays stated", "commands": "stats"},
+    "telemetry": {"key": "telemetry", "marks": "stays stated of_clients serve_option"},
+    "large_results": {"key": "large_results", "marks": "stated"},
+    "learning": {"key": "learning", "marks": "stated", "commands": "learning"},
+    "limits": {
+        "key": "limits",
+        "marks": "stated adds protects by_pattern",
+        "entry": "limits",
+        "tells": "rate calls concurrency result_bytes",
+        "synonyms": {
+            "": "ratelimit ratelimiting throttle quota",
+            "calls": "maxcalls",
+            "concurrency": "maxconcurrency",
+            "result_bytes": "maxresultbytes",
+        },
+    },
+    "journal": {
+        "key": "journal",
+        "marks": "stated protects",
+        "entry": "journal idempotency",
+        "commands": "journal",
+        "mends": {"effect": "a journal that records the tool: ToolsetServer(…, journal=True)"},
+    },
+    "sampler": {"key": "sampler", "mount": "sampler", "keywords": "sampler"},
+    "code": {"key": "code", "marks": "deferred stated option"},
+    "tasks": {"key": "tasks", "marks": "always"},
+    "task_handles": {"key": "handle_after", "marks": "stated", "needs": "tasks"},
+    "retries": {"mount": "retries", "keywords": "retries breaker", "entry": "retries breaker"},
+    "kept_indexes": {"part": "indexes"},
+    "model_loop": {"part": "forms", "mends": {"export": "use ToolRound.of(message, export)"}},
+    "sdk_mounts": {"part": "sdk"},
+    "sdk_view": {"part": "lowlevel"},
+    "sentence_models": {"part": "scorer", "mends": {"scorer": " such as EmbeddingScorer(…)"}},
+    "single_mounts": {"part": "single"},
 }
-"""The extension of each keyword of `RemoteToolset` that is an extension's."""
-
-PARTS: Final = _there(
-    {
-        "lowlevel": "sdk_view",
-        "scorer": "sentence_models",
-        "indexes": "kept_indexes",
-        "access": "upstream_access",
-        "single": "single_mounts",
-        "sdk": "sdk_mounts",
-        "forms": "model_loop",
-    }
-)
-"""The folder of what the core asks for by a name of its own; its module `part` has it as `PART`."""
-
-SERVER_KEYS: Final = {
-    name: key
-    for name, key in {
-        "limits": "limits",
-        "journal": "journal",
-        "idempotency": "journal",
-        "retries": "retries",
-        "breaker": "retries",
-    }.items()
-    if key in KEYS or key in MOUNTS
-}
-"""The extension of each key that an extension has in the entry of a server."""
-
-COMMANDS: Final = _there(
-    {
-        "login": "upstream_access",
-        "logout": "upstream_access",
-        "approvals": "approvals",
-        "audit": "audit",
-        "journal": "journal",
-        "stats": "statistics",
-        "learning": "learning",
-    }
-)
-"""The folder of each command."""
-
-OPTIONS: Final = _there({"audit": "audit", "code": "code"})
-"""The folder of each option of `serve` that is an extension's; its module `option` has it as `OPTION`.
-
-`install` has these options as well, and writes them into the entry.
-"""
-
-SERVE_OPTIONS: Final = _there({"telemetry": "telemetry"})
-"""The same for options of `serve` alone."""
-
-CALLER_OPTIONS: Final = _there({"auth": "inbound_auth"})
-"""The same for those that say who may call over HTTP; the command receives them as one value of this key."""
-
-KEEPING: Final = frozenset(KEYS) & {"suspended"}
-"""The extensions that keep calls which wait: turned off, what replicas share keeps none either."""
-
-STAYING: Final = frozenset(KEYS) & {"audit", "stats", "telemetry"}
-"""The extensions of the process that stays while a program is loaded again in others: they record calls."""
-
-PROTECTING: Final = frozenset(KEYS) & {"audit", "limits"}
-"""The extensions that a program is not served without, if it asks for them."""
-
-VERIFIERS: Final = ("StaticTokens", "JWT") if "auth" in KEYS else ()
-"""The public names of what checks tokens of callers, for an error."""
-
-STRICT: Final = frozenset(KEYS) & {"audit", "auth", "journal", "limits"}
-"""The extensions whose misspelt key is never ignored, wherever it is in a file."""
-
-SERVED: Final = frozenset(KEYS) & {"stats"}
-"""The extensions that `serve` and the command line turn on unless told otherwise."""
-
-ALWAYS: Final = frozenset(KEYS) & {"tasks"}
-"""The extensions that each server has unless it is told otherwise."""
-
-DEFERRED: Final = frozenset(KEYS) & {"code"}
-"""The extensions that are for tools behind search: `Toolset.deferred` can turn them on."""
-
-LATE: Final = frozenset(KEYS) & {"limits"}
-"""The extensions that a file, or an entry alone, turns on at any time: they have no slot but `guard`.
-
-Their guards stand before those of other extensions, as they refuse calls.
-"""
-
-WITH_POLICY: Final = frozenset(KEYS) & {"approvals"}
-"""The extensions that a server has as soon as it has a policy, unless told otherwise; see `guard_of`."""

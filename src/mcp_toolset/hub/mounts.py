@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.lockfile import LockFile, lock_beside
 from mcp_toolset.catalog.pins.policy import PinPolicy
@@ -338,7 +339,7 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         egress=server.egress,
         unlisted=server.unlisted,
         auth=server.auth,
-        login=f"mcp-toolset login {shlex.quote(server.name)}",
+        login=f"{mend('login')} {shlex.quote(server.name)}",
         **keywords_of(server.extensions),
     )
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import anyio
 import anyio.from_thread
 
+from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.background import BackgroundWork, EventLog
 from mcp_toolset.context.request import WireContext
@@ -355,7 +356,7 @@ class HandlerContext(ToolContext):
         from mcp_toolset.tools.core.processes import ProcessesOf
 
         if (found := self._host.need(ProcessesOf)) is None:
-            raise CapabilityError("processes", "ToolsetServer(…, processes=True)")
+            raise CapabilityError("processes", mend("processes"))
         return found.owned_by(self)
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
-from mcp_toolset._index import index, needed, part
+from mcp_toolset._index import homes, marked, needed, part
 from mcp_toolset._rule import refuse_replaced, refuse_rules_in, rules_among, take
 from mcp_toolset.calls.background import BackgroundWork, EventLog
 from mcp_toolset.calls.pipeline.hooks import HookSet
@@ -305,7 +305,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             lowlevel=lambda: self.lowlevel,
         )
         self.extensions = extensions_of(extensions, turned_on(toolset, keywords), file, host)
-        keeps = not any(keywords.get(key) is False for key in index().KEEPING)
+        keeps = not any(keywords.get(key) is False for key in marked("keeps_calls"))
         waiting = {SuspendedStore: shared if keeps else None}
         services.update({**waiting, **self.extensions.services(), **services})
         self.need = host.need
@@ -469,7 +469,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         }
 
 
-_RULES = frozenset(("rules", "hooks", "middleware", "tool_middleware", "access", *index().KEYS)) - {"auth"}
+_RULES = frozenset(("rules", "hooks", "middleware", "tool_middleware", "access", *homes("key"))) - {"auth"}
 """Arguments of a server that decide about calls, and that it has no attributes for."""
 
 _GIVEN = frozenset({"grants", "toolset"})

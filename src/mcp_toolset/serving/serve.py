@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 
 import anyio
 
-from mcp_toolset._index import index
+from mcp_toolset._index import marked
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import idle_rules
 from mcp_toolset.calls.pipeline.hooks import HookSet
@@ -293,7 +293,7 @@ async def _listen(
 def server_of(target: Served, **given: Any) -> ToolsetServer:
     """The server that `serve` would run, with these arguments of `ToolsetServer`."""
     if isinstance(target, ToolsetServer):
-        if names := [key for key, value in given.items() if value and key not in index().SERVED]:
+        if names := [key for key, value in given.items() if value and key not in marked("served")]:
             raise DefinitionError(
                 f"serve() got a ToolsetServer; give {names[0]}= to ToolsetServer(…) instead"
             )

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from mcp_toolset._index import needed
+from mcp_toolset._index import mend, needed
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config import chain
 from mcp_toolset.config.server_auth import (
@@ -304,7 +304,7 @@ def _authenticated(link: Link, auth: httpx2.Auth | ServerAuth | CallerAuth | Non
     if not isinstance(auth, OAuth | ClientCredentials | EnterpriseLogin):
         return replace(link, auth=auth)
     access = needed("access", f"mount {link.name!r}: logins are")
-    how = login or f"mcp-toolset login {link.shown}"
+    how = login or f"{mend('login')} {link.shown}"
     return replace(
         link, hidden=(*link.hidden, *auth.secrets), credentials=access.tokens(link.name, link.url, auth, how)
     )

@@ -12,10 +12,11 @@ import mcp_types as types
 import pytest
 from mcp import Client, ClientSession
 from mcp.shared.memory import create_client_server_memory_streams
+from tests.extensions.indexed import indexed
 from tests.support.asking import text_of
 from tests.support.piped import answers_to, handshake, legacy, modern, piped
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, extensions, tool
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -215,7 +216,6 @@ async def test_a_program_that_runs_it_over_streams_says_what_it_is_called(server
                 group.cancel_scope.cancel()
 
 
-def test_without_its_folder_it_is_said_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extensions, "PARTS", {})
-    with pytest.raises(DefinitionError, match="install mcp-toolset again"):
+def test_without_its_folder_it_is_said_how_to_have_it() -> None:
+    with indexed({}), pytest.raises(DefinitionError, match="install mcp-toolset again"):
         _ = ToolsetServer(Toolset(echo)).lowlevel

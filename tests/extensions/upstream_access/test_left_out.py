@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.extensions.indexed import indexed
 from tests.test_config import server_refusal
 
-from mcp_toolset import RemoteToolset, extensions
+from mcp_toolset import RemoteToolset
 from mcp_toolset.auth import OAuth
 from mcp_toolset.errors import DefinitionError
 
@@ -20,16 +21,13 @@ from mcp_toolset.errors import DefinitionError
         ({"forward": {"X-User": "identity.name"}}, "mount 'up': connections of single callers are not part"),
     ],
 )
-def test_a_mount_that_needs_a_login_or_callers_is_refused(
-    options: Any, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extensions, "PARTS", {})
-    with pytest.raises(DefinitionError, match=told):
+def test_a_mount_that_needs_a_login_or_callers_is_refused(options: Any, told: str) -> None:
+    with indexed({}), pytest.raises(DefinitionError, match=told):
         RemoteToolset("https://up.example/mcp", name="up", **options)
     RemoteToolset("https://up.example/mcp", name="up")
 
 
-def test_an_entry_with_a_login_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extensions, "PARTS", {})
-    told = server_refusal({"url": "https://up.example/mcp", "auth": "oauth"})
+def test_an_entry_with_a_login_is_refused() -> None:
+    with indexed({}):
+        told = server_refusal({"url": "https://up.example/mcp", "auth": "oauth"})
     assert ".auth: logins are not part of this installation; install mcp-toolset again" in told

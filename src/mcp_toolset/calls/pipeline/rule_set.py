@@ -10,6 +10,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
+from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule, take
 from mcp_toolset.calls.pipeline.hooks import HookSet
@@ -121,11 +122,11 @@ class RuleSet(Rule):
         put(self, "report", NameReport(self.strict))
         put(self, "observers", check_observers(self.observers))
         if not isinstance(cast("object", self.guards), Iterable):
-            raise DefinitionError(f"guards is a list such as [PolicyGuard(policy)], not {self.guards!r}")
+            raise DefinitionError(f"guards is a list{mend('guards')}, not {self.guards!r}")
         put(self, "guards", tuple(self.guards))
         guards = cast("Sequence[object]", self.guards)
         if unfit := [one for one in guards if not isinstance(one, Guard) or isinstance(one, type)]:
-            raise DefinitionError(f"guards is a list such as [PolicyGuard(policy)], and has {unfit[0]!r}")
+            raise DefinitionError(f"guards is a list{mend('guards')}, and has {unfit[0]!r}")
         take(self.hooks, *self.middleware, *self.guards, *(one for _, own in self._own for one in own))
 
     @property

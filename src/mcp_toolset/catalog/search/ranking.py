@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from heapq import nlargest
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.lexical import LexicalScorer
@@ -143,7 +144,7 @@ def require_scorer(scorer: object) -> None:
     if isinstance(scorer, type) or not isinstance(scorer, Scorer):
         raise DefinitionError(
             f"scorer={scorer!r} is no ranking: give 'built-in' (the default, which searches by words and by "
-            "meaning), None (by words alone), or a scorer such as EmbeddingScorer(…)"
+            f"meaning), None (by words alone), or a scorer{mend('scorer')}"
         )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mcp_toolset._index import index
+from mcp_toolset._index import marked
 from mcp_toolset._records import replace
 from mcp_toolset.cli.logs import LogOptions, log_options
 from mcp_toolset.cli.options import (
@@ -154,7 +154,7 @@ def serve_command(
 
         if followed is not None:
             given = [*map(str, serving_arguments(ctx)), *["-v"] * verbose]
-            stays = {key: one for key, one in extensions.items() if key in index().STAYING}
+            stays = {key: one for key, one in extensions.items() if key in marked("stays")}
             options = MountOptions(name=name, extensions=stays)
             _serve_followed(followed, options, given, how, log)
             return
@@ -171,7 +171,7 @@ def serve_command(
                 shared=_shared(shared),
                 extensions=extensions
                 if child is None
-                else {**extensions, **dict.fromkeys(index().STAYING, False)},
+                else {**extensions, **dict.fromkeys(marked("stays"), False)},
             )
             server = _mounted(place, options, child)
             _check_target(ctx, server, target or "", inbound, extensions, has_auth=auth is not None)
@@ -193,7 +193,7 @@ def _check_target(
     Raises:
         UsageError: there is such an option.
     """
-    for key in index().DEFERRED:
+    for key in marked("deferred"):
         if extensions.get(key) and not server.toolset.defers:
             raise click.UsageError(f"--{key} is for tools behind search, and none is: add --deferred")
     if has_auth and server.configured is not None and server.configured.config.callers is not None:
@@ -206,7 +206,7 @@ def _check_target(
         config = server.configured.config
         if inbound is not None:
             inbound.check_callers(config, complain)
-        for key in index().OPTIONS:
+        for key in marked("option"):
             # An option that is a value, such as a path, stands in place of what the file says.
             if config.extensions.get(key) is not None and not isinstance(extensions.get(key), bool | None):
                 raise click.UsageError(

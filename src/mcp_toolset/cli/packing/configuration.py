@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from mcp_toolset._index import index
+from mcp_toolset._index import homes
 from mcp_toolset.cli.packing.bundle import Kind, Question
 from mcp_toolset.config.entries import ServerEntry, known_keys, server_keys, validated
 from mcp_toolset.config.jsonc import Place, read_text
@@ -113,7 +113,7 @@ class PortableConfig:
             return [self._deep(name, key, each, within) for each in cast("list[Any]", value)]
         if not isinstance(value, str):
             return value
-        is_secret = within in (*_WITH_SECRETS, *index().KEYS) and _SECRET_KEY.search(key)
+        is_secret = within in (*_WITH_SECRETS, *homes("key")) and _SECRET_KEY.search(key)
         return self._given_as(name, key, value) if is_secret else self._text(name, value)
 
     def _given_as(self, server: str, name: str, value: str | None, *, own: bool = False) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from mcp_toolset._index import index, part
+from mcp_toolset._index import marked, part
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
 from mcp_toolset.config.extensions import Settings, described, server_settings
 from mcp_toolset.config.permissions import CallersPermissions, GeneralPermissions, SectionPermissions
@@ -157,7 +157,7 @@ def _toolset() -> _Json:
             named: _Json = {"type": "object", "additionalProperties": _ref(name)}
             forms.append(named if kind.below_pattern else _ref(name))
         form = forms[0] if len(forms) == 1 else {"anyOf": forms}
-        default = {"default": name in index().SERVED} if forms[0] == {"type": "boolean"} else {}
+        default = {"default": name in marked("served")} if forms[0] == {"type": "boolean"} else {}
         schema["properties"][name] = form | default | _told(kind.says)
     _say(schema, "egress", **_ref("egress"))
     return schema

@@ -1,1 +1,3 @@
 """Approvals: calls that wait for a person where the client cannot ask; see docs/approvals.md."""
+
+MENDS = {"guards": " such as [PolicyGuard(policy)]"}

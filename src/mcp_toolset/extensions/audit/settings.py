@@ -23,6 +23,7 @@ class AuditSettings(Settings):
     )
     short: ClassVar = "path"
     protects: ClassVar = True
+    tells: ClassVar = ("max_bytes", "keep")
     never_null: ClassVar = ("key",)
 
     path: Path = key(

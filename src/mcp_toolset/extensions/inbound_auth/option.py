@@ -127,4 +127,4 @@ def _options(function: _Function) -> _Function:
     return cast("_Function", told)
 
 
-OPTION: Final = _options
+CALLER_OPTION: Final = _options

@@ -2,3 +2,5 @@
 
 `JournalGuard` applies it to calls; a `JournalStore` is where it is written.
 """
+
+MENDS = {"effect": "a journal that records the tool: ToolsetServer(…, journal=True)"}

@@ -120,4 +120,4 @@ def _no(entry: CatalogEntry) -> bool:
     return False
 
 
-PART = IndexKeeper
+NAME, PART = "indexes", IndexKeeper

@@ -67,6 +67,13 @@ class LimitsSettings(Settings):
     below_pattern: ClassVar = LimitsOfPattern
     adds: ClassVar = True
     protects: ClassVar = True
+    tells: ClassVar = ("rate", "calls", "concurrency", "result_bytes")
+    synonyms: ClassVar = {
+        "": "ratelimit ratelimiting throttle quota",
+        "calls": "maxcalls",
+        "concurrency": "maxconcurrency",
+        "result_bytes": "maxresultbytes",
+    }
 
     limits: Mapping[str, Any] = key(TABLE, _FEW, {}, live=True)
 

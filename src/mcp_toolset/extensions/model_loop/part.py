@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from mcp_toolset.extensions.model_loop.forms import offering
 
-PART: Final = offering
+NAME, PART = "forms", offering

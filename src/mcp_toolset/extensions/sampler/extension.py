@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from mcp_toolset.calls.pipeline.observers import note_usage
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
-from mcp_toolset.errors import DefinitionError
+from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import SAMPLING, SampledMessage
-from mcp_toolset.tools.core.sampling import ModelSampler, ModelsOfCalls, SamplingRequest, message_of
+from mcp_toolset.tools.core.sampling import ModelSampler, ModelsOfCalls, SamplingRequest
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
@@ -86,6 +87,16 @@ class ModelOfCall:
         note_usage(message.usage)
         replay.answers[key] = message.wire
         return message
+
+
+async def message_of(sampler: ModelSampler, request: SamplingRequest) -> SampledMessage:
+    answer: Any = sampler(request)
+    if inspect.isawaitable(answer):
+        answer = await answer
+    message = SampledMessage.of(answer) if isinstance(answer, str) else answer
+    if not isinstance(message, SampledMessage):
+        raise CallError(f"the sampler of this server returned {type(answer).__name__}; return a text")
+    return message
 
 
 EXTENSION = Sampler

@@ -18,12 +18,13 @@ from mcp_toolset.extending.mounts import MountExtension
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import SAMPLING
-from mcp_toolset.tools.core.sampling import ModelSampler, SamplingRequest, message_of
+from mcp_toolset.tools.core.sampling import ModelSampler, SamplingRequest
 from mcp_toolset.upstream.in_flight import CallInFlight
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
-    from mcp_toolset.extensions.sampler.settings import SamplerOfMount
+from mcp_toolset.extensions.sampler.extension import message_of
+from mcp_toolset.extensions.sampler.settings import SamplerOfMount
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 

@@ -181,4 +181,4 @@ def answers_of(server: Any, state: Any) -> tuple[OnRequest, Callable[[str], Exce
     return sdk_answers(server, state), no_back_channel
 
 
-PART = answers_of
+NAME, PART = "sdk", answers_of

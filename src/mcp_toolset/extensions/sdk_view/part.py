@@ -404,4 +404,4 @@ class LowlevelServer(Server[Any]):
         return RequestContext(ctx.method, ctx.params, number, known.connection, way, http)
 
 
-PART = LowlevelServer
+NAME, PART = "lowlevel", LowlevelServer

@@ -1,1 +1,3 @@
 """Sentence models in the search of deferred tools, and the files that keep their vectors."""
+
+MENDS = {"scorer": " such as EmbeddingScorer(…)"}

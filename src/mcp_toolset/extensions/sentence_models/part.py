@@ -64,4 +64,4 @@ def _cache() -> VectorCache | None:
         return None
 
 
-PART = installed_scorer
+NAME, PART = "scorer", installed_scorer

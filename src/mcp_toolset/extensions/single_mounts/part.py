@@ -337,4 +337,4 @@ def _without_token(params: Params) -> dict[str, Any]:
     return made
 
 
-PART = single_link
+NAME, PART = "single", single_link

@@ -73,6 +73,7 @@ class Statistics(Extension):
     """Sums what one server does for its clients, in a file that `mcp-toolset stats` reads."""
 
     key: ClassVar = "stats"
+    served: ClassVar = True
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:
         """Count nothing yet.

@@ -25,6 +25,7 @@ class Suspension(Extension):
     """
 
     key: ClassVar = "suspended"
+    keeps_calls: ClassVar = True
 
     def __init__(self, store: SuspendedStore | str | PathLike[str] | None = None) -> None:
         """Keep them in a store, or in the file of this path; in the user's file unless given."""

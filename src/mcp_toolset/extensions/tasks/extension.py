@@ -25,6 +25,7 @@ class TaskCalls(Extension):
     """The tasks of one server: what is called may become one, as it says itself."""
 
     key: ClassVar = "tasks"
+    always: ClassVar = True
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:

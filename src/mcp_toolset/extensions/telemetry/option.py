@@ -21,7 +21,7 @@ class _Option(click.Option):
         return value, rest
 
 
-OPTION: Final = click.option(
+SERVE_OPTION: Final = click.option(
     "--telemetry",
     cls=_Option,
     metavar="WORDS",

@@ -24,6 +24,7 @@ class TelemetrySettings(Settings):
         "object.",
         "prometheus,otlp",
     )
+    of_clients: ClassVar = True
     words: ClassVar = ("prometheus", "otlp", "public")
 
     prometheus: bool = key(

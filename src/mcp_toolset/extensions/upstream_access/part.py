@@ -61,4 +61,4 @@ class UpstreamAccess:
         return CallerConnections(link, reach=reach, logins=logins, pins=pins, lenient=lenient, **options)
 
 
-PART = UpstreamAccess
+NAME, PART = "access", UpstreamAccess

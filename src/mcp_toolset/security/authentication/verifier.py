@@ -8,7 +8,7 @@ from inspect import iscoroutinefunction, signature
 from types import MethodType
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
-from mcp_toolset._index import index
+from mcp_toolset._index import mend
 from mcp_toolset._rule import Rule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import Identity
@@ -115,14 +115,9 @@ def remembered(verifier: Verifier | TokenVerifier) -> RememberedVerifier:
             return _OfAccessTokens(verifier)
         case _:
             raise DefinitionError(
-                f"auth: {type(verifier).__qualname__} verifies no tokens; give {_ours()}an object with "
-                "`async verify_token(token)` or `async verify(token)`"
+                f"auth: {type(verifier).__qualname__} verifies no tokens; give {mend('verifiers')}an "
+                "object with `async verify_token(token)` or `async verify(token)`"
             )
-
-
-def _ours() -> str:
-    """The verifiers of this package, as an error lists them."""
-    return "".join(f"a {name}, " for name in index().VERIFIERS) + "or " * bool(index().VERIFIERS)
 
 
 def identity_of_token(token: Any) -> Identity | None:

@@ -23,6 +23,7 @@ import anyio.to_thread
 from cryptography.fernet import InvalidToken
 from filelock import BaseFileLock, FileLock, Timeout
 
+from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.atomic_file import LOCK_STEP, PRIVATE
 from mcp_toolset.errors import SecretError
@@ -164,8 +165,8 @@ class FileCredentialStore:
 
 def _entry(key: CredentialKey) -> Entry:
     what = f"the credential of {key.shown!r}"
-    mend = "log in again with `mcp-toolset login`, or bring back the key that it was written with"
-    return Entry(_CREDENTIAL, (key.upstream, key.issuer, key.user), what, mend)
+    way = f"log in again with `{mend('login')}`, or bring back the key that it was written with"
+    return Entry(_CREDENTIAL, (key.upstream, key.issuer, key.user), what, way)
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:

@@ -11,6 +11,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast, overload
 
+from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import (
     CallError,
@@ -589,7 +590,7 @@ class ToolContext:
         """
         effects = EFFECTS.get()
         if effects is None:
-            raise CapabilityError("effect", "a journal that records the tool: ToolsetServer(…, journal=True)")
+            raise CapabilityError("effect", mend("effect", "what records the tool"))
         return await effects.once(key, work, arguments, repeat=repeat)
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import CallError
 from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.core.result import SampledMessage
 
@@ -55,13 +53,3 @@ class ModelsOfCalls(Protocol):
         self, call: ToolCall, context: ToolContext
     ) -> Callable[[Mapping[str, Any], str], Awaitable[SampledMessage]]:
         """What answers the requests of one call, each with its key."""
-
-
-async def message_of(sampler: ModelSampler, request: SamplingRequest) -> SampledMessage:
-    answer: Any = sampler(request)
-    if inspect.isawaitable(answer):
-        answer = await answer
-    message = SampledMessage.of(answer) if isinstance(answer, str) else answer
-    if not isinstance(message, SampledMessage):
-        raise CallError(f"the sampler of this server returned {type(answer).__name__}; return a text")
-    return message

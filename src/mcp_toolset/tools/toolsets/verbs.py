@@ -12,7 +12,7 @@ from functools import partial
 from inspect import isawaitable, iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 
-from mcp_toolset._index import index
+from mcp_toolset._index import marked
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
@@ -224,7 +224,7 @@ class ToolsetVerbs(Generic[T]):
         With `code=True`, models may also run code that calls granted tools; see docs/code-mode.md.
         """
         for key in extensions:
-            if key not in index().DEFERRED:
+            if key not in marked("deferred"):
                 raise TypeError(f"deferred() got an unexpected keyword argument {key!r}")
         wanted = [key for key, said in extensions.items() if said]
         step = Each(lambda binding: replace(binding, deferred=True))

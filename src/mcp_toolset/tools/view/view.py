@@ -15,7 +15,7 @@ from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar
 
-from mcp_toolset._index import needed
+from mcp_toolset._index import mend, needed
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownNameError
 from mcp_toolset.tools.binding.binding import ToolBinding, loaded
@@ -503,7 +503,7 @@ class ToolView(Mapping[str, ToolBinding]):
     def to_openai(self) -> list[Any]:
         """The tools in the form of OpenAI's chat completions.
 
-        As for all providers, `DefinitionError` if a name must be altered, or if deferred tools cannot be found.
+        Raises `DefinitionError` if a name must be altered, or if deferred tools cannot be found.
         """
         return _forms().to_openai(self, self.left_out)
 
@@ -529,12 +529,12 @@ def required_view(given: object, where: str) -> ToolView:
     if isinstance(given, ToolView):
         return given
     kind = type(given).__name__
-    mend = (
+    way = (
         "give toolset.view()" if hasattr(given, "view") and hasattr(given, "bindings") else "give a ToolView"
     )
     if hasattr(given, "provider"):
-        mend = "use ToolRound.of(message, export)"
-    raise DefinitionError(f"{where} takes the view of the tools that were offered, not a {kind}: {mend}")
+        way = mend("export", way)
+    raise DefinitionError(f"{where} takes the view of the tools that were offered, not a {kind}: {way}")
 
 
 def rules_of(rule: object) -> AnyRules:
