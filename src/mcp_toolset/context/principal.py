@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 
 from mcp_toolset.errors import CallerError
 from mcp_toolset.security.authentication.verifier import identity_of_token
@@ -34,15 +34,6 @@ class PendingLogin(Protocol):
 
     async def arrive(self, address: str) -> bool:
         """Take the address that the browser was sent back to, once; whether the caller has tokens then."""
-        ...
-
-
-@runtime_checkable
-class LoginSource(Protocol):
-    """A mounted source whose callers log in by themselves."""
-
-    def login_of(self, ticket: str) -> PendingLogin | None:
-        """The login of a ticket, or of the `state` of its authorization request."""
         ...
 
 

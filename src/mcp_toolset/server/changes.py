@@ -9,7 +9,7 @@ from functools import partial
 
 from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.task_set import ThreadEvent
-from mcp_toolset.context.offer_kinds import SnapshotSource
+from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import NameConflictError, UnknownNameError
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offering import Offering
@@ -63,7 +63,7 @@ class News:
 
     def watching(self, source: ToolSource) -> Callable[[], None]:
         """What a source is to call after a change of any kind: it finds out whether the tools are others."""
-        if not fits(source, SnapshotSource):
+        if not fits(source, MountedSource):
             return self.changed.set
         seen = source.snapshot
 

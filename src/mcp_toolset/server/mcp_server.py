@@ -131,9 +131,7 @@ class Program(Protocol):
     """What a program has added to this server by way of the SDK."""
 
     def takes(self, method: str) -> bool: ...
-
     async def answer(self, request: RequestContext) -> dict[str, Any]: ...
-
     async def notified(self, request: RequestContext) -> None: ...
 
 

@@ -35,7 +35,7 @@ from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
 from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.concurrency.workers import in_worker_if_large
-from mcp_toolset.context.offer_kinds import OfferingSource
+from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError, InvalidStateError, StateError, StoreError, sole
 from mcp_toolset.tools.binding.binding import Executor
@@ -110,7 +110,6 @@ class Reloading(Protocol):
     """What reloads a configuration within a server; see `Reloads`."""
 
     def running(self) -> AbstractAsyncContextManager[None]: ...
-
     async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport: ...
 
 
@@ -120,7 +119,6 @@ class Reloadable(Protocol):
 
     @property
     def config(self) -> HubConfig: ...
-
     @property
     def read(self) -> Callable[[], HubConfig]: ...
 
@@ -130,14 +128,9 @@ class Reloadable(Protocol):
 
     def rely_on_callers(self, known: bool) -> None:
         """Refuse rules for some callers, now and at each reload, if nothing says who calls."""
-        ...
 
     def share(self, shared: Shared) -> None: ...
-
-    def watched(self) -> list[Path]:
-        """The files that the configuration came from, and what it refers to."""
-        ...
-
+    def watched(self) -> list[Path]: ...  # the files that the configuration came from, and what it refers to
     def reloads(
         self,
         *,
@@ -176,14 +169,6 @@ def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
 
 LIST_PATIENCE: Final = 5.0
 """Seconds from the opening on in which requests wait for mounts of which nothing is known."""
-
-
-@runtime_checkable
-class Known(Protocol):
-    """A source, or what it offers, that may be known before it is ready."""
-
-    @property
-    def known(self) -> bool: ...
 
 
 class UnlistedMounts:
@@ -274,7 +259,7 @@ async def _until_not(is_pending: Callable[[ToolSource], bool], sources: Sequence
 
 
 def _is_known(source: ToolSource) -> bool:
-    return fits(source, Known) and source.known
+    return fits(source, MountedSource) and source.known
 
 
 def _is_unlisted(source: ToolSource) -> bool:
@@ -285,8 +270,7 @@ def _is_pending(source: ToolSource) -> bool:
     """Whether its tools are unknown, or what it offers beside them."""
     if _is_unlisted(source):
         return True
-    offers = source.offers if fits(source, OfferingSource) else None
-    return fits(offers, Known) and not offers.known and source.status.state != "offline"
+    return fits(source, MountedSource) and not source.offers.known and source.status.state != "offline"
 
 
 DRAIN: Final = 30.0  # seconds that calls in flight may take when their toolset leaves, unless told otherwise
@@ -434,22 +418,6 @@ _PURPOSE: Final = "catalog"
 _log = logging.getLogger("mcp_toolset.catalog")
 
 
-@runtime_checkable
-class Keepable(Protocol):
-    """A source whose lists can be kept from one run to the next."""
-
-    @property
-    def keep_key(self) -> str | None:
-        """What its lists are kept under; `None` for a source that nothing tells apart later."""
-        ...
-
-    def kept(self) -> KeptCatalog | None: ...
-
-    async def remember(self, kept: KeptCatalog) -> None:
-        """Serve what the last run knew, until the source has listed."""
-        ...
-
-
 def folder_for(keep: Keeping, state: str | os.PathLike[str] | StateStore | None) -> Path | None:
     """Where catalogs are kept; `None` for nowhere."""
     if keep is False:
@@ -471,7 +439,7 @@ class KeptCatalogs:
         self._shared = shared
         self._files: KeptFiles | None = None
         self._changed = ThreadEvent()
-        self._sources: dict[str, Keepable] = {}
+        self._sources: dict[str, MountedSource] = {}
         self._saved: dict[str, KeptCatalog] = {}
         self._stops: list[Callable[[], None]] = []
         self.is_used = True  # mounts get what was kept of them
@@ -482,7 +450,7 @@ class KeptCatalogs:
         fresh = {
             key: source
             for source in sources
-            if fits(source, Keepable)
+            if fits(source, MountedSource)
             and (key := source.keep_key) is not None
             and self._sources.get(key) is not source
         }

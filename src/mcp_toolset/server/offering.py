@@ -25,6 +25,7 @@ from mcp_toolset.context.offer_kinds import (
     Ending,
     Kind,
     ListChange,
+    MountedSource,
     Offers,
     Wire,
 )
@@ -37,7 +38,7 @@ from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import ToolSource, fits
+from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.declare.prompts import (
     CompletionProvider,
     PromptProvider,
@@ -434,28 +435,11 @@ def start_of(cursor: str | None) -> int:
     return start
 
 
-class PassingSource(ToolSource, Protocol):
-    """A mounted source that may be asked for what it does not list."""
-
-    @property
-    def instructions(self) -> str: ...
-
-    def server_info(self) -> dict[str, Any]: ...
-
-    def admits(self, name: str) -> bool:
-        """Whether a name is not that of something which it lists or which is set aside."""
-        ...
-
-    def passed(self, name: str) -> ToolBinding | None:
-        """What sends calls of an unlisted tool on; `None` if the tool is held back."""
-        ...
-
-
 @runtime_checkable
 class PassingToolset(Protocol):
-    """A toolset that may consist of one `PassingSource`, as the server lists it."""
+    """A toolset that may consist of one `MountedSource`, as the server lists it."""
 
-    def passing(self) -> PassingSource | None: ...
+    def passing(self) -> MountedSource | None: ...
 
 
 class Passing:
@@ -465,7 +449,7 @@ class Passing:
         self._registry = registry
         self._visibility = visibility
 
-    def source(self) -> PassingSource | None:
+    def source(self) -> MountedSource | None:
         """The source; `None` while a second source, a verb, a rule of names or a policy stands before it.
 
         A rule that knows tools by their names and definitions cannot judge a tool that is not listed.
@@ -494,7 +478,7 @@ class Offering:
         mounted: Callable[[], Mapping[str, Offers]],
         unlisted: UnlistedMounts | None = None,
         visible: Visible = EVERYTHING,
-        passing: Callable[[], PassingSource | None] = lambda: None,
+        passing: Callable[[], MountedSource | None] = lambda: None,
     ) -> None:
         self.passing = passing
         self.local = local

@@ -18,7 +18,7 @@ from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.registry.registry import ToolRegistry
-from mcp_toolset.context.offer_kinds import OfferingSource, Offers
+from mcp_toolset.context.offer_kinds import MountedSource, Offers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.joined import extensions_of
@@ -466,7 +466,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         return {
             name: source.offers
             for name, source in self.registry.sources().items()
-            if fits(source, OfferingSource)
+            if fits(source, MountedSource)
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -17,10 +17,10 @@ from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.catalog.registry.state import ToolKey
 from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.concurrency.workers import in_worker_if_large
-from mcp_toolset.context.offer_kinds import RemarkedSource, VaryingSource
+from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.principal import identity_of
 from mcp_toolset.errors import GrantError, ToolsetError
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
 from mcp_toolset.protocol.eras import joint_meta
 from mcp_toolset.server.offering import Passing
 from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
@@ -61,15 +61,6 @@ async def _refused(call: ToolCall, context: ToolContext) -> ToolResult:
     raise GrantError(f"{call.name} has changed and is quarantined until a person accepts it")
 
 
-@runtime_checkable
-class ListingSource(Protocol):
-    """A source that knows what its server lists of a tool now, whatever is shown of it."""
-
-    def listed(self, tool: str) -> ToolDefinition | None:
-        """What the server itself says of a tool, by the server's own name for it."""
-        ...
-
-
 _log = logging.getLogger("mcp_toolset.pins")
 
 
@@ -78,7 +69,7 @@ def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -
     changes = {
         (source.source_name, change.name): (change, served)
         for source in sources
-        if fits(source, ListingSource)
+        if fits(source, MountedSource)
         for change in source.status.changes
         if (served := source.listed(change.name)) is not None
     }
@@ -151,7 +142,7 @@ class ListVariants:
     def __init__(
         self,
         shown: Sequence[Shown] = (),
-        varying: Mapping[str, VaryingSource] | None = None,
+        varying: Mapping[str, MountedSource] | None = None,
         policy: Policy | None = None,
         searching: Callable[[Identity | None], ToolBinding] | None = None,
     ) -> None:
@@ -190,7 +181,7 @@ class ListVariants:
                 found[each.binding.name] = own if personal.exists(context) else None
         return found
 
-    def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
+    def unknown_to(self, context: ToolContext) -> list[MountedSource]:
         """The sources of which it has still to be found out what they list to a caller."""
         return [source for source in self._varying.values() if source.unknown_to(context)]
 
@@ -243,7 +234,6 @@ class Apps(Protocol):
     """What names the pages of mounted tools."""
 
     def apps(self) -> object: ...
-
     def with_app(self, binding: ToolBinding) -> ToolBinding: ...
 
 
@@ -292,7 +282,7 @@ class ServedTools:
         self.lists = ListVariants()  # what is listed to each kind of caller; replaced as `wire` is
         self._list_meta: Mapping[str, Any] = {}
         self._shown: list[Shown] = []
-        self._varying: Mapping[str, VaryingSource] = {}
+        self._varying: Mapping[str, MountedSource] = {}
         self.is_personal = False
         """Whether some mount lists to each caller what is that caller's own."""
         self._differing = False
@@ -333,7 +323,7 @@ class ServedTools:
             self._varying = {
                 name: source
                 for name, source in self.registry.sources().items()
-                if fits(source, VaryingSource)
+                if fits(source, MountedSource)
             }
             self.is_personal = any(one.is_personal for one in self._varying.values())
             self.lists = self._listing(policy)
@@ -476,7 +466,7 @@ class ServedTools:
         own = [binding for binding in self.table.values() if binding.source == source]
         return not own or any(not binding.deferred for binding in own)
 
-    def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
+    def unknown_to(self, context: ToolContext) -> list[MountedSource]:
         return self.lists.unknown_to(context)
 
     def list_meta(self, identity: Identity | None) -> Mapping[str, Any]:
@@ -487,7 +477,7 @@ class ServedTools:
     def _joint_meta(self, hides: Callable[[str], bool]) -> Mapping[str, Any]:
         sources = self.registry.sources().items()
         return joint_meta(
-            source.list_meta() for name, source in sources if fits(source, RemarkedSource) and not hides(name)
+            source.list_meta() for name, source in sources if fits(source, MountedSource) and not hides(name)
         )
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
@@ -538,4 +528,4 @@ class ServedTools:
 
 
 def _hint_of(source: ToolSource) -> Callable[[], CacheHint | None]:
-    return source.list_hint if fits(source, HintedSource) else lambda: STRICTEST
+    return source.list_hint if fits(source, MountedSource) else lambda: STRICTEST

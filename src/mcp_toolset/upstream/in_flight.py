@@ -52,7 +52,6 @@ class Home(Protocol):
 
     def go_on(self, call: CallInFlight) -> None:
         """Have sent what was kept while no request of the client waited for the call."""
-        ...
 
 
 class CallInFlight:
@@ -452,7 +451,6 @@ class StandIn(Protocol):
     capability: str  # what clients that answer them declare
 
     def serves(self, context: ToolContext) -> bool: ...
-
     def takes(self, request: Mapping[str, Any]) -> bool: ...
 
     async def relay(self, call: CallInFlight, params: Mapping[str, Any]) -> dict[str, Any]:

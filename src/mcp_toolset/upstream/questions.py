@@ -151,7 +151,6 @@ class Asking(Protocol):
 
     @property
     def name(self) -> str: ...
-
     @property
     def is_near(self) -> bool: ...
 

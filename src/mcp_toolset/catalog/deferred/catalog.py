@@ -52,15 +52,11 @@ class IndexKeeping(Protocol):
 
     def rest(self, index: SearchIndex, leave_out: Callable[[CatalogEntry], bool]) -> None:
         """Have an empty index begin with its file, and write that, without tools to `leave_out`."""
-        ...
 
-    def look(self) -> None:
-        """Write the index later, if that is worth it; it has read its tools by now."""
-        ...
+    def look(self) -> None: ...  # write the index later, if that is worth it; it has read its tools by now
 
     async def fetch(self) -> None:
         """Take what another replica has made, so that the first search begins with it."""
-        ...
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Write for the length of a block; what is worth it by then is written at its end."""

@@ -123,11 +123,9 @@ class Scorer(Protocol):
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Index entries whose public names are not indexed yet."""
-        ...
 
     def remove(self, public_names: Iterable[str]) -> None:
         """Remove entries."""
-        ...
 
     def best(
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
@@ -159,7 +157,6 @@ class ReadingScorer(Scorer, Protocol):
 
     def read(self, query: str) -> None:
         """Read a query, so that `best` can score it; may be called in any thread."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

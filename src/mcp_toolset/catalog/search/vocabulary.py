@@ -29,9 +29,7 @@ class Words(Protocol):
     """The words of an index, which may change."""
 
     def __contains__(self, word: object, /) -> bool: ...
-
     def __iter__(self) -> Iterator[str]: ...
-
     def __and__(self, words: AbstractSet[str], /) -> AbstractSet[str]: ...
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iter
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import anyio
 
@@ -23,8 +23,8 @@ from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET, instructions_of
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
-from mcp_toolset.context.principal import LoginSource, PendingLogin
-from mcp_toolset.context.shared import SharedSource
+from mcp_toolset.context.offer_kinds import MountedSource
+from mcp_toolset.context.principal import PendingLogin
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.changes import News
@@ -99,24 +99,12 @@ SERVERS_META_KEY: Final = "mcp-toolset/servers"
 """Where the answers to `initialize` and `server/discover` have the servers behind this one, in `_meta`."""
 
 
-@runtime_checkable
-class Introduced(Protocol):
-    """A source that says something about itself."""
-
-    @property
-    def instructions(self) -> str: ...
-
-    def server_info(self) -> dict[str, Any]:
-        """Its `serverInfo` in wire form; empty while it is unknown."""
-        ...
-
-
 def servers_meta(sources: Mapping[str, ToolSource], withheld: Collection[str]) -> dict[str, Any]:
     """The `_meta` of a handshake: each mounted server with its state and its `serverInfo`."""
     servers = [
         {"name": name, "state": source.status.state, **({"serverInfo": info} if info else {})}
         for name, source in sources.items()
-        if name not in withheld and fits(source, Introduced)
+        if name not in withheld and fits(source, MountedSource)
         for info in (source.server_info(),)
     ]
     return {SERVERS_META_KEY: servers} if servers else {}
@@ -128,7 +116,7 @@ def joint_instructions(sources: Mapping[str, ToolSource], withheld: Collection[s
         (
             (name, source.instructions)
             for name, source in sources.items()
-            if name not in withheld and fits(source, Introduced)
+            if name not in withheld and fits(source, MountedSource)
         ),
         budget,
     )
@@ -137,7 +125,7 @@ def joint_instructions(sources: Mapping[str, ToolSource], withheld: Collection[s
 def _instructed(toolsets: Iterable[Toolset]) -> Iterator[Toolset]:
     """The application's toolsets with instructions, each once; mounted servers speak for themselves."""
     every = (each for toolset in toolsets for each in toolsets_in(toolset))
-    found = {id(each): each for each in every if not fits(each, Introduced) and each.instructions}
+    found = {id(each): each for each in every if not fits(each, MountedSource) and each.instructions}
     yield from found.values()
 
 
@@ -561,7 +549,7 @@ class HostCalls(ClientSide):
 
     def _login_of(self, ticket: str) -> PendingLogin | None:
         """The login at a mounted server that has this ticket."""
-        sources = [one for one in self.registry.sources().values() if isinstance(one, LoginSource)]
+        sources = [one for one in self.registry.sources().values() if fits(one, MountedSource)]
         return next((login for one in sources if (login := one.login_of(ticket)) is not None), None)
 
     async def run_http(
@@ -781,7 +769,7 @@ class Lifecycle(ServerParts):
         if self.configured is not None:
             self.configured.share(shared)
         for source in self.toolset.sources():
-            if fits(source, SharedSource):
+            if fits(source, MountedSource):
                 source.share(shared)
 
     async def __aexit__(
