@@ -151,14 +151,7 @@ _AS_ALL: Final[Lists] = {}
 class ClientLists:
     """The lists of one server that are for some of its clients."""
 
-    def __init__(
-        self,
-        name: str,
-        pool: SessionPool,
-        *,
-        request: Request,
-        taker: ListTaker,
-    ) -> None:
+    def __init__(self, name: str, pool: SessionPool, *, request: Request, taker: ListTaker) -> None:
         self._pool = pool
         self._request = request
         self._taker = taker

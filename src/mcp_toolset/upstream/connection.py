@@ -22,11 +22,7 @@ from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.config import Asked, ProtocolRule
 from mcp_toolset.context.client import ANSWERABLE_WHOLE
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import (
-    InvalidOutputError,
-    StateError,
-    UpstreamProtocolError,
-)
+from mcp_toolset.errors import InvalidOutputError, StateError, UpstreamProtocolError
 from mcp_toolset.extending.mounts import mount_extensions
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.protocol.eras import drop_own
@@ -114,17 +110,11 @@ class UpstreamConnection:
         self.pool.idle = starts.idle_timeout
         self._refresh = ToolRefresh(self.tools, self._listing, self.pool, self._state, log)
         self.offers = UpstreamOffers(
-            link.name,
-            request=request,
-            changed=self._offers_others,
-            hidden_text=self.tools.pins.hidden_text,
+            link.name, request=request, changed=self._offers_others, hidden_text=self.tools.pins.hidden_text
         )
         self.watches = ResourceWatches(link.name, request, self.offers.declares)
         self.lists = ClientLists(
-            link.name,
-            self.pool,
-            request=request,
-            taker=ListTaker(self.tools, self.offers),
+            link.name, self.pool, request=request, taker=ListTaker(self.tools, self.offers)
         )
         self._client_watches = ClientWatches(link.name, self.pool)
         self.client_offers = ClientOffers(

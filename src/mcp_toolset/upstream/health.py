@@ -78,10 +78,7 @@ class Circuit:
         if not self.refuses:
             return ""
         if self.state == "open":
-            checked, then = (
-                TELL,
-                "; calls go through once it answers; if it does not, it is given up",
-            )
+            checked, then = (TELL, "; calls go through once it answers; if it does not, it is given up")
         else:
             checked, then = max(PATIENCE, SILENCE - self.waited), ""
         return (

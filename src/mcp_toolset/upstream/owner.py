@@ -163,12 +163,7 @@ class Owner:
         main.health.on_change = self._health_changed
         return main
 
-    async def _start(
-        self,
-        dispatcher: Dispatcher,
-        time: WorkingTime,
-        group: anyio.abc.TaskGroup,
-    ) -> None:
+    async def _start(self, dispatcher: Dispatcher, time: WorkingTime, group: anyio.abc.TaskGroup) -> None:
         lists, main = self.lists, self.listing.main
         self._lost = anyio.Event()
         lists.refresh.begin()

@@ -87,8 +87,7 @@ _SAMPLING: Final = Members(
 )
 _COMMON: Final[Mapping[str, Shape]] = {"_meta": _META, "task": OBJECT}
 _FORM: Final = Members(
-    {"message": TEXT, "requestedSchema": Members({"type": OneOf(("object",)), "properties": OBJECT})},
-    _COMMON,
+    {"message": TEXT, "requestedSchema": Members({"type": OneOf(("object",)), "properties": OBJECT})}, _COMMON
 )
 _PAGE: Final = Members({"message": TEXT, "url": TEXT, "elicitationId": TEXT}, _COMMON)
 _ELICITATIONS: Final = Tagged("mode", {"form": _FORM, "url": _PAGE})

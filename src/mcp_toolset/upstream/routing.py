@@ -295,12 +295,7 @@ SECOND_TRIAL: Final = 300.0
 """Seconds after which the legacy era is tried once more, if the server said nothing to the first attempt."""
 
 _REFUSALS: Final = frozenset(
-    {
-        UNSUPPORTED_PROTOCOL_VERSION,
-        METHOD_NOT_FOUND,
-        INVALID_REQUEST,
-        INVALID_PARAMS,
-    }
+    {UNSUPPORTED_PROTOCOL_VERSION, METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS}
 )
 """Errors with which a server of the modern era alone answers `initialize`."""
 

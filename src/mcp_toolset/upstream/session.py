@@ -36,12 +36,7 @@ from mcp_toolset.protocol.errors import (
     told_briefly,
 )
 from mcp_toolset.protocol.http_headers import header_map, routing_headers
-from mcp_toolset.protocol.json_rpc import (
-    INTERNAL_ERROR,
-    URL_ELICITATION_REQUIRED,
-    MCPError,
-    RequestTimedOut,
-)
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, MCPError, RequestTimedOut
 from mcp_toolset.protocol.methods import LOG_LEVELS
 from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, is_modern
 from mcp_toolset.tools.core.call import ToolContext
@@ -78,10 +73,7 @@ def _asked(context: ToolContext, stand_in: StandIn | None) -> Mapping[str, Any]:
     declared = carried_to(stand_in, context.carried)
     if context.modern:
         return {**context.meta, CLIENT_CAPABILITIES_META_KEY: declared}
-    return {
-        CLIENT_CAPABILITIES_META_KEY: declared,
-        LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT,
-    }
+    return {CLIENT_CAPABILITIES_META_KEY: declared, LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT}
 
 
 class RequestStamp:
@@ -133,11 +125,7 @@ class RequestStamp:
         return {"headers": routing_headers(self._version, method, {}, _NO_HEADERS)}
 
     def _headers(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        context: ToolContext | None,
-        tool: ToolDefinition | None,
+        self, method: str, params: Mapping[str, Any], context: ToolContext | None, tool: ToolDefinition | None
     ) -> dict[str, str]:
         annotated = _NO_HEADERS if tool is None or not self._modern else self._annotations(tool)
         headers = routing_headers(self._version, method, params, annotated)

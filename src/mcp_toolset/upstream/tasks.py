@@ -42,12 +42,7 @@ from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition, task_support
 from mcp_toolset.upstream.forwarding import Exchange, Send
-from mcp_toolset.upstream.questions import (
-    answers_to,
-    checked,
-    mapping_of,
-    requests_in,
-)
+from mcp_toolset.upstream.questions import answers_to, checked, mapping_of, requests_in
 from mcp_toolset.upstream.session import OWN_EXTENSIONS, OwnExtensions
 
 LEAST_PAUSE: Final = 0.02

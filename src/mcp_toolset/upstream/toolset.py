@@ -17,14 +17,7 @@ from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule, StartRule, UnlistedRule
-from mcp_toolset.config.server_auth import (
-    CallerAuth,
-    Forward,
-    OAuth,
-    ServerAuth,
-    TokenExchange,
-    guarded,
-)
+from mcp_toolset.config.server_auth import CallerAuth, Forward, OAuth, ServerAuth, TokenExchange, guarded
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.principal import PendingLogin
 from mcp_toolset.context.shared import Shared

@@ -240,10 +240,7 @@ def _with_away(told: str, unavailable: Sequence[Unavailable]) -> str:
 
 
 def _note(
-    request: SearchRequest,
-    found: Sequence[SearchHit],
-    server: str | None,
-    unavailable: Sequence[Unavailable],
+    request: SearchRequest, found: Sequence[SearchHit], server: str | None, unavailable: Sequence[Unavailable]
 ) -> str | None:
     if found:
         return None if found[0].fits else _with_away("No tool fits well; these are the nearest.", unavailable)

@@ -299,12 +299,7 @@ class DeferredCatalog:
                 context, request.query, [self._shown.key_of(hit.name) for hit in page.found]
             )
         resolved = await self._resolve(wanted, context)
-        return Found(
-            hits=fitted(hits),
-            resolved=resolved,
-            unavailable=page.unavailable,
-            note=page.note,
-        )
+        return Found(hits=fitted(hits), resolved=resolved, unavailable=page.unavailable, note=page.note)
 
     async def _resolve(
         self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False

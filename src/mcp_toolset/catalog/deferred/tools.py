@@ -111,9 +111,7 @@ CHECKED: Final[Mapping[str, _Schema]] = {
         resolve=_count(0, 5, 0),
     ),
     "resolve_tools": _checked(
-        "ids",
-        ids=_ids(maxItems=MAX_RESOLVED, minItems=1),
-        stubs={"default": False, "type": "boolean"},
+        "ids", ids=_ids(maxItems=MAX_RESOLVED, minItems=1), stubs={"default": False, "type": "boolean"}
     ),
     "call_tool": _CALL,
     "call_read_only_tool": _CALL,
