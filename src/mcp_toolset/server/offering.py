@@ -101,7 +101,9 @@ class Addresses:
         return cls(
             resources=_table([(part.source, part.resources) for part in parts], by_scheme, always),
             templates=_table([(part.source, part.templates) for part in parts], by_scheme, always),
-            prompts=_table([(part.source, part.prompts) for part in parts], _by_source),
+            prompts=_table(
+                [(part.source, part.prompts) for part in parts], lambda source, name: f"{source}_{name}"
+            ),
             schemes=schemes,
             readers=[part.source for part in parts if part.reads],
             apps=apps,
@@ -199,14 +201,10 @@ def fixed_ends(template: str) -> tuple[str, str]:
     return start, end
 
 
-def _never(source: str, name: str) -> bool:
-    return False
-
-
 def _table(
     named: Sequence[tuple[str, Sequence[str]]],
     qualify: Callable[[str, str], str],
-    always: Callable[[str, str], bool] = _never,
+    always: Callable[[str, str], bool] = lambda source, name: False,
 ) -> dict[str, Origin]:
     wanted = Counter(name for _, names in named for name in names)
     origins = [(source, name) for source, names in named for name in names]
@@ -228,10 +226,6 @@ def _table(
 
 def digest_of(source: str, name: str) -> str:
     return hashlib.sha256(f"{source}\n{name}".encode("utf-8", "surrogatepass")).hexdigest()[:7]
-
-
-def _by_source(source: str, name: str) -> str:
-    return f"{source}_{name}"
 
 
 def _schemes(sources: Sequence[str], taken: Collection[str]) -> dict[str, str]:

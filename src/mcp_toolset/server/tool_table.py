@@ -316,7 +316,9 @@ class ServedTools:
             await self._fill_catalog(bound)
             compiled = await self._beside(partial(self._compiled, bound))
             sources = self.registry.sources().values()
-            self._hints = [_hint_of(source) for source in sources]
+            self._hints = [
+                source.list_hint if fits(source, MountedSource) else lambda: STRICTEST for source in sources
+            ]
             self._list_meta = self._joint_meta(lambda name: False)
             self.has_own = any(not binding.source for binding in bound)
             self.table, self._named, self._dispatch, self._shown = compiled
@@ -525,7 +527,3 @@ class ServedTools:
 
     def statuses(self) -> dict[str, SourceStatus]:
         return {name: source.status for name, source in self.registry.sources().items()}
-
-
-def _hint_of(source: ToolSource) -> Callable[[], CacheHint | None]:
-    return source.list_hint if fits(source, MountedSource) else lambda: STRICTEST

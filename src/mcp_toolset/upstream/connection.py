@@ -145,7 +145,7 @@ class UpstreamConnection:
         self._connect_callbacks()
 
     def _connect_callbacks(self) -> None:
-        self.lists.merge = self._merge
+        self.lists.merge = lambda: self.tools.admit_more(self.lists.more(TOOLS), self.lists.changed_tools())
         self.lists.on_change = self._state.changed
         self.offers.resting = lambda: self._rest.resting or self.dormancy.asleep
         self.pool.is_asleep = lambda: self.dormancy.asleep
@@ -407,9 +407,6 @@ class UpstreamConnection:
         if self._refresh.is_asked_for:
             await self._refresh.read_again()
             await self.lists.look(context, TOOLS)
-
-    async def _merge(self) -> None:
-        await self.tools.admit_more(self.lists.more(TOOLS), self.lists.changed_tools())
 
     def _heard_by_client(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
         return self.lists.heard(pooled, method, params) or self._client_watches.heard(pooled, method, params)

@@ -519,7 +519,10 @@ class Exchange:
                         result = (
                             result
                             if then is None
-                            else await then(partial(self._again, session, call), result)
+                            else await then(
+                                partial(session.perform, call, seconds=self.timeout, slots=self._slots),
+                                result,
+                            )
                         )
                         if call.is_asking:
                             await call.settled()
@@ -537,11 +540,6 @@ class Exchange:
         raise CallError(
             f"{self.link.name}: it still asks for a page after {MAX_ROUNDS} rounds; the call was ended"
         )
-
-    async def _again(
-        self, session: UpstreamSession, call: CallInFlight, method: str, params: dict[str, Any]
-    ) -> dict[str, Any]:
-        return await session.perform(call, method, params, seconds=self.timeout, slots=self._slots)
 
     async def _opened(
         self, session: UpstreamSession, call: CallInFlight, fault: UpstreamProtocolError

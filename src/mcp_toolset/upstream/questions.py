@@ -383,7 +383,8 @@ class Questions:
             return await self._outside(method, params, call)
         if call.asked >= MAX_ASKED:
             raise self._refused(method, f"one call may ask {MAX_ASKED} times")
-        self._note_page(params, call)
+        if isinstance(call.context, WireContext):
+            self.note_pages([params], call.context.client)
         with call.asking(exact=current is not None):
             other = self._stand_in
             if other is not None and method == other.method and other.serves(call.context):
@@ -415,10 +416,6 @@ class Questions:
     def _refused(self, method: str, reason: str) -> MCPError:
         _log.warning("%s asks for %s and is refused: %s", self._link.name, in_log(method), in_log(reason))
         return MCPError(INVALID_REQUEST, f"{method} is refused: {reason}")
-
-    def _note_page(self, params: Mapping[str, Any], call: CallInFlight) -> None:
-        if isinstance(call.context, WireContext):
-            self.note_pages([params], call.context.client)
 
     def note_pages(self, pages: object, client: ServedClient) -> None:
         """Remember whom pages were shown to (`elicitationId`), also those of error -32042."""

@@ -226,7 +226,7 @@ class UpstreamSession:
         """The connection, whose messages are taken; nothing is said on it yet."""
         async with self.link.open(stderr) as dispatcher:
             # Notifications are handed over in callbacks of the loop, where a task group can start nothing.
-            sending = TaskSet(self._not_sent)
+            sending = TaskSet(lambda: _log.error("forwarding notifications to clients has stopped"))
             try:
                 with self.calls.told_by(sending.begin):
                     async with anyio.create_task_group() as group:
@@ -250,9 +250,6 @@ class UpstreamSession:
             await dispatcher.run(messages.answer, messages.take, of_a_call, task_status=task_status)
         finally:
             closed.set()
-
-    def _not_sent(self) -> None:
-        _log.error("forwarding notifications to clients has stopped")
 
     async def begin(self, dispatcher: Dispatcher, era: str | None, protocol: ProtocolRule = "auto") -> Era:
         """Settle the revision; returns the era, to be remembered."""

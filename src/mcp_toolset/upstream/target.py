@@ -170,7 +170,8 @@ class Link:
                 yield await stack.enter_async_context(in_process_dispatcher(self.server))
                 return
             if self.process is not None:
-                self._check_command(self.process)
+                if fault := program_fault(self.process.command, self.process.env, self.process.cwd):
+                    raise UpstreamUnavailableError(self.name, self.scrubbed(fault), sent=False)
                 errors = await stack.enter_async_context(stderr.opened())
                 child = child_dispatcher(
                     _found(self.process), errors, name=self.name, note_printed=stderr.note_printed
@@ -212,10 +213,6 @@ class Link:
 
     def cleaned(self, value: Any) -> Any:
         return self.secrets.cleaned(value)
-
-    def _check_command(self, process: ProcessTarget) -> None:
-        if fault := program_fault(process.command, process.env, process.cwd):
-            raise UpstreamUnavailableError(self.name, self.scrubbed(fault), sent=False)
 
 
 def _found(process: ProcessTarget) -> ProcessTarget:

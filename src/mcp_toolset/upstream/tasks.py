@@ -134,7 +134,9 @@ class FollowedTask:
         if status == "cancelled":
             if self._way is not None:
                 self._way.ended_upstream = True
-            raise CallError(f"{self._name}: the server has cancelled the task" + _because(said))
+            raise CallError(
+                f"{self._name}: the server has cancelled the task" + (f": {said}" if said else "")
+            )
         if status not in ("working", "input_required", "completed"):
             raise InvalidOutputError(
                 f"{self._name}: its task does not follow the protocol: status {status!r}"
@@ -241,10 +243,6 @@ def milliseconds(state: Wire) -> int | None:
 def _said(state: Wire) -> str | None:
     message = state.get("statusMessage")
     return message if isinstance(message, str) else None
-
-
-def _because(message: str | None) -> str:
-    return f": {message}" if message else ""
 
 
 _ENDED: Final = ("completed", "failed", "cancelled")

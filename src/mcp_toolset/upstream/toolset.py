@@ -209,7 +209,8 @@ class RemoteToolset(Toolset):
             link = made(link, sessions, forwards=bool(forward) or forward_authorization)
             sessions = "shared"
         entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
-        by_caller = bool(forward) or _is_per_caller(auth)
+        logs_in = isinstance(auth, TokenExchange) or (isinstance(auth, OAuth) and auth.per_user)
+        by_caller = bool(forward) or logs_in
         judge = partial(Pins, name, pins, entry, link.scrubbed if link.secrets else None)
         link = replace(link, plain=_passes(name, unlisted, by_caller or judge().decides_by_list))
         given: ConnectionOptions = {
@@ -440,10 +441,6 @@ class RemoteToolset(Toolset):
     def _provenance(self, tool: str) -> Provenance:
         definition = self.listed(tool)
         return Provenance(self.connection.identity, "" if definition is None else definition.digest)
-
-
-def _is_per_caller(auth: object) -> bool:
-    return isinstance(auth, TokenExchange) or (isinstance(auth, OAuth) and auth.per_user)
 
 
 def _passes(mount: str, unlisted: UnlistedRule, decides_by_list: bool) -> bool:

@@ -61,7 +61,7 @@ class Browser:
         if request.server is not None:
             servers = self._shown.servers(hidden, context)
             server = self._server(request.server, servers, hidden)
-            if server is None and not _is_any(request.server):
+            if server is None and _joined(request.server) not in ("", "*", "all", "any", "none", "null"):
                 return Page((), [], _unknown_server(request, servers))
         unavailable = self._shown.unavailable(server, hidden, context)
         if _wants_everything(request.query, server):
@@ -195,10 +195,6 @@ def _signature(tool: ToolBinding, name: str) -> str:
 
 def _joined(text: str) -> str:
     return re.sub(r"[\s_\-]", "", plain(text)).casefold()
-
-
-def _is_any(server: str) -> bool:
-    return _joined(server) in ("", "*", "all", "any", "none", "null")
 
 
 def _wants_everything(query: str, server: str | None) -> bool:

@@ -365,7 +365,8 @@ class FindableTools:
         source = self._sources().get(binding.source)
         # A call of a tool that the last run knew waits for a server that is starting.
         if source is not None and not ((status := source.status).is_up or status.state == "starting"):
-            return "offline", _offline(binding.source, status), status.retry_in
+            reason = f": {status.reason}" if status.reason else ""
+            return "offline", f"{binding.source} is {status.state}{reason}", status.retry_in
         return "available", None, None
 
     def unavailable(
@@ -397,7 +398,3 @@ def key_of(tool: ToolBinding) -> str:
 def _told_held(name: str, reason: str) -> str:
     following = next_call("search_tools", {"query": query_of(name)})
     return f"{name} is {reason}. Use another tool until then.\n{following}"
-
-
-def _offline(source: str, status: SourceStatus) -> str:
-    return f"{source} is {status.state}: {status.reason}" if status.reason else f"{source} is {status.state}"

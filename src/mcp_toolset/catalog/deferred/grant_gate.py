@@ -371,7 +371,7 @@ class GrantGate:
             return call
         readings = readings_of(call.arguments)[:_MAX_READINGS]
         granted = [(one, grant) for one in readings if (grant := self._named(one.reference, context))]
-        kept = [one for one, grant in granted if self._says_again(one, grant)]
+        kept = [one for one, grant in granted if {plain(value) for value in one.beside} <= self._names(grant)]
         chosen = self._chosen(call.name, kept, context) or self._closest(kept or readings, context)
         if chosen is None:
             return call
@@ -386,9 +386,6 @@ class GrantGate:
 
     def _named(self, reference: str, context: ToolContext) -> ToolGrant | None:
         return self._found(reference, context) or self._found(plain(reference), context)
-
-    def _says_again(self, reading: Reading, grant: ToolGrant) -> bool:
-        return {plain(value) for value in reading.beside} <= self._names(grant)
 
     def _names(self, grant: ToolGrant) -> set[str]:
         names = {grant.source, grant.handle, grant.name}

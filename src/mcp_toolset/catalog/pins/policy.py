@@ -311,7 +311,8 @@ def _bounds(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator
     for keys, sign in ((_LEAST, -1), (_MOST, 1)):
         for key in keys:
             if key in old and not _is_within(old[key], new.get(key), sign):
-                yield f"{_shown(at)}: {key} was {old[key]!r} and is {_or_gone(new, key)}"
+                now = repr(new[key]) if key in new else "gone"
+                yield f"{_shown(at)}: {key} was {old[key]!r} and is {now}"
     for key in _NARROW_BY_BEING_THERE:
         if key in old and _differs(key, old, new):
             yield f"{_shown(at)}: {key} was given up or has changed"
@@ -439,10 +440,6 @@ def _under(at: str, name: str) -> str:
 
 def _shown(at: str) -> str:
     return f"`{at}`" if at else "the input"
-
-
-def _or_gone(schema: Mapping[str, Any], key: str) -> str:
-    return repr(schema[key]) if key in schema else "gone"
 
 
 def _some(values: frozenset[str]) -> str:

@@ -277,14 +277,11 @@ class ImpactColumns:
         self._held[posting] = None
         if posting.column is None:
             posting.column = ImpactColumn(posting, size)
-            self._forget_oldest(size)
+            if len(self._held) > max(_LEAST, min(_MOST, _NUMBERS // size)):
+                oldest = next(iter(self._held))
+                del self._held[oldest]
+                oldest.column = None
         return posting.column
-
-    def _forget_oldest(self, size: int) -> None:
-        if len(self._held) > max(_LEAST, min(_MOST, _NUMBERS // size)):
-            oldest = next(iter(self._held))
-            del self._held[oldest]
-            oldest.column = None
 
 
 _LANE_MOST = (1 << 8 * LANE_BYTES) - 1
