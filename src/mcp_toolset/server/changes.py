@@ -83,10 +83,8 @@ class News:
             self._answers.compose()
 
     async def _announce(self, told: ListVariants, seen: Sight) -> None:
-        """Tell clients about a changed list, however many steps led to it, once.
-
-        A server may say that a list has changed which is the same again by now: its clients are told.
-        """
+        """Tell clients about a changed list, however many steps led to it, once."""
+        # A server may say that a list has changed which is the same again by now: its clients are told.
         self._served.moved.attach()
         self._served.moved.clear()
         deferred = self._served.deferred_digests()

@@ -115,10 +115,8 @@ class ManualCalls:
                 raise StateError("the server is closed; no calls will come")
 
     def submit(self, call_id: str, output: Any) -> None:
-        """Give a call its result: a value, a `ToolResult`, `AskUser` or `Halt`.
-
-        To be called on the event loop's thread, or in a worker thread of anyio's.
-        """
+        """Give a call its result: a value, a `ToolResult`, `AskUser` or `Halt`."""
+        # To be called on the event loop's thread, or in a worker thread of anyio's.
         waiting = self._found(call_id)
         self._settle(waiting, fitted(waiting.binding, output))
 

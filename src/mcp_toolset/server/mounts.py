@@ -141,11 +141,7 @@ class Reloadable(Protocol):
 
 
 def reloadable_in(toolset: Toolset) -> Reloadable | None:
-    """What can be reloaded in a toolset, or is it; the first, if there are several.
-
-    Raises:
-        DefinitionError: another one says what the first one would say for the whole server.
-    """
+    """The first configuration in a toolset; `DefinitionError` if another one speaks for the whole server."""
     found = [each for each in toolsets_in(toolset) if isinstance(each, Reloadable)]
     for other in found[1:]:
         for key, stated in {"auth": other.config.auth, **other.config.extensions}.items():
@@ -198,10 +194,8 @@ class UnlistedMounts:
         return bool(self._mounts)
 
     def away(self, name: str) -> list[ToolSource]:
-        """The mounts that never listed and cannot be called now, whose tools would have names like this.
-
-        The tools of the only mount may have any name.
-        """
+        """The mounts that never listed and cannot be called now, whose tools would have names like this."""
+        # The tools of the only mount may have any name.
         return [
             source
             for source in self._listed
@@ -211,10 +205,8 @@ class UnlistedMounts:
         ]
 
     def presumed(self) -> bool:
-        """Whether clients are to be told that there may be prompts and resources, for now unknown.
-
-        What a client has been told once stays so: a list is then empty, not unheard of.
-        """
+        """Whether clients are to be told that there may be prompts and resources, for now unknown."""
+        # What a client has been told once stays so: a list is then empty, not unheard of.
         if not self._presumed and any(map(_is_pending, self._mounts)):
             self._presumed = True
         return self._presumed
@@ -352,10 +344,8 @@ class Attachments:
     async def change(
         self, handle: SourceHandle, toolset: Toolset, accept: Callable[[], None] | None = None
     ) -> Attachment:
-        """Open a toolset and register it in the place of another, which is returned, still open.
-
-        An error that `accept` raises leaves everything as it was, as the errors below do.
-        """
+        """Open a toolset and register it in the place of another, which is returned, still open."""
+        # An error that `accept` raises leaves everything as it was, as the errors below do.
         self._require(handle)
         await self._beside(partial(self._registry.check, toolset, instead_of=handle), toolset)
         async with self._opening(toolset) as attachment:

@@ -444,10 +444,8 @@ class Passing:
         self._visibility = visibility
 
     def source(self) -> MountedSource | None:
-        """The source; `None` while a second source, a verb, a rule of names or a policy stands before it.
-
-        A rule that knows tools by their names and definitions cannot judge a tool that is not listed.
-        """
+        """The source; `None` while a second source, a verb, a rule of names or a policy stands before it."""
+        # A rule that knows tools by their names and definitions cannot judge a tool that is not listed.
         registry = self._registry
         if len(registry.sources()) != 1 or registry.chooses or self._visibility.policy is not None:
             return None
@@ -519,10 +517,8 @@ class Offering:
             await self._unlisted.arrive(offers=True)
 
     async def news(self) -> dict[str, frozenset[str]]:
-        """The capabilities whose lists are not what they were when this was last asked.
-
-        With each, the sources that list something else; none if only names differ.
-        """
+        """The capabilities whose lists are not what they were when this was last asked."""
+        # With each, the sources that list something else; none if only names differ.
         await self.settle()
         told, self._told = self._told, dict(self._lists)
         before, self._before = self._before, self._common

@@ -183,10 +183,8 @@ class Announcements:
                 group.start_soon(_notify, connection, TOOLS_CHANGED)
 
     async def offers(self, news: Mapping[str, Collection[str]], others: Recipients | None = None) -> None:
-        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources.
-
-        Callers for whom `others` holds are told in any case: other sources exist for them than before.
-        """
+        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources."""
+        # Callers for whom `others` holds are told in any case: other sources exist for them than before.
         for capability in ("resources", "prompts"):
             sources = news.get(capability)
             if sources is not None or (others is not None and self.offering.has(capability)):
@@ -243,11 +241,9 @@ _T = TypeVar("_T")
 
 
 async def found_by_caller(offering: Offering, context: ToolContext, find: Callable[[], Awaitable[_T]]) -> _T:
-    """What `find` finds; else once the caller was listed what there is; else once the caller has logged in.
-
-    A server that lists nothing to a caller without a login gives all such callers the same answer, whatever
-    it lists to others.
-    """
+    """What `find` finds; else once the caller was listed what there is; else once it has logged in."""
+    # A server that lists nothing to a caller without a login gives all such callers the same answer, whatever
+    # it lists to others.
     try:
         return await find()
     except LookupError as fault:
@@ -268,11 +264,7 @@ async def resumable(
     arguments: Mapping[str, Any],  # what else the state is bound to
     run: Callable[[], Awaitable[Mapping[str, Any]]],  # sends it on, with `UpstreamConnection.exchange`
 ) -> Mapping[str, Any]:
-    """Run a request, or run it again with what its client answers; or ask the client.
-
-    Returns:
-        The answer in wire form; one with the `resultType` `input_required` asks the client.
-    """
+    """Run a request, again with what its client answers; the answer may ask the client (`input_required`)."""
     bound = (name, arguments, context.principal)
     if context.resume(trips, ToolCall(name, dict(arguments))):
         await trips.claim(context.replay)
@@ -311,10 +303,8 @@ _log = logging.getLogger("mcp_toolset.server")
 def whole_answer(
     method: str, version: str, answer: dict[str, Any], stamp: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """An answer as the revision has it, with what the revision does not know, and a modern server's stamp.
-
-    A server may say more than the protocol knows, and its clients are to see it; a null member is left out.
-    """
+    """An answer as the revision has it, with what the revision does not know, and a modern server's stamp."""
+    # A server may say more than the protocol knows, and its clients are to see it; a null member is left out.
     modern = is_modern(version)
     fault = result_fault(method, answer, modern=modern)
     if fault is not None:
@@ -401,10 +391,8 @@ class Reading:
         }
 
     async def unknown(self, request: RequestContext) -> dict[str, Any]:
-        """Pass a request of an extension's method on to the only server, or refuse it.
-
-        The methods of MCP itself are the bridge's: it keeps apart whose tasks and subscriptions they name.
-        """
+        """Pass a request of an extension's method on to the only server, or refuse it."""
+        # The methods of MCP itself are the bridge's: it keeps apart whose tasks and subscriptions they name.
         if request.method.partition("/")[0] in _OF_MCP:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
         params = {key: value for key, value in _params(request).items() if key != "_meta"}
@@ -584,10 +572,8 @@ class Reading:
         return self._offering.declares(capability, feature, identity=request.identity)
 
     def _require(self, request: RequestContext, capability: str, feature: str = "") -> None:
-        """Refuse a request that no source offers to answer, as a server without a handler does.
-
-        A server with `unlisted="pass"` refuses it itself.
-        """
+        """Refuse a request that no source offers to answer, as a server without a handler does."""
+        # A server with `unlisted="pass"` refuses it itself.
         passing = request.method in _ASKED and self._offering.passing() is not None
         if not passing and not self._declares(request, capability, feature):
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)

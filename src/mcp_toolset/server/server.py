@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-    from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.config import HubConfig
     from mcp_toolset.config.extensions import ServerSettings, Settings
@@ -70,14 +69,11 @@ if TYPE_CHECKING:
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.keywords import ServerKeywords
     from mcp_toolset.server.state_keeper import StateKeeper
-    from mcp_toolset.server.tool_table import ServedTools
-    from mcp_toolset.server.visibility import Visibility
     from mcp_toolset.tools.binding.binding import ToolBinding
     from mcp_toolset.tools.core.call import ToolCall, ToolContext
     from mcp_toolset.tools.core.identity import Identity
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.core.source import SourceStatus
-    from mcp_toolset.tools.toolsets.toolset import Toolset
 
 
 _S = TypeVar("_S")
@@ -501,11 +497,7 @@ def _offers(
 
 
 def _check_kinds(toolset: object, policy: object) -> None:
-    """Refuse arguments that would fail later, where nobody sees the cause.
-
-    Raises:
-        DefinitionError: the toolset is a tool, a function or a class; or the policy is other data.
-    """
+    """Refuse arguments that would fail later, where nobody sees the cause."""
     if isinstance(toolset, type) and issubclass(toolset, Toolset):
         raise DefinitionError(f"ToolsetServer({toolset.__name__}) takes an instance: {toolset.__name__}()")
     if not isinstance(toolset, Toolset):

@@ -125,10 +125,8 @@ def _checked(binding: ToolBinding, result: ToolResult) -> ToolResult:
 
 
 def answered(binding: ToolBinding, asked: AskUser, answer: ElicitationAnswer) -> ToolResult:
-    """The result of a call that asked the user: the answer, or that there is none.
-
-    The answer to a question without a schema is its text.
-    """
+    """The result of a call that asked the user: the answer, or that there is none."""
+    # The answer to a question without a schema is its text.
     if answer.action == "decline":
         return ToolResult.of_error(f"{binding.name}: the user declined to answer: {asked.question}")
     if answer.action == "cancel":

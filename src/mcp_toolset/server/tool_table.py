@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -22,7 +22,7 @@ from mcp_toolset.context.principal import identity_of
 from mcp_toolset.errors import GrantError, ToolsetError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
 from mcp_toolset.protocol.eras import joint_meta
-from mcp_toolset.server.offering import Passing
+from mcp_toolset.server.offering import Offering, Passing
 from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -44,11 +44,9 @@ if TYPE_CHECKING:
 def held_tools(
     statuses: Mapping[str, SourceStatus], *, listing: Container[str]
 ) -> Iterator[tuple[ToolBinding, str]]:
-    """The quarantined tools of the deferred servers, which are not in `listing`, each with the reason.
-
-    Their names are `server/tool`, which no public name can be. They have the accepted definition, nothing
-    that the server lists now.
-    """
+    """The quarantined tools of the deferred servers, which are not in `listing`, each with the reason."""
+    # Their names are `server/tool`, which no public name can be. They have the accepted definition, nothing
+    # that the server lists now.
     for source, status in statuses.items():
         for change in status.changes if source not in listing else ():
             if change.held and change.pinned is not None:
@@ -230,13 +228,6 @@ class ListVariants:
 _T = TypeVar("_T")
 
 
-class Apps(Protocol):
-    """What names the pages of mounted tools."""
-
-    def apps(self) -> object: ...
-    def with_app(self, binding: ToolBinding) -> ToolBinding: ...
-
-
 class ServedTools:
     """The members of a registry: described, bound, gated, as one table that calls and lists are read off."""
 
@@ -245,7 +236,7 @@ class ServedTools:
         registry: ToolRegistry,
         catalog: Callable[[], DeferredCatalog],
         bound: Callable[[ToolBinding], ToolBinding],
-        apps: Apps,
+        apps: Offering,
         visibility: Visibility,
         *,
         rules: Rules,
@@ -297,11 +288,9 @@ class ServedTools:
         return self._catalog
 
     async def compile(self) -> None:
-        """Serve the members as they are now; one after the other, so that the last stays.
-
-        A big catalog is compiled beside what is served, so that calls go on meanwhile: in a worker
-        thread, and what search holds in slices.
-        """
+        """Serve the members as they are now; one after the other, so that the last stays."""
+        # A big catalog is compiled beside what is served, so that calls go on meanwhile: in a worker thread,
+        # and what search holds in slices.
         async with self._compiling:
             settled = self._settlement()
             await self._beside(self.registry.refresh)
@@ -494,10 +483,8 @@ class ServedTools:
         return [self._wire(binding) for binding in self.catalog.granted(context)]
 
     def list_hint(self) -> CacheHint:
-        """How long a client may keep the list of tools: the strictest of its parts (2026-07-28, caching).
-
-        Where there are grants, or rules for some callers, it is one client's: it depends on who asks.
-        """
+        """How long a client may keep the list of tools: the strictest of its parts (2026-07-28, caching)."""
+        # Where there are grants, or rules for some callers, it is one client's: it depends on who asks.
         parts = [part for ask in self._hints if (part := ask()) is not None]
         if self.has_own:
             parts.append(self._own_hint)
@@ -506,11 +493,9 @@ class ServedTools:
         return CacheHint(whole.ttl_ms, "private") if differs else whole
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The input schema of a listed tool, for the checks of the headers of a request of this ASGI scope.
-
-        They come before the gate, so a deferred or hidden tool has none here: a difference between its
-        answer and that for an unknown tool would tell that it exists.
-        """
+        """The input schema of a listed tool, for the checks of headers of a request of this ASGI scope."""
+        # They come before the gate, so a deferred or hidden tool has none here: a difference between its
+        # answer and that for an unknown tool would tell that it exists.
         binding = self.table.get(name)
         if binding is None or binding.deferred:
             return None

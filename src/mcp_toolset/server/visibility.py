@@ -81,11 +81,9 @@ class Sight:
             self._tools = {**(before._tools if before is not None else {}), **self._tools}
 
     def hides_server(self, name: str, identity: Identity | None) -> bool:
-        """Whether a mounted server does not exist for a caller: not one of its tools does.
-
-        A server that lists nothing now is judged by what it listed before. Of one that never did, the
-        rules for all its tools (`*`, `server/*`) decide.
-        """
+        """Whether a mounted server does not exist for a caller: not one of its tools does."""
+        # A server that lists nothing now is judged by what it listed before. Of one that never did, the rules
+        # for all its tools (`*`, `server/*`) decide.
         policy = self.policy
         if policy is None or not name:
             return False

@@ -340,11 +340,9 @@ class UpstreamConnection:
             await self._state.summoned(self.timeout)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Send one call upstream, once.
-
-        A call of a tool that the last run knew waits for a server that is still starting, and runs only
-        if the server lists that tool as the same one.
-        """
+        """Send one call upstream, once."""
+        # A call of a tool that the last run knew waits for a server that is still starting, and runs only if
+        # the server lists that tool as the same one.
         if self._state.now != "ready":
             await self.summoned()
         definition = self.tools.current(definition)

@@ -544,11 +544,9 @@ class Exchange:
     async def _opened(
         self, session: UpstreamSession, call: CallInFlight, fault: UpstreamProtocolError
     ) -> None:
-        """Have the pages opened that an older server refuses a call for; the call has not run (-32042).
-
-        A client of the server's own time is told the same and repeats the call by itself; the error
-        is unknown to 2026-07-28, which asks by round trips. A page that no user may be shown is in no error.
-        """
+        """Have the pages opened that an older server refuses a call for; the call has not run (-32042)."""
+        # A client of the server's own time is told the same and repeats the call by itself; the error is
+        # unknown to 2026-07-28, which asks by round trips. A page that no user may be shown is in no error.
         pages, caller, name = pages_of(fault.data), call.context, self.link.name
         if not isinstance(caller, WireContext):
             raise fault
@@ -626,10 +624,8 @@ def _refuse_foreign(caller: WireContext) -> None:
 
 
 def _asks_by_rounds(fault: UpstreamProtocolError) -> bool:
-    """Whether a legacy call failed because its handler answers with `input_required`.
-
-    The SDK's servers say so in these words; no older revision has a result that they could send.
-    """
+    """Whether a legacy call failed because its handler answers with `input_required`."""
+    # The SDK's servers say so in these words; no older revision has a result that they could send.
     return fault.code == INTERNAL_ERROR and _INVALID_RESULT in str(fault).lower()
 
 

@@ -42,24 +42,8 @@ class Asking:
         self.answered = anyio.Event()
 
 
-class Home(Protocol):
-    """Where calls are counted as in flight; `CallsInFlight` is it."""
-
-    asking: set[Asking]
-
-    @property
-    def busy(self) -> bool: ...
-
-    def go_on(self, call: CallInFlight) -> None:
-        """Have sent what was kept while no request of the client waited for the call."""
-
-
 class CallInFlight:
-    """One call that an upstream is working on, and the client that it is for now.
-
-    Attributes:
-        outer: the call within which it was made, if the server is of this process
-    """
+    """One call that an upstream is working on, and the client that it is for now."""
 
     __slots__ = (
         "_asking",
@@ -87,8 +71,8 @@ class CallInFlight:
         self.asked = 0  # how many requests the upstream has put to the client in this call
         self.answered = False  # it has answered the request at hand, and says no more in it
         self.ended = False  # whether the upstream has answered it, or its client has given it up
-        self.home: Home | None = None  # where it is counted as in flight
-        self.outer: CallInFlight | None = None
+        self.home: CallsInFlight | None = None  # where it is counted as in flight
+        self.outer: CallInFlight | None = None  # within which it was made, if the server is of this process
         self.around: Context | None = None  # the variables of the task that made it
         self.about = about  # the parameters of the request
         self.tokens: tuple[Mapping[str, int], ...] = ()  # of the program's own model, by kind, not billed yet
@@ -181,10 +165,8 @@ class CallInFlight:
                 asking.scope.cancel()
 
     async def withdrawn(self) -> None:
-        """Wait, for a little while at most, until the client has been told what is asked no more.
-
-        Over streamable HTTP that goes with the stream of the call, which the end of the call closes.
-        """
+        """Wait, for a little while at most, until the client has been told what is asked no more."""
+        # Over streamable HTTP that goes with the stream of the call, which the end of the call closes.
         with anyio.move_on_after(WITHDRAWING, shield=True):
             for asking in self._orphaned():
                 await asking.answered.wait()

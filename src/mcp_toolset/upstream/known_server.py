@@ -89,10 +89,8 @@ Wire = Mapping[str, Any]
 
 
 def keep_key(link: Link, *settings: str | bool | Collection[str]) -> str | None:
-    """What the lists of a mount are kept under: a digest of its name, its address and how it is spoken to.
-
-    Credentials in headers and environment are no part of it. A server of this process has none.
-    """
+    """What the lists of a mount are kept under: a digest of its name, its address and how it is spoken to."""
+    # Credentials in headers and environment are no part of it. A server of this process has none.
     if link.facts.in_process:
         return None
     how = [one if isinstance(one, str | bool) else sorted(one) for one in settings]

@@ -121,11 +121,9 @@ class UpstreamOffers:
         return tuple(entry for kind in KINDS for entry in self._list(kind).set_aside)
 
     def declares(self, capability: str, feature: str = "") -> bool:
-        """Whether the server declared a capability, and in it a feature; remembered while it is away.
-
-        A server of 2026-07-28 is told with each request which log messages are wanted: a client of an older
-        revision can always set its level (`setLevel`), as the bridge keeps it.
-        """
+        """Whether the server declared a capability, and in it a feature; remembered while it is away."""
+        # A server of 2026-07-28 is told with each request which log messages are wanted: a client of an older
+        # revision can always set its level (`setLevel`), as the bridge keeps it.
         if (capability, feature) == ("logging", "setLevel"):
             return self._modern or self.declares("logging")
         declared: Any = self._declared.get(capability)

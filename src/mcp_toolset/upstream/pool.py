@@ -97,14 +97,8 @@ class PooledSession:
         return self.session
 
     async def check_offered(self, tool: str, within: float) -> None:
-        """Refuse a tool that was listed because more was declared than this session's callers can do.
-
-        What the session once listed is taken to be there; what it did not is asked for again.
-
-        Raises:
-            CallError: the server does not offer it to such clients; nothing was sent.
-            UpstreamError: the server could not be asked.
-        """
+        """Refuse a tool that was listed because more was declared than this session's callers can do."""
+        # What the session once listed is taken to be there; what it did not is asked for again.
         if not self.unsaid or tool in self.listed:
             return
         name, listing = self.session.link.name, Listing()
@@ -238,10 +232,8 @@ class SessionPool:
 
     @property
     def stands_in(self) -> bool:
-        """Whether sessions of clients tell every client that has listed what the one that lists would tell.
-
-        What is listed to clients that can be asked nothing is told by the one that lists alone.
-        """
+        """Whether sessions of clients tell every client that has listed what the listing one would."""
+        # What is listed to clients that can be asked nothing is told by the one that lists alone.
         if self.routing.options.shows:
             return False
         there = {

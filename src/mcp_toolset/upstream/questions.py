@@ -15,7 +15,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -123,7 +123,7 @@ def requests_in(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def checked(
-    link: Asking, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
+    link: Link, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
 ) -> dict[str, Mapping[str, Any]]:
     """The requests of one round for the client; an error if one is undeclared (-32021) or cannot be shown."""
     found = dict[str, Mapping[str, Any]]()
@@ -145,15 +145,6 @@ def checked(
     return found
 
 
-class Asking(Protocol):
-    """A server that asks; `Link` is one."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def is_near(self) -> bool: ...
-
-
 _LABELS: Final = frozenset(("message", "title", "description", "enumNames"))
 """Members of a question that are shown and have no other use."""
 
@@ -161,7 +152,7 @@ _DIRECTION: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that reorder a line, which real writing has, and a line about a decision must not have."""
 
 
-def unshowable(link: Asking, params: Mapping[str, Any]) -> str:
+def unshowable(link: Link, params: Mapping[str, Any]) -> str:
     """Why a user must not be shown a question of a server; empty if nothing is wrong."""
     mode, url = params.get("mode", "form"), params.get("url")
     if mode not in ("form", "url") or not isinstance(params.get("message"), str):
@@ -184,16 +175,14 @@ def unshowable(link: Asking, params: Mapping[str, Any]) -> str:
     return f"its {'form' if url is None else 'page'} has {hidden} in a value" if hidden else ""
 
 
-def shown_question(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A question of a server as its user gets it: the server first, hidden characters spelt out.
-
-    Each further line of its labels is quoted: no line of a server can be taken for one of this bridge.
-    """
+def shown_question(link: Link, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A question of a server as its user gets it: the server first, hidden characters spelt out."""
+    # Each further line of its labels is quoted: no line of a server can be taken for one of this bridge.
     seen = _labelled(dict(params))
     return marked(link, {**seen, "message": f"{link.name} asks: {seen['message']}"})
 
 
-def marked(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
+def marked(link: Link, params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters with the name of the server that asks, which the client cannot see otherwise."""
     meta = {
         key: value
@@ -315,10 +304,8 @@ def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def missing_extensions(code: int, data: object) -> str:
-    """The extensions that error -32021 asks for and the bridge does not carry; empty if there are none.
-
-    A client's `extensions` go upstream only where every message of theirs crosses the bridge.
-    """
+    """The extensions that error -32021 asks for and the bridge does not carry; empty if there are none."""
+    # A client's `extensions` go upstream only where every message of theirs crosses the bridge.
     if code != MISSING_REQUIRED_CLIENT_CAPABILITY:
         return ""
     needed = mapping_of(mapping_of(mapping_of(data).get("requiredCapabilities")).get("extensions"))
@@ -448,9 +435,8 @@ class Questions:
     async def show(self, pages: Sequence[Mapping[str, Any]]) -> str:
         """Have a client of 2026-07-28 open what an older server wants opened first (error -32042).
 
-        Returns:
-            Why it is no use to repeat the call; empty if it is: all were opened, and are done with as
-            far as the server has said so in a while.
+        Returns why it is no use to repeat the call; empty if all were opened, and are done with as far as the
+        server has said so in a while.
         """
         for page in pages:
             try:

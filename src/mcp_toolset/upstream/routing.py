@@ -1,6 +1,6 @@
 """`Routing`: which session with an upstream each request takes, by what is known of the server so far.
 
-The rule is `session_key.key_for`. What the rule looks at is kept here: the eras that the server speaks, found
+The rule is `key_for`. What the rule looks at is kept here: the eras that the server speaks, found
 out and remembered from one run to the next, and the clients whose requests have been routed.
 """
 
@@ -375,10 +375,8 @@ class Routing:
             self.start(anyio.to_thread.run_sync, partial(self._known.note_same, self._same))
 
     def key(self, caller: WireContext, name: str = "") -> SessionKey | None:
-        """The session that a request of a client takes; `None` for the one that lists.
-
-        A legacy client has one key for as long as it is connected, so that it is looked up and not made.
-        """
+        """The session that a request of a client takes; `None` for the one that lists."""
+        # A legacy client has one key for as long as it is connected, so that it is looked up and not made.
         if caller.modern and (self._all_modern is self.facts or self._keeps_modern(name)):
             return self._other(MODERN)
         client = None if caller.modern or self._forwards or name in self.options.eras else caller.client

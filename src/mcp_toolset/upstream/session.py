@@ -386,12 +386,7 @@ class UpstreamSession:
         return answer
 
     async def _check(self) -> None:
-        """Ask for something that every server answers at once.
-
-        Raises:
-            UpstreamUnavailableError: the session was lost.
-            UpstreamProtocolError: the upstream answered with an error, which is an answer.
-        """
+        """Ask for something that every server answers at once."""
         await self.request(
             "server/discover" if self.modern else "ping", {}, opts={"cancel_on_abandon": False}
         )

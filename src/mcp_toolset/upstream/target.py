@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.transports.client.credentials import TokenSource
-from typing import Final, TypeAlias
 
 _HEARING: Final = 5.0  # seconds that an extension has for a notification
 
@@ -148,10 +147,8 @@ class Link:
 
     @cached_property
     def identity(self) -> str:
-        """A digest of where it leads, without credentials in headers or environment.
-
-        A server of this process has another one each time it is mounted: nothing tells it apart later.
-        """
+        """A digest of where it leads, without credentials in headers or environment."""
+        # A server of this process has another one each time it is mounted: nothing tells it apart later.
         if self.server is not None:
             return secrets.token_hex(16)
         process = self.process

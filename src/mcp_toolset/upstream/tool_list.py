@@ -117,10 +117,9 @@ class UpstreamTools:
         )
 
     def current(self, definition: ToolDefinition) -> ToolDefinition:
-        """The live definition in the place of one that was remembered; another one unchanged.
-
-        Grants, approvals and states of suspended calls are for one definition, so it has to be the same one.
-        """
+        """The live definition in the place of one that was remembered; another one unchanged."""
+        # Grants, approvals and states of suspended calls are for one definition, so it has to be the same
+        # one.
         name = definition.name
         if self._superseded.get(name) is not definition:
             return definition
@@ -173,10 +172,8 @@ class UpstreamTools:
         return self._listing.tools
 
     async def admit_more(self, entries: Sequence[Any], newer: Mapping[str, Any]) -> None:
-        """Serve tools as well that are listed to some clients alone; pins judge them like all others.
-
-        `newer` are tools by name that took the place of others in sessions of clients, which have said so.
-        """
+        """Serve tools as well that are listed to some clients alone; pins judge them like all others."""
+        # `newer` are tools by name that took the place of others in sessions of clients, which have said so.
         async with self._admitting:
             self._more, self._newer = [*entries], newer
             self._listed, self.snapshot = await in_worker(partial(self._judged, self._listing))

@@ -78,10 +78,8 @@ class ResourceWatches:
                 await self._tried("resources/subscribe", {"uri": uri})
 
     async def follow(self, before: ResourceWatches) -> None:
-        """Watch from now on what is watched over another connection of the same mount, which ends.
-
-        Every watcher is told once: what the server says now may be something else.
-        """
+        """Watch from now on what is watched over another connection of the same mount, which ends."""
+        # Every watcher is told once: what the server says now may be something else.
         before._followed_by = self
         watched, before._watchers = before._watchers, {}
         for uri, watchers in watched.items():
@@ -112,10 +110,8 @@ class ResourceWatches:
         return True
 
     async def keep_watching(self) -> None:
-        """Hold a stream for the watched resources of a modern server, another one whenever they change.
-
-        The one before ends when the server has acknowledged the next one, so that no update is lost.
-        """
+        """Hold a stream for the watched resources of a modern server, another one whenever they change."""
+        # The one before ends when the server has acknowledged the next one, so that no update is lost.
         before: _Stream | None = None
         try:
             async with anyio.create_task_group() as group:
@@ -324,10 +320,8 @@ class ClientWatches:
     async def watch(
         self, key: SessionKey, caller: WireContext, uri: str, updated: Callable[[], None]
     ) -> Ending:
-        """Call `updated` whenever the session of a key says that a resource has changed.
-
-        The session stays open meanwhile, and is opened again when it was lost.
-        """
+        """Call `updated` whenever the session of a key says that a resource has changed."""
+        # The session stays open meanwhile, and is opened again when it was lost.
         watch = _Watch(key, caller, uri, updated)
         self._pool.start(self._hold, watch)
         try:

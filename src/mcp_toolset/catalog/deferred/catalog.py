@@ -124,10 +124,8 @@ class DeferredCatalog:
         held: Iterable[tuple[ToolBinding, str]] = (),
         listed: Iterable[ToolBinding] = (),
     ) -> Iterator[None]:
-        """Like `update`, in steps of some milliseconds; searches can run between two steps.
-
-        Removed tools are gone at once; new and changed tools are found from their own step on.
-        """
+        """Like `update`, in steps of some milliseconds; searches can run between two steps."""
+        # Removed tools are gone at once; new and changed tools are found from their own step on.
         tools = {binding.name: binding for binding in bindings}
         kept = {binding.name: (binding, reason) for binding, reason in held}
         beside = {binding.name: binding for binding in listed if binding.personal is None}
@@ -229,10 +227,8 @@ class DeferredCatalog:
             return True
 
     def preview(self, identity: Identity | None = None) -> str:
-        """What is in the catalog, for a model that has not searched yet; empty for an empty catalog.
-
-        Every caller of a group reads the same text, so it names only tools that each of them may find.
-        """
+        """What is in the catalog, for a model that has not searched yet; empty for an empty catalog."""
+        # Every caller of a group reads the same text, so it names only tools that each of them may find.
         return self._preview_without(self._policy.hidden_in_texts(self._shown.tools, identity), identity)
 
     def _preview_without(self, hidden: AbstractSet[str], identity: Identity | None) -> str:
@@ -252,10 +248,8 @@ class DeferredCatalog:
         return ServerNote(status.state if away else "", status.about)
 
     def withheld_servers(self, identity: Identity | None) -> frozenset[str]:
-        """The deferred servers of which no tool may be shown to every caller of the group of one.
-
-        With an access function, a server whose tools are unknown is withheld too.
-        """
+        """The deferred servers of which no tool may be shown to every caller of the group of one."""
+        # With an access function, a server whose tools are unknown is withheld too.
         deferring = frozenset(self._deferring())
         secret = {name for name in deferring if self._policy.visible.hides_server(name, identity)}
         if not self._policy:

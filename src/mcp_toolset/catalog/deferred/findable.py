@@ -372,10 +372,8 @@ class FindableTools:
     def unavailable(
         self, server: str | None, hidden: frozenset[str], context: ToolContext
     ) -> list[Unavailable]:
-        """The servers that a search could not see into; never the same as finding nothing.
-
-        One whose every known tool is hidden from the caller is hidden with them.
-        """
+        """The servers that a search could not see into; never the same as finding nothing."""
+        # One whose every known tool is hidden from the caller is hidden with them.
         hides = self.policy.visible.hides_server
         asked = None if server is None else server.casefold()
         secret = {self.found(name).source for name in hidden}

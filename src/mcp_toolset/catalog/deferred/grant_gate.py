@@ -179,11 +179,9 @@ class Resolver:
         return f"{told}{may_have}\n{next_call('resolve_tools', {'ids': near[:1]}) if near else _SEARCH}"
 
     def _near(self, id: str, hidden: frozenset[str], context: ToolContext) -> list[str]:
-        """The ids of tools with names like that of one that does not exist.
-
-        What the search finds depends on the words of all tools, so that it would tell of hidden ones: where
-        tools may be hidden, names are compared with those that the caller may see.
-        """
+        """The ids of tools with names like that of one that does not exist."""
+        # What the search finds depends on the words of all tools, so that it would tell of hidden ones: where
+        # tools may be hidden, names are compared with those that the caller may see.
         if self._shown.may_hide(context):
             others = hidden | self._shown.listed.keys()
             seen = (name for name in self._shown.every() if name not in others)

@@ -150,10 +150,8 @@ def renamed(tool: str, sent: Sent, done: list[str]) -> dict[str, Any]:
 
 
 def names_in(value: object, depth: int = 0, room: Iterator[int] | None = None) -> list[str] | None:
-    """The names in what was sent for a list of them; `None` if it is none that can be read.
-
-    A name may be a text, a whole hit, or a list of these, also as JSON in a text.
-    """
+    """The names in what was sent for a list of them; `None` if it is none that can be read."""
+    # A name may be a text, a whole hit, or a list of these, also as JSON in a text.
     value, room = opened(value), iter(range(_MOST)) if room is None else room
     if isinstance(value, str):
         return [value]

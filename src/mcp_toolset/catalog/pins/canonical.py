@@ -66,12 +66,7 @@ _WORDING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a schema.
-
-    Attributes:
-        kind: `name` of a parameter, definition or unknown keyword; `wording`, which is only read; `pattern`,
-            also as a key; or `value`.
-    """
+    """A part of a schema: a `name` of a parameter, definition or unknown keyword; `wording` is only read."""
 
     kind: Literal["name", "wording", "pattern", "value"]
     path: str  # its place, from the schema's root
@@ -262,11 +257,9 @@ def _brief(value: Any) -> str:
 
 
 def says_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a model would read text that it did not read before.
-
-    Of the arguments' schema only additions and rewritten texts count, names and values of `enum` included: a
-    removal adds no words to a model's context.
-    """
+    """Whether a model would read text that it did not read before."""
+    # Of the arguments' schema only additions and rewritten texts count, names and values of `enum` included:
+    # a removal adds no words to a model's context.
     if any(plain_json(old.get(key)) != plain_json(new.get(key)) for key in _SPOKEN):
         return True
     before, after = old.get("inputSchema"), new.get("inputSchema")

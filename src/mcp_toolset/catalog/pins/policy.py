@@ -51,10 +51,8 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def lookalikes(name: str) -> str:
-    """The letters of a name that look like Latin ones next to real Latin ones; empty if it is honest.
-
-    Forms that are Latin letters by compatibility (full width, mathematical) count as well.
-    """
+    """The letters of a name that look like Latin ones next to real Latin ones; empty if it is honest."""
+    # Forms that are Latin letters by compatibility (full width, mathematical) count as well.
     if name.isascii():
         return ""
     found = [letter for word in _WORD.findall(name) for letter in _mixed(word)]
@@ -546,13 +544,9 @@ class Pins:
     ) -> CatalogSnapshot:
         """A snapshot without quarantined tools, and without hidden text in the others.
 
-        Reads the lock file if it has changed; to be called in a worker thread.
-
-        Args:
-            snapshot: The server's list.
-            remembered: Whether it is the list of the last run. It is compared with the lock file, and counts
-                as the first sight of a tool only if every change is quarantined, or if it is `served_first`.
-            served_first: Whether clients are served the list of the last run until a call starts the server.
+        Reads the lock file if it has changed; to be called in a worker thread. A list `remembered` from the
+        last run counts as the first sight of a tool only if every change is quarantined, or if clients are
+        served it until a call starts the server (`served_first`).
         """
         self._sees = not remembered or served_first or self._policy.changed == "quarantine"
         self._live = not remembered
@@ -668,10 +662,8 @@ class Pins:
 
 
 def scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
-    """A JSON value without secrets, in keys and texts; JSON's own type names are never secrets.
-
-    Keys that become equal are kept apart: every part of a definition must count in its digest.
-    """
+    """A JSON value without secrets, in keys and texts; JSON's own type names are never secrets."""
+    # Keys that become equal are kept apart: every part of a definition must count in its digest.
     if isinstance(value, str):
         return value if value in _TYPE_NAMES else scrub(value)
     if isinstance(value, list | tuple):

@@ -223,10 +223,8 @@ class HidingPatterns:
         tools: Iterable[ToolBinding],
         known: KnownTools,
     ) -> list[UnboundName]:
-        """The patterns that have matched no tool: remembered, present or filtered out.
-
-        A pattern that matches only the name of a tool before a prefix or a rename hides nothing.
-        """
+        """The patterns that have matched no tool: remembered, present or filtered out."""
+        # A pattern that matches only the name of a tool before a prefix or a rename hides nothing.
         left = self._left(patterns, entries)
         if not left:
             return []

@@ -3,7 +3,7 @@
 `DeferredCatalog` and `mcp-toolset search` use it. A query that names a tool puts that tool first
 (`name_matching`). The rest are ranked by the query's words (`lexical`) fused with its meaning (`meaning`);
 see `ranking`. A query is plain text: it has no operators, and only its first part is read, so no query can
-raise or run long. An index can begin with a file that an earlier one has written (`stored`).
+raise or run long. An index can begin with a file that an earlier one has written (`index_file`).
 """
 
 from __future__ import annotations

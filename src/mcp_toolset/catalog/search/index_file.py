@@ -95,10 +95,8 @@ class Sections(Mapping[str, memoryview]):
 
 
 def mapped(path: str | os.PathLike[str]) -> Sections:
-    """The sections of a file, mapped: its pages are shared between processes.
-
-    The file may be replaced or removed at any time. If it is cut short in place, the process is killed.
-    """
+    """The sections of a file, mapped: its pages are shared between processes."""
+    # The file may be replaced or removed at any time. If it is cut short in place, the process is killed.
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size <= _HEAD:
             raise InvalidStateError("it is damaged or cut short")
@@ -282,11 +280,7 @@ class TermsBase:
 
 
 class IndexBase:
-    """The content of a file: read-only, and shared by all parts of an index.
-
-    Attributes:
-        vectors: `None` in a file of words alone
-    """
+    """The content of a file: read-only, and shared by all parts of an index."""
 
     def __init__(self, sections: Sections) -> None:
         self._sections = sections

@@ -16,7 +16,7 @@ from dataclasses import field
 from functools import cached_property
 from itertools import compress
 from math import ceil
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from mcp_toolset._records import dataclass
 
@@ -85,16 +85,6 @@ def _numbers() -> array[int]:
     return array("i")
 
 
-class Column(Protocol):
-    """A posting in the form in which `WordQuery` adds it up."""
-
-    def lanes(self) -> int: ...
-
-    def change(self, place: int, impact: int) -> bool:
-        """Note that the impact at a place grew by so much; return whether the column is worth keeping."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class Posting:
     """The tools that have one term."""
@@ -104,7 +94,7 @@ class Posting:
     impacts: array[int] = field(default_factory=_numbers)  # the impact of the term at each of `places`
     stored: Part | None = None  # what a file has, places ascending; also of tools that were removed since
     lost: int = 0  # how many of the tools in `stored` were removed
-    column: Column | None = None  # the same as a column, while `ImpactColumns` holds it
+    column: ImpactColumn | None = None  # the same as a column, while `ImpactColumns` holds it
 
     def __len__(self) -> int:
         return len(self.places) + (0 if self.stored is None else len(self.stored[0]) - self.lost)
@@ -269,7 +259,7 @@ class ImpactColumns:
         self._places = places
         self._held: dict[Posting, None] = {}
 
-    def of(self, posting: Posting) -> Column | None:
+    def of(self, posting: Posting) -> ImpactColumn | None:
         size = len(self._places.names)
         if _COMMON * len(posting) < size:
             return None
@@ -298,10 +288,8 @@ class Clause:
 class WordQuery:
     """A query as its terms, heaviest first; valid until the index changes.
 
-    Attributes:
-        ceiling: The score of a tool that matches the query perfectly.
-        telling: How many telling words the query has: one that a single tool has counts as 1, one that all
-            tools have as nearly nothing.
+    `ceiling` is the score of a perfect match, `telling` the number of telling words: one that a single tool
+    has counts as 1, one that all tools have as nearly nothing.
     """
 
     def __init__(

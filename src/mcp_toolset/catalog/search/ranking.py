@@ -47,10 +47,8 @@ class Heard:
         return max([*self.meaning.values(), self.enough])
 
     def fused(self, share: float, nearest: float) -> dict[str, float]:
-        """The weighted sum of both rankings: words divided by their best, cosines by `nearest`.
-
-        `share` is the part of the sum that comes from meaning; the words have the rest.
-        """
+        """The weighted sum of both rankings: words divided by their best, cosines by `nearest`."""
+        # `share` is the part of the sum that comes from meaning; the words have the rest.
         per_word = (1 - share) / max(self.words.values(), default=1.0)
         per_cosine = share / nearest
         least = _WORDLESS * self.enough

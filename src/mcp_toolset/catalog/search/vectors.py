@@ -221,10 +221,8 @@ def zero_of(query: Sequence[int]) -> int:
 
 
 def _total(query: Sequence[int], columns: Sequence[int], mirror: int) -> int:
-    """The sum of the columns, each times its number; of `mirror` minus the column if that is below 0.
-
-    All bits of `mirror` that a column may have are set, so `^` subtracts, and faster.
-    """
+    """The sum of the columns, each times its number; of `mirror` minus the column if that is below 0."""
+    # All bits of `mirror` that a column may have are set, so `^` subtracts, and faster.
     # Columns that share a number are added first: adding is cheaper than multiplying.
     sums: dict[int, int] = {}
     for number, column in zip(query, columns, strict=True):
@@ -348,10 +346,8 @@ class PackedVectors:
     def cosines(
         self, vector: Sequence[float], scale: float = 1.0, among: AbstractSet[str] | None = None
     ) -> Cosines:
-        """The cosine of a query's vector with every vector, times `scale`.
-
-        Of a frozen set of a few names in `among` at least with theirs; the next query among these is quick.
-        """
+        """The cosine of a query's vector with every vector, times `scale`."""
+        # Of a frozen set of a few names in `among` at least with theirs; the next query among these is quick.
         columns = self._columns_of(among) if isinstance(among, frozenset) else self._every()
         query, finer = whole_numbers(vector)
         products = [(each, each.products(query)) for each in columns]

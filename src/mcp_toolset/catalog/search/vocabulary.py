@@ -95,10 +95,8 @@ class Vocabulary:
         self._in_order.forget()
 
     def nearest(self, term: str) -> list[str]:
-        """The known terms that an unknown one most likely means; none for short words and codes.
-
-        First those one edit away, else longer words that begin with it, else those two edits away.
-        """
+        """The known terms that an unknown one most likely means; none for short words and codes."""
+        # First those one edit away, else longer words that begin with it, else those two edits away.
         if len(term) < _SHORTEST or not term.isalpha():
             return []
         # The clauses of a query have its words once more.
