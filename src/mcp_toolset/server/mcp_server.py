@@ -27,6 +27,7 @@ from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, Reading, Subscriptions
 from mcp_toolset.server.tool_answers import Surface, ToolAnswers
+from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 
@@ -141,6 +142,7 @@ class MCPServer:
     def __init__(
         self,
         surface: Surface,
+        served: ServedTools,
         *,
         name: str,
         version: str,
@@ -153,12 +155,13 @@ class MCPServer:
     ) -> None:
         provide()
         self._surface = surface
+        self._served = served
         self.subscriptions = Subscriptions(overlap=0.0 if shared is None else OVERLAP)
         self.announcements = Announcements(self.subscriptions, offering)
         self.handshake = Handshake(surface, offering, name=name, version=version, instructions=instructions)
         stamp: Mapping[str, Any] = {SERVER_INFO_META_KEY: self.handshake.info}
         trips = RoundTrips(store=suspended)
-        tools = self.tools = ToolAnswers(surface, trips, self.announcements, stamp, extensions)
+        tools = self.tools = ToolAnswers(surface, served, trips, self.announcements, stamp, extensions)
         tools.offers_tasks = self.handshake.offers_tasks
         self.reading = Reading(offering, trips, self.subscriptions, stamp)
         self.program: Program | None = None
@@ -221,7 +224,7 @@ class MCPServer:
         return self._surface.opened()
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        return self._surface.input_schema(name, scope)
+        return self._served.input_schema(name, scope)
 
     def end_streams(self) -> None:
         self.subscriptions.end_streams()

@@ -364,6 +364,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         )
         self.answers = MCPServer(
             self,
+            self._served,
             name=name,
             version=version,
             instructions=instructions,

@@ -29,6 +29,7 @@ from mcp_toolset.protocol.eras import list_for, lowered_tool, result_for
 from mcp_toolset.protocol.errors import refusal
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.server.resource_handlers import Announcements
+from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer, Halt, InputRequired, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
@@ -48,24 +49,14 @@ class Surface(Protocol):
     def refused(self, call: ToolCall, context: ToolContext, fault: CallError) -> None:
         """Report a call that is refused before it gets to the dispatch table."""
 
-    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that a caller sees, in wire form: one object for as long as nothing changes."""
-        ...
-
     def unknown_to(self, context: ToolContext) -> bool:
         """Whether it has still to be found out what some server lists to clients like this one."""
         ...
 
     async def known_to(self, context: ToolContext) -> None: ...
-    def granted(self, context: ToolContext) -> list[dict[str, Any]]: ...
-    def list_hint(self) -> CacheHint: ...
 
     async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
         """The digest of a tool's definition, by its name, once its server is there; nothing without it."""
-        ...
-
-    def list_meta(self, context: ToolContext) -> Mapping[str, Any]:
-        """What the servers' own lists of tools have in `_meta`."""
         ...
 
     def handshake_meta(self, identity: Identity | None) -> dict[str, Any]: ...
@@ -77,7 +68,6 @@ class Surface(Protocol):
         """How many grants this caller's session was given so far."""
         ...
 
-    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None: ...
     def opened(self) -> AbstractAsyncContextManager[None]: ...
 
 
@@ -152,12 +142,14 @@ class ToolAnswers:
     def __init__(
         self,
         surface: Surface,
+        served: ServedTools,
         trips: RoundTrips,
         announcements: Announcements,
         stamp: Mapping[str, Any],
         extensions: Extensions,
     ) -> None:
         self._surface = surface
+        self._served = served
         self._extensions = extensions
         self._trips = trips
         self._announcements = announcements
@@ -174,14 +166,14 @@ class ToolAnswers:
             await self._surface.known_to(context)
         if (request.params or {}).get("cursor") is not None:
             raise MCPError(INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page")
-        encoded, granted = self._encoded(context), self._surface.granted(context)
+        encoded, granted = self._encoded(context), self._served.granted(context)
         return with_tools(encoded, [lowered_tool(tool) for tool in granted]) if granted else encoded
 
     def _encoded(self, context: WireContext) -> Encoded:
         """The list for clients of one era that see the same tools; encoded anew only when it has changed."""
-        modern, tools = context.modern, self._surface.listed_to(context)
-        hint = self._surface.list_hint() if modern else STRICTEST
-        meta = self._surface.list_meta(context)
+        modern, tools = context.modern, self._served.listed_to(context)
+        hint = self._served.list_hint() if modern else STRICTEST
+        meta = self._served.list_meta(context.identity)
         known = self._lists.get((modern, id(tools)))
         if known is not None and known[0] is tools and known[1] == (hint, meta):
             return known[2]
@@ -208,7 +200,7 @@ class ToolAnswers:
 
     def listed(self, name: str, context: WireContext) -> Mapping[str, Any]:
         """The entry of a tool as a client sees it; empty without one."""
-        every = (*self._surface.listed_to(context), *self._surface.granted(context))
+        every = (*self._served.listed_to(context), *self._served.granted(context))
         return next((tool for tool in every if tool["name"] == name), _NO_TOOL)
 
     async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:

@@ -26,7 +26,6 @@ from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.principal import PendingLogin
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
-from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import ManualCalls, PendingCall
 from mcp_toolset.server.interface.keywords import OwnKeywords
@@ -251,9 +250,6 @@ class ClientSide(ServerParts):
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         return self._served.listed(context)
 
-    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
-        return self._served.listed_to(context)
-
     def unknown_to(self, context: ToolContext) -> bool:
         return bool(self._served.unknown_to(context)) or not self._knows_granted(context)
 
@@ -271,15 +267,6 @@ class ClientSide(ServerParts):
                 group.start_soon(source.known_to, context)
         await self._current()
 
-    def granted(self, context: ToolContext) -> list[dict[str, Any]]:
-        return self._served.granted(context)
-
-    def list_hint(self) -> CacheHint:
-        return self._served.list_hint()
-
-    def list_meta(self, context: ToolContext) -> Mapping[str, Any]:
-        return self._served.list_meta(context.identity)
-
     def handshake_meta(self, identity: Identity | None) -> dict[str, Any]:
         return servers_meta(self.registry.sources(), self._withheld(identity))
 
@@ -291,9 +278,6 @@ class ClientSide(ServerParts):
 
     def grants_issued(self, context: ToolContext) -> int:
         return self.grants.issued_to(context) if context.session and self._served.defers else 0
-
-    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        return self._served.input_schema(name, scope)
 
     async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
         if name not in self._served.table:
