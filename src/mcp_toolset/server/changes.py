@@ -33,7 +33,6 @@ class News:
         self._answers = answers
 
     def attach(self) -> None:
-        """Belong to the event loop of this task, and note changes from now on."""
         self.changed.attach()
         self.status.attach()
         self.revoked.attach()

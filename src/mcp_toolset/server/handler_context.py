@@ -100,7 +100,6 @@ class ManualCalls:
         self._open = True
 
     def pending(self) -> list[PendingCall]:
-        """The calls that wait now, the oldest first."""
         return [waiting.call for waiting in list(self._waiting.values())]
 
     async def next(self) -> PendingCall:
@@ -323,7 +322,6 @@ class HandlerContext(ToolContext):
 
     @property
     def membership(self) -> Membership:
-        """Which tools are members, for every caller of this server."""
         self.require("membership")
         return self._host.members
 

@@ -54,7 +54,6 @@ class Handshake:
         self.extensions: Mapping[str, Any] = {}
 
     def capabilities(self, identity: Identity | None = None, *, modern: bool) -> dict[str, Any]:
-        """The capabilities for what the server offers a caller now, and no more."""
         declares = partial(self._offering.declares, identity=identity)
         found: dict[str, Any] = {"tools": {"listChanged": True}}
         if declares("resources"):
@@ -80,7 +79,6 @@ class Handshake:
         return found
 
     def offers_tasks(self, identity: Identity | None = None) -> bool:
-        """Whether a call of something that a caller is offered may become a task."""
         declared = self._offering.declared
         return "tasks/get" in self.methods and (
             self.has_tasks()
@@ -251,7 +249,6 @@ def _stamped(answer: Answer, stamp: Mapping[str, Any]) -> Answer:
 
 
 def _has_trace(request: RequestContext) -> bool:
-    """Whether the client has sent its trace."""
     meta = None if request.params is None or "_meta" not in request.params else request.params["_meta"]
     return bool(meta) and "traceparent" in meta
 

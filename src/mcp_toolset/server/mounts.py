@@ -156,7 +156,6 @@ def reloadable_in(toolset: Toolset) -> Reloadable | None:
 
 
 def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
-    """A toolset, then each that is nested in it."""
     yield toolset
     for member in toolset.members():
         if isinstance(member, Toolset):
@@ -224,7 +223,6 @@ class UnlistedMounts:
         await self._taken_in()
 
     async def bring(self, is_there: Callable[[], bool]) -> None:
-        """Wait for mounts for as long as they are starting, until what is wanted is there."""
         while starting := [source for source in self._mounts if _is_unlisted(source)]:
             await _until_not(_is_unlisted, starting)
             await self._current()
@@ -281,7 +279,6 @@ class Attachment:
     idle: anyio.Event = field(default_factory=anyio.Event)
 
     def counted(self) -> Toolset:
-        """The toolset, with its calls known here."""
         return self.toolset.through(
             Each(lambda binding: replace(binding, execute=partial(self._execute, binding.execute))),
             defers=self.toolset.defers,
@@ -334,7 +331,6 @@ class Attachments:
                 self.leave(handle)
 
     async def join(self, toolset: Toolset) -> SourceHandle:
-        """Open a toolset and register it."""
         await self._beside(partial(self._registry.check, toolset), toolset)
         async with self._opening(toolset) as attachment:
             handle = await self._beside(lambda: self._registry.register(attachment.counted()), toolset)
@@ -357,7 +353,6 @@ class Attachments:
         return before
 
     def leave(self, handle: SourceHandle) -> Attachment:
-        """Take a toolset out of the registry and return it, still open."""
         self._require(handle)
         self._registry.remove(handle)
         return self._joined.pop(handle)
@@ -409,7 +404,6 @@ _log = logging.getLogger("mcp_toolset.catalog")
 
 
 def folder_for(keep: Keeping, state: str | os.PathLike[str] | StateStore | None) -> Path | None:
-    """Where catalogs are kept; `None` for nowhere."""
     if keep is False:
         return None
     if keep is not None:

@@ -137,7 +137,6 @@ class Addresses:
         return not named and self._matching(uri, self._every) is None
 
     def uri(self, source: str, native: str) -> str:
-        """The public URI for what a source calls `native`, listed or not."""
         listed = self._public.get((source, native))
         if listed is not None:
             return listed
@@ -367,7 +366,6 @@ class LocalOffers(Offers):
 
 
 def _reference(wire: Mapping[str, Any]) -> Reference:
-    """What an argument belongs to, as the model of the SDK that completion functions take."""
     from mcp_types import PromptReference, ResourceTemplateReference
 
     model = PromptReference if wire["type"] == "ref/prompt" else ResourceTemplateReference
@@ -375,7 +373,6 @@ def _reference(wire: Mapping[str, Any]) -> Reference:
 
 
 def _wire(given: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
-    """What a provider gives, in wire form."""
     try:
         if isinstance(given, Mapping):
             wire = cast("dict[str, Any]", to_jsonable_python(given, by_alias=True))
@@ -393,7 +390,6 @@ _PAGES: Final = ("ui", *_PAGE_KEYS)
 
 
 def with_app_address(binding: ToolBinding, prefixes: Callable[[], Mapping[str, str]]) -> ToolBinding:
-    """The binding of a tool under the public address of its page, if it has one."""
     meta = binding.definition.meta
     if not binding.source or not meta or not any(key in meta for key in _PAGES):
         return binding
@@ -411,7 +407,6 @@ def with_app_address(binding: ToolBinding, prefixes: Callable[[], Mapping[str, s
 
 
 def cursor_at(start: int) -> str:
-    """The cursor of the page that begins with this entry."""
     return base64.urlsafe_b64encode(f"from {start}".encode()).decode()
 
 
@@ -491,7 +486,6 @@ class Offering:
         return self._unlisted is not None and self._unlisted.presumed()
 
     def declared(self, capability: str, feature: str, identity: Identity | None) -> bool:
-        """Whether a source that a caller may know of is known to have declared something."""
         return any(offers.declares(capability, feature) for offers in self.seen(identity).values())
 
     def extensions(self) -> Mapping[str, Any]:
@@ -509,7 +503,6 @@ class Offering:
         return await self._sources()[source.source_name].ask(method, params, context)
 
     def has(self, capability: str) -> bool:
-        """Whether any source has a capability, whichever callers may know of the source."""
         return any(offers.declares(capability) for offers in self._sources().values())
 
     async def arrive(self) -> None:
@@ -530,12 +523,10 @@ class Offering:
         return news
 
     def tells_itself(self, source: str, client: ServedClient) -> bool:
-        """Whether a client has a session of its own with a source, which tells it of changes."""
         offers = self._mounted().get(source)
         return offers is not None and offers.tells_itself(client)
 
     def list_news(self) -> list[ListChange]:
-        """The lists of single clients, tools included, that have changed since this was asked last."""
         return [each for offers in self._mounted().values() for each in offers.list_news()]
 
     def said(self) -> dict[str, frozenset[str]]:
@@ -543,7 +534,6 @@ class Offering:
         return {name: each for name, offers in self._mounted().items() if (each := offers.said())}
 
     async def settle(self) -> None:
-        """Take the lists of all sources, and name what they hold."""
         sources = self._sources()
         listed = {
             source: {
@@ -567,7 +557,6 @@ class Offering:
         self._lists = {kind.method: list(self._public(kind, listed)) for kind in KINDS}
 
     async def page(self, kind: Kind, cursor: str | None, context: ToolContext) -> Wire:
-        """One page of a list, with the cache hint of the whole."""
         start = start_of(cursor)
         if not start:
             for offers in self.seen(context.identity).values():
@@ -599,7 +588,6 @@ class Offering:
         return list(self._public(kind, seen))
 
     def seen(self, identity: Identity | None) -> dict[str, Offers]:
-        """The sources that exist for a caller, by name."""
         every, hides = self._sources(), self._visible.hides_server
         if self._visible.group(identity) is None:
             return every
@@ -698,7 +686,6 @@ class Offering:
         return apps_of(self._mounted())
 
     def with_app(self, binding: ToolBinding) -> ToolBinding:
-        """The binding of a mounted tool whose page, if it has one, is named by its public address."""
         return with_app_address(binding, self.apps)
 
     def _sources(self) -> dict[str, Offers]:

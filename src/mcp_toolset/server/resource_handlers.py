@@ -146,7 +146,6 @@ class _Listener:
         self._news.set()
 
     async def next(self) -> Change | None:
-        """The next change to be told; `None` when there will be none."""
         while not self._pending:
             if self._ended:
                 return None
@@ -212,7 +211,6 @@ class Announcements:
         return all(self.offering.tells_itself(source, client) for source in sources)
 
     async def lists(self, news: Collection[ListChange]) -> None:
-        """Tell the clients of single sessions that what they see has changed."""
         for each in news:
             for connection, _ in list(self._sessions.values()):
                 client: ServedClient | None = connection.client
@@ -221,7 +219,6 @@ class Announcements:
             self.subscriptions.publish(_METHODS[each.capability], client=each.client_key)
 
     async def to(self, connection: Connection) -> None:
-        """Tell one legacy client that its own list has changed, as by a grant."""
         await _notify(connection, TOOLS_CHANGED, seen_by_all=False)
 
 

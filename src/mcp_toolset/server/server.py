@@ -489,7 +489,6 @@ def _keeper(state: str | PathLike[str] | StateStore, registry: ToolRegistry) -> 
 def _offers(
     toolset: Toolset, resources: ResourceProvider | None, prompts: PromptProvider | None
 ) -> tuple[list[ResourceProvider], list[PromptProvider]]:
-    """The providers of a server, then those of its toolset and of the toolsets nested in it."""
     nested_resources, nested_prompts = offered_by(toolset)
     return (
         nested_resources if resources is None else [resources, *nested_resources],

@@ -64,9 +64,7 @@ class Surface(Protocol):
     def is_arriving(self) -> bool: ...
     async def arrive(self) -> None: ...
 
-    def grants_issued(self, context: ToolContext) -> int:
-        """How many grants this caller's session was given so far."""
-        ...
+    def grants_issued(self, context: ToolContext) -> int: ...
 
     def opened(self) -> AbstractAsyncContextManager[None]: ...
 
@@ -85,7 +83,6 @@ def halted(result: ToolResult) -> ToolResult:
 
 
 def fitted(binding: ToolBinding, output: Any) -> ToolResult:
-    """A value as the result of a tool, in the form that the tool promised."""
     if isinstance(output, Halt):
         return replace(fitted(binding, output.result), halt=output)
     if isinstance(output, ToolResult | AskUser):
@@ -158,7 +155,6 @@ class ToolAnswers:
         self._lists: dict[tuple[bool, int], _KeptList] = {}
 
     async def list(self, request: RequestContext) -> dict[str, Any]:
-        """All the tools that a client sees, on one page."""
         if self._surface.is_arriving():
             await self._surface.arrive()
         context = WireContext(request)
@@ -199,7 +195,6 @@ class ToolAnswers:
         return result_for(told.wire, version=request.protocol_version, stamp=self.stamp)
 
     def listed(self, name: str, context: WireContext) -> Mapping[str, Any]:
-        """The entry of a tool as a client sees it; empty without one."""
         every = (*self._served.listed_to(context), *self._served.granted(context))
         return next((tool for tool in every if tool["name"] == name), _NO_TOOL)
 

@@ -100,7 +100,6 @@ class OverrideReport:
         self._told: frozenset[tuple[str, str]] = frozenset()
 
     def look(self, bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -> None:
-        """Compare what is shown with what is beneath."""
         found = frozenset(overridden(bindings, sources))
         for name, place in sorted(found - self._told):
             _log.warning(
@@ -184,7 +183,6 @@ class ListVariants:
         return [source for source in self._varying.values() if source.unknown_to(context)]
 
     def may_differ(self, before: ListVariants) -> bool:
-        """Whether some caller may see another list than before."""
         if self.policy is None and before.policy is None:
             return self.differs(before, None)
         return self.policy is not before.policy or self._shown is not before._shown
@@ -391,7 +389,6 @@ class ServedTools:
             await anyio.lowlevel.checkpoint()
 
     def _quarantined(self, bound: Iterable[ToolBinding]) -> Iterator[tuple[ToolBinding, str]]:
-        """The tools of deferred servers that are held back, each with the reason."""
         listing = {binding.source for binding in bound if not binding.deferred}
         for binding, reason in held_tools(self.statuses(), listing=listing):
             # A policy's patterns are for the name that it has when it is not held back.
@@ -472,7 +469,6 @@ class ServedTools:
         )
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that this caller sees; a legacy session also sees what it was granted."""
         granted = self.granted(context)
         listed = self.listed_to(context)
         return [*listed, *granted] if granted else listed
@@ -507,7 +503,6 @@ class ServedTools:
         return self.catalog.digests() if self.defers else {}
 
     def preview(self, identity: Identity | None) -> str | None:
-        """What a caller can find by search, for a model that has not searched yet."""
         return self.catalog.preview(identity) if self.defers else None
 
     def statuses(self) -> dict[str, SourceStatus]:

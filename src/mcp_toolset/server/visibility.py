@@ -43,7 +43,6 @@ class CallGuards:
         return self._known
 
     def with_patterns(self) -> list[NamesPatterns]:
-        """The guards of extensions whose patterns are to fit tools."""
         return [one for one in self._extensions.guards() if isinstance(one, NamesPatterns)]
 
     def _of_policy(self, policy: Policy) -> Guard:
@@ -137,7 +136,6 @@ class Visibility(Visible):
         return self._compiled[1]
 
     def rules(self) -> RuleSet:
-        """The rules of the program, with what applies the policy that holds now and with extensions."""
         guards = self._guards.of(self.policy)
         if self._guarded[0] is not guards:
             self._guarded = (guards, replace(self._rules, guards=(*self._rules.guards, *guards)))
@@ -172,7 +170,6 @@ class Visibility(Visible):
                 )
 
     def group(self, identity: Identity | None) -> object:
-        """The policy and the group of a caller; `None` without a policy."""
         return None if self.policy is None else (self.policy, self.policy.group(identity))
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:

@@ -76,7 +76,6 @@ class ListTaker:
         return self._offers.declares(CAPABILITIES[method], "listChanged")
 
     def _common(self, method: str) -> Sequence[Wire] | None:
-        """What everybody is listed by a method; `None` if nothing has been listed, or never is."""
         if method == TOOLS:
             return self._tools.entries
         return self._offers.common(method) if self._offers.declares(CAPABILITIES[method]) else None
@@ -88,7 +87,6 @@ class ListTaker:
         return self._offers.checked(kind, listing).sequence
 
     async def taken(self, request: Request, method: str) -> TakenList | None:
-        """A list as it is now; `None` if the server has none."""
         listing = Listing(method, _KEYS[method])
         try:
             await listing.walk(request, LIST_DEADLINE)
@@ -134,7 +132,6 @@ class ListNews:
 
     @property
     def client_key(self) -> str:
-        """The key of the one client that has this session; empty if several have it."""
         return self.key.client
 
     def is_for(self, client: ServedClient) -> bool:
@@ -232,7 +229,6 @@ class ClientLists:
                 self._pool.start(self.learned, context)
 
     async def learned(self, context: ToolContext) -> None:
-        """Wait, for a little while at most, until that is known."""
         if not isinstance(context, WireContext):
             return
         key = self._pool.routing.key(context)
@@ -477,7 +473,6 @@ class ClientOffers(Offers):
         return None if taken is None else taken.entries
 
     def tells_itself(self, client: ServedClient) -> bool:
-        """Whether a client has an open session of its own, which tells it of changes."""
         key = self._pool.routing.route_of(client)
         return key is not None and bool(key.client) and self._pool.standing(key) is not None
 
@@ -512,7 +507,6 @@ class ClientOffers(Offers):
         return self._common.extensions()
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
-        """Call `updated` whenever the session of a client says that a resource has changed."""
         await self.summon()
         key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
         if key is not None and isinstance(context, WireContext):

@@ -83,7 +83,6 @@ class UpstreamConnection:
         stated: Mapping[str, ServerSettings] = MappingProxyType({}),  # settings of extensions
         starts: StartOptions = DEFAULT,  # when it is started, and when it is stopped
     ) -> None:
-        """Describe the upstream; nothing is opened before `run`."""
         self.link = link
         self.timeout = timeout
         options = replace(options or SessionOptions(), shows=bool(shows))
@@ -263,7 +262,6 @@ class UpstreamConnection:
         return self._state.on_change(callback)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own the upstream until cancelled; started once the first attempt has succeeded or failed."""
         if self._forwards:
             _log.warning(
                 "%s: the Authorization of each caller is passed through to it, which the MCP specification "
@@ -340,7 +338,6 @@ class UpstreamConnection:
             await self._state.summoned(self.timeout)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Send one call upstream, once."""
         # A call of a tool that the last run knew waits for a server that is still starting, and runs only if
         # the server lists that tool as the same one.
         if self._state.now != "ready":
@@ -417,7 +414,6 @@ class UpstreamConnection:
             self.offers.outdated(CAPABILITY_CHANGED[method])
 
     def _lists_others(self) -> None:
-        """Have the lists of clients listed again: the session that lists has others by now."""
         self.pool.start(self.lists.outdated)
 
     def _offers_others(self) -> None:

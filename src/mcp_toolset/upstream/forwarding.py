@@ -139,7 +139,6 @@ class SuspendedCall(CallInFlight):
             self._tell()
 
     async def leg(self, caller: WireContext) -> dict[str, Any]:
-        """Wait for the result, on behalf of one request of the client."""
         self.context = caller
         self._legs += 1
         if self._legs > MAX_LEGS:
@@ -482,7 +481,6 @@ class Exchange:
         return True
 
     async def _leased(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
-        """A session of its key for one call, which may have to be opened first."""
         pooled = self.pool.ready(key, None if caller is None else caller.client_key)
         if pooled is None:
             pooled = await self.pool.take(key, caller, within=self.timeout)
@@ -640,7 +638,6 @@ def _in_flight(caller: ToolContext, params: Mapping[str, Any]) -> CallInFlight:
 
 
 def fault_of_task() -> str:
-    """Why the answer to a call is no result: it is a task that was begun instead."""
     return (
         f"it began a task although no client declared {TASKS}, which this bridge does not carry; "
         "the task may still run on the server"

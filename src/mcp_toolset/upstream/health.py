@@ -74,7 +74,6 @@ class Circuit:
 
     @property
     def reason(self) -> str:
-        """Why calls are refused; empty while they are not."""
         if not self.refuses:
             return ""
         if self.state == "open":

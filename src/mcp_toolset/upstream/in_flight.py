@@ -133,7 +133,6 @@ class CallInFlight:
                 self.time.resume()
 
     def reason(self) -> str | None:
-        """Why its client has cancelled it, if it has, and has said so."""
         return self.context.cancelled_because if isinstance(self.context, WireContext) else None
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +157,6 @@ class CallInFlight:
         await self.withdrawn()
 
     def end(self) -> None:
-        """Ask no client on behalf of this call from now on."""
         self.ended = True
         if self._asking or (self.home is not None and self.home.asking):
             for asking in self._orphaned():
@@ -311,7 +309,6 @@ class CallsInFlight:
         del self._tokens[token]
 
     def of(self, call: CallInFlight) -> AbstractContextManager[None]:
-        """Count one call as in flight for the length of a block."""
         return _UnderWay(self, self._calls, call)
 
     def __len__(self) -> int:

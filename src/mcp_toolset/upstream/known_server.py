@@ -40,7 +40,6 @@ class ServerInfo:
 
     @classmethod
     def of(cls, wire: object) -> ServerInfo | None:
-        """What a server says that it is; `None` if that is no `Implementation`."""
         if not isinstance(wire, dict) or IMPLEMENTATION.fault(wire) is not None:
             return None
         members = cast("dict[str, Any]", wire)
@@ -170,7 +169,6 @@ class MountState:
             await self.arrived(within)
 
     async def arrived(self, within: float) -> None:
-        """Wait for the first attempt to succeed or fail, for at most `within` seconds."""
         arrived = anyio.Event()
 
         def changed() -> None:

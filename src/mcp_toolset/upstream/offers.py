@@ -37,7 +37,6 @@ class OfferList:
 
     @cached_property
     def sequence(self) -> Sequence[Wire]:
-        """The entries, one object for as long as they stay."""
         return tuple(self.entries.values())
 
 
@@ -208,7 +207,6 @@ class UpstreamOffers:
         return self._list(kind).sequence
 
     def is_asked_for(self, kind: Kind) -> bool:
-        """Whether a list is asked for whenever it is looked at, as the server tells of no change."""
         return self.declares(kind.capability) and not self.declares(kind.capability, "listChanged")
 
     async def _relist(self, kind: Kind) -> None:

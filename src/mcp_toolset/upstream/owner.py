@@ -121,7 +121,6 @@ class Owner:
             self.state.set("closed", "")
 
     async def _pause(self, wait: float) -> None:
-        """Wait for the next attempt; not for long after a login to the server."""
         credentials = self.link.credentials
         with anyio.move_on_after(wait):
             await (anyio.sleep_forever() if credentials is None else credentials.changed())
@@ -278,7 +277,6 @@ class Owner:
 
 
 def _told_of(declared: Mapping[str, Any]) -> dict[str, bool]:
-    """The lists of which the server tells that they have changed, as `subscriptions/listen` names them."""
     offered: dict[str, Mapping[str, Any]] = {
         name: declared.get(name, {}) for name in ("tools", "resources", "prompts")
     }

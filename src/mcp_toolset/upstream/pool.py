@@ -78,7 +78,6 @@ class PooledSession:
         return not self.key.turns or not self.users or (owner is not None and owner == self.owner)
 
     def retire(self) -> None:
-        """Take no more calls; the session is closed after the last call in flight."""
         self.retired = True
         self.wake.set()
 
@@ -141,7 +140,6 @@ class PooledSession:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is to stay open at the moment, however long it was not used."""
         return bool(self.users or self.holds or self.stays)
 
     def _rest(self) -> float:
@@ -221,7 +219,6 @@ class SessionPool:
                 group.cancel_scope.cancel()
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Run something for as long as the pool runs, outside of the call that asks for it."""
         if self._group is None:
             raise UpstreamUnavailableError(self._link.name, "the server is closed", sent=False)
         self._context.run(self._group.start_soon, function, *arguments)
@@ -332,7 +329,6 @@ class SessionPool:
         return False
 
     def _is_share_taken(self, key: SessionKey) -> bool:
-        """Whether the caller of a key holds as many sessions as one caller may."""
         own = (each for each in self._sessions.values() if key.share and each.key.share == key.share)
         return sum(bool(each.users or each.holds) for each in own) >= OWN_SESSIONS
 

@@ -114,7 +114,6 @@ def question_fault(method: str, params: Mapping[str, Any]) -> str | None:
 
 
 def requests_in(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The requests in a result that asks for input, by their keys."""
     requests: object = wire.get("inputRequests")
     if not isinstance(requests, Mapping):
         return {}
@@ -153,7 +152,6 @@ _DIRECTION: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def unshowable(link: Link, params: Mapping[str, Any]) -> str:
-    """Why a user must not be shown a question of a server; empty if nothing is wrong."""
     mode, url = params.get("mode", "form"), params.get("url")
     if mode not in ("form", "url") or not isinstance(params.get("message"), str):
         return "it has no message, or is neither a form nor a page"
@@ -285,7 +283,6 @@ def pages_of(data: object) -> list[Mapping[str, Any]]:
 
 
 def shown_in(pages: Sequence[Mapping[str, Any]]) -> str:
-    """The addresses of pages that may be shown, for a person who opens them without the client."""
     return f"; open it in a browser and call again: {', '.join(page['url'] for page in pages)}"
 
 
@@ -313,7 +310,6 @@ def missing_extensions(code: int, data: object) -> str:
 
 
 def mapping_of(value: object) -> Mapping[str, Any]:
-    """What should be an object; empty if it is none."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 

@@ -59,7 +59,6 @@ class ClientFacts:
 
     @property
     def can_be_asked(self) -> bool:
-        """Whether a server may send it any request."""
         return any(name in self.declares for name in ANSWERABLE)
 
 
@@ -109,7 +108,6 @@ class SessionKey:
 
     @property
     def shelf(self) -> Shelf:
-        """What sessions have in common that are listed the same: era, capabilities, credentials."""
         return (self.era, self.declares, self.credentials)
 
 
@@ -157,7 +155,6 @@ def listing_key(era: Era, options: SessionOptions) -> SessionKey | None:
 
 
 def canonical(declares: Mapping[str, Any]) -> str:
-    """Capabilities as text that is equal where they are."""
     if not declares:
         return NOTHING_DECLARED
     return json.dumps(declares, sort_keys=True, separators=(",", ":"))
@@ -223,7 +220,6 @@ _log = logging.getLogger("mcp_toolset.upstream")
 
 
 def default_place() -> Path | None:
-    """Where findings are kept, in the cache folder; `None` if nothing is kept."""
     folder = cache_folder()
     return None if folder is None else folder / "eras.json"
 
@@ -333,7 +329,6 @@ class Routing:
             self.facts = replace(self.facts, **recalled)
 
     def listens_in(self, era: Era) -> None:
-        """Note that the session that lists speaks this era."""
         self._main, self.settled = listing_key(era, self.options), True
         self.learn({"modern": True} if era == "modern" else {"legacy": True, "modern": False})
 
@@ -427,7 +422,6 @@ class Routing:
         return self._main is None
 
     def route_of(self, client: ServedClient) -> SessionKey | None:
-        """The session that a legacy client takes; `None` while it has made no request."""
         known = client.routes.get(self)
         return None if known is None else known[2]
 

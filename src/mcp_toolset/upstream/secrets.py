@@ -110,7 +110,6 @@ class Secrets:
         return text
 
     def cleaned(self, value: Any) -> Any:
-        """A JSON value, every text in it scrubbed, the keys of objects too."""
         if not self:
             return value
         if isinstance(value, str):
@@ -301,7 +300,6 @@ def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _shell_words(script: str) -> list[str]:
-    """The words of a script; each is shorter than the script."""
     lexer = shlex.shlex(script, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:

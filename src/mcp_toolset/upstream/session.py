@@ -223,7 +223,6 @@ class UpstreamSession:
 
     @asynccontextmanager
     async def connected(self, stderr: StderrTail, notified: Notified) -> AsyncGenerator[Dispatcher]:
-        """The connection, whose messages are taken; nothing is said on it yet."""
         async with self.link.open(stderr) as dispatcher:
             # Notifications are handed over in callbacks of the loop, where a task group can start nothing.
             sending = TaskSet(lambda: _log.error("forwarding notifications to clients has stopped"))
@@ -252,7 +251,6 @@ class UpstreamSession:
             closed.set()
 
     async def begin(self, dispatcher: Dispatcher, era: str | None, protocol: ProtocolRule = "auto") -> Era:
-        """Settle the revision; returns the era, to be remembered."""
         said = await negotiate(
             dispatcher,
             self.closed,
@@ -369,7 +367,6 @@ class UpstreamSession:
         context: ToolContext | None = None,
         opts: CallOptions | None = None,
     ) -> dict[str, Any]:
-        """Send a request of the bridge itself."""
         dispatcher, closed = self.dispatcher or await self._woken(), self.closed
         opts = opts or {}
         self._stamp.put(method, params, context, opts)
@@ -386,7 +383,6 @@ class UpstreamSession:
         return answer
 
     async def _check(self) -> None:
-        """Ask for something that every server answers at once."""
         await self.request(
             "server/discover" if self.modern else "ping", {}, opts={"cancel_on_abandon": False}
         )

@@ -115,7 +115,6 @@ class Link:
         return TRANSPORTS[self.transport]
 
     def declares(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The capabilities that the server is told of: those given, and the program's own extensions."""
         if not self.declared:
             return capabilities
         return with_extensions(capabilities, {name: one.settings for name, one in self.declared.items()})
@@ -138,7 +137,6 @@ class Link:
 
     @property
     def shown(self) -> str:
-        """Where it leads, without secrets."""
         if self.process is not None:
             return self.scrubbed(f"command {self.process.command}")
         if not self.url:

@@ -81,7 +81,6 @@ class FollowedTask:
             raise too_long(self._name, self._wait) from None
 
     async def result(self, state: Wire) -> dict[str, Any]:
-        """Its result, once there is one; the server is told if the task is given up."""
         ending = self._exchange.ending
         ending.working += 1
         try:
@@ -146,7 +145,6 @@ class FollowedTask:
             await self._answer(state)
 
     async def _answer(self, state: Wire) -> None:
-        """Have the client asked what the task asks, each question once."""
         context = self._context
         requests: Mapping[str, Wire] = {
             key: each for key, each in requests_in(state).items() if key not in self._answered
@@ -228,7 +226,6 @@ class Teller:
 
 
 def too_long(server: str, seconds: float) -> CallError:
-    """The error for a client that has waited too long for a task, which is cancelled then."""
     return CallError(
         f"{server}: the task has not ended within {seconds:g} s, and was cancelled; set a longer `task_wait` "
         f"for this server, or call it from a client that declares {TASKS}"
@@ -285,7 +282,6 @@ class UpstreamTasks:
     async def call(
         self, method: str, params: dict[str, Any], context: ToolContext, tool: ToolDefinition
     ) -> dict[str, Any]:
-        """Make a call, and follow the task that it may become; see `Exchange.perform`."""
         if not self._is_modern:
             then = partial(self._followed, context)
             return await self.exchange.perform(method, {**params, "task": {}}, context, tool, then)

@@ -97,7 +97,6 @@ class ResourceWatches:
             self._log.warning("%s is not watched any more: %s", in_log(uri), in_log(fault))
 
     def heard(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Take in a notification; `False` if it is of no resource that is watched here."""
         if method == ACKNOWLEDGED:
             stream = self._streams.get(subscription_in(params))
             if stream is not None:
@@ -168,7 +167,6 @@ class ResourceWatches:
         return True
 
     async def watch(self, uri: str, updated: Callable[[], None]) -> Ending:
-        """Call `updated` whenever the server says that a resource has changed; returns what ends that."""
         key = object()
         watchers = self._watchers.setdefault(uri, {})
         watchers[key] = updated
@@ -213,7 +211,6 @@ def level_of(fault: Exception) -> int:
 
 
 def subscription_in(params: Mapping[str, Any] | None) -> str:
-    """The id of the request whose stream a notification is of (2026-07-28)."""
     return str(meta_of(params or {}).get(_SUBSCRIPTION))
 
 
@@ -251,7 +248,6 @@ class ChangeStream:
         self._late = not self._settled.is_set()
 
     def heard(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Take in a notification; `False` if it does not acknowledge this stream."""
         if method != ACKNOWLEDGED or subscription_in(params) != self._id:
             return False
         self._settled.set()
@@ -310,7 +306,6 @@ class ClientWatches:
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
     def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Take in a notification of a session; `False` if it is none of a resource."""
         if method != UPDATED:
             return False
         for watch in list(self._watching.get((pooled.serial, str((params or {}).get("uri"))), {})):

@@ -198,7 +198,6 @@ def _joined(text: str) -> str:
 
 
 def _wants_everything(query: str, server: str | None) -> bool:
-    """Whether a query asks for all tools instead of for some."""
     if query.strip(" *.\"'`") == "":
         return True
     words = set(_WORDS.findall(query.casefold()))

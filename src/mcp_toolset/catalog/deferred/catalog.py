@@ -114,7 +114,6 @@ class DeferredCatalog:
         held: Iterable[tuple[ToolBinding, str]] = (),  # quarantined, with the reason
         listed: Iterable[ToolBinding] = (),  # found, and called by name
     ) -> None:
-        """Set the deferred tools; only changes are indexed."""
         for _ in self.updating(bindings, held, listed):
             pass
 
@@ -182,7 +181,6 @@ class DeferredCatalog:
         return [self.previewing(None), *self._fixed]
 
     def previewing(self, identity: Identity | None) -> ToolBinding:
-        """`search_tools`, as the group of a caller sees it."""
         hidden = self._policy.hidden_in_texts(self._shown.tools, identity)
         shown = (tool.definition for name, tool in self._shown.tools.items() if name not in hidden)
         english = is_english(definition.description or "" for definition in shown)
@@ -205,11 +203,9 @@ class DeferredCatalog:
         return {grant.name: reference for grant, reference in found}
 
     def ungated(self, name: str) -> ToolBinding | None:
-        """A deferred tool without its gate, for the host, who needs no grant."""
         return self._shown.tools.get(name)
 
     def granted(self, context: ToolContext) -> list[ToolBinding]:
-        """The granted tools that the caller's session may also call by name."""
         found = ((grant, self._shown.tools.get(grant.name)) for grant in self._granted(context))
         return [
             binding

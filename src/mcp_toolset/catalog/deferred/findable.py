@@ -170,7 +170,6 @@ class HitIds:
                     del self._names[id]
 
     def id_of(self, name: str) -> str:
-        """The id of the tool with a public name, unique in the catalog."""
         known = self._known[name]
         return next((id for id in (known.short, known.full) if self._having(id) == {name}), name)
 
@@ -279,7 +278,6 @@ class FindableTools:
         return hidden | (self.listed.keys() - set(self._listed_to(context))) if self.listed else hidden
 
     def may_hide(self, context: ToolContext) -> bool:
-        """Whether there is anything that could hide a tool from the caller."""
         return self._hides_by_caller or self.policy.visible.group(context.identity) is not None
 
     @property
@@ -312,11 +310,9 @@ class FindableTools:
         return bool(self.named(id, context)) or self.is_listed(id, context)
 
     def is_listed(self, name: str, context: ToolContext) -> bool:
-        """Whether a tool is listed to the caller, and is no fixed tool."""
         return name in self.listed and name in self._listed_to(context)
 
     def direct(self, name: str) -> str:
-        """How a listed tool is called, in place of a grant."""
         tool = self.listed[name]
         _, arguments = mended(tool.definition.input_schema, tool.arguments, {})
         said = f"{name} is listed and needs no grant; call it by its name"

@@ -155,7 +155,6 @@ class Resolver:
         return None
 
     def _available(self, id: str, context: ToolContext) -> ToolBinding | str:
-        """The tool that an id or a public name stands for, or why it cannot be had."""
         names = self._shown.named(id, context)
         if len(names) > 1:
             ids = list(map(self._shown.ids.id_of, names))
@@ -278,7 +277,6 @@ class GrantGate:
             raise GrantError(f"{fault}\n{gone if binding is None else again}") from None
 
     def _found(self, reference: str, context: ToolContext) -> ToolGrant | None:
-        """The caller's grant, if the access policy allows the tool."""
         grant = self._ledger.find(reference, context) or self._by_id(reference, context)
         binding = None if grant is None else self._shown.tools.get(grant.name)
         if binding is not None and self._policy.withheld(binding, context) is not None:
@@ -377,7 +375,6 @@ class GrantGate:
         return with_repairs(call, meant, chosen.done) if check.is_valid(meant) else call
 
     def _closest(self, readings: Sequence[Reading], context: ToolContext) -> Reading | None:
-        """A reading for the sake of its error: it must not run."""
         fits = partial(self._fits, context=context, known=False, sure=False)
         plain_ones = (one for one in readings if not any(key_of(key) in HOLDERS for key in one.arguments))
         return next((one for one in plain_ones if not fits(one)), None)
@@ -392,7 +389,6 @@ class GrantGate:
         return names
 
     def _chosen(self, name: str, readings: Sequence[Reading], context: ToolContext) -> Reading | None:
-        """The only reading that fits its tool; `None` if none does."""
         for known in (True, False):
             fitting = [one for one in readings if self._fits(one, context, known=known)]
             different = _different(fitting)
@@ -413,7 +409,6 @@ class GrantGate:
         return properties.keys() >= set(must)
 
     def explained(self, binding: ToolBinding, call: ToolCall) -> str:
-        """What follows the faults of arguments of a deferred tool: the signature, and the next call."""
         calls = "call_read_only_tool" if _changes_nothing(binding.definition) else "call_tool"
         calls = calls if call.grant else call.name
         if binding.contract is not None and binding.contract.known() is not None:
@@ -445,7 +440,6 @@ def _fits(binding: ToolBinding, arguments: dict[str, Any]) -> bool:
 
 
 def _different(readings: Iterable[Reading]) -> list[Reading]:
-    """The first reading of those that mean the same call."""
     found: dict[str, Reading] = {}
     for one in readings:
         meant = [plain(one.reference), one.arguments]

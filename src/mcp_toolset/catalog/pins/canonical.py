@@ -107,7 +107,6 @@ _TABLES_OF_SETS: Final = frozenset({"dependentRequired", "dependencies"})
 
 
 def canonical(definition: ToolDefinition) -> dict[str, Any]:
-    """The definition in wire form, the same for all equivalent definitions."""
     wire = {key: _value(value) for key, value in definition.to_wire().items()}
     for key in ("inputSchema", "outputSchema"):
         if key in wire:
@@ -231,7 +230,6 @@ class Difference:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Self:
-        """A difference from the data that `to_json` made."""
         return cls(data["path"], data.get("before", ABSENT), data.get("after", ABSENT))
 
     def to_json(self) -> dict[str, Any]:
@@ -240,7 +238,6 @@ class Difference:
 
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
-    """Every place where two canonical definitions differ, in order."""
     return [*_within("", old, new)]
 
 
@@ -292,7 +289,6 @@ def _is_aligned(old: Any, new: Any) -> bool:
 
 
 def _said(schema: Any) -> dict[str, str]:
-    """The texts in a schema and the values that it proposes, by their places."""
     said = (part for part in parts(schema) if part.kind == "wording" or part.path.endswith(_PROPOSED))
     return {part.path: plain_json(part.value) for part in said if part.kind != "name"}
 

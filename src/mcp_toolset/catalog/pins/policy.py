@@ -111,7 +111,6 @@ def _is_plain(definition: ToolDefinition) -> bool:
 
 
 def _in_values(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
-    """Hidden characters where nothing can be cleaned."""
     for part in said:
         match part.kind:
             case "name":
@@ -259,7 +258,6 @@ def _is_beyond_comparing(schema: Any) -> bool:
 
 
 def _wider(old: Any, new: Any, at: str) -> Iterator[str]:
-    """The reasons why `new` may accept a value that `old` does not."""
     if new is False:
         return
     if old is False:
@@ -527,7 +525,6 @@ class Pins:
         self._policy, self._entry = policy, entry
 
     def remember(self, before: Pins) -> None:
-        """Take over the first definitions that another connection has seen."""
         self._first = dict(before._first)
 
     def listed(self) -> Pinned:

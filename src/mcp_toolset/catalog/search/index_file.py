@@ -123,7 +123,6 @@ def whole(steps: Generator[None, None, _T]) -> _T:
 
 
 def written(parts: Parts) -> bytes:
-    """The content of a file with these sections."""
     starts = accumulate((_aligned(len(part)) for part in parts.values()), initial=0)
     table = {name: (at, len(part)) for at, (name, part) in zip(starts, parts.items(), strict=False)}
     head = json.dumps({"made_by": made_by(), "parts": table}).encode()
@@ -172,7 +171,6 @@ def decoded(text: bytes) -> str:
 
 
 def strings_in(name: str, texts: Iterable[bytes]) -> Parts:
-    """The sections for `Sections.strings`."""
     listed = list(texts)
     return {f"{name} starts": starts_of(map(len, listed)), name: b"".join(listed)}
 
@@ -260,7 +258,6 @@ class TermsBase:
         return term in self._at
 
     def count(self, term: str) -> int:
-        """How many tools of the file have a term that is in the file."""
         at = self._at[term]
         return self._starts[at + 1] - self._starts[at]
 
@@ -309,7 +306,6 @@ class IndexBase:
         return self._prints[PRINT * ordinal : PRINT * (ordinal + 1)]
 
     def servers(self) -> dict[str, set[str]]:
-        """The public names of each server's tools."""
         found: dict[str, set[str]] = {}
         start = 0
         for server, end in self._servers:
@@ -326,12 +322,10 @@ class IndexBase:
 class IndexFolder(Protocol):
     """Where indexes are read and written."""
 
-    def find(self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool) -> IndexBase | None:
-        """The index that is nearest to tools with these fingerprints; `None` without any."""
-        ...
+    def find(
+        self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool
+    ) -> IndexBase | None: ...
 
     def save(
         self, servers: Iterable[str], entries: Iterable[Told], parts: Parts, *, words: bool
-    ) -> Path | None:
-        """Write an index of some tools; returns the file, if it could be written."""
-        ...
+    ) -> Path | None: ...

@@ -284,7 +284,6 @@ class LexicalScorer:
         return sum(place not in left_out for places, _ in posting.parts() for place in places)
 
     def _wanted(self, query: str, hidden: AbstractSet[int]) -> dict[str, float]:
-        """The terms of a query, known or not, with their weights before rarity."""
         every = spoken_words(query[:_QUERY_CHARACTERS])
         spoken = [word for word in every if word not in STOP_WORDS][:_QUERY_WORDS] or every[:_QUERY_WORDS]
         stems = [stem(word) for word in spoken]

@@ -141,7 +141,6 @@ def _placed(closeness: float, score: float) -> float:
 
 
 def spellings(public_name: str, own_name: str) -> set[str]:
-    """Both names of a tool without case and punctuation."""
     return {folded(name[:_LONGEST_FOLDED]) for name in (public_name, own_name)} - {""}
 
 

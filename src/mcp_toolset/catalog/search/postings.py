@@ -112,7 +112,6 @@ class Posting:
             yield self.places, self.impacts
 
     def has_stored(self, place: int) -> bool:
-        """Whether the tool at a place of the file has the term."""
         places = () if self.stored is None else self.stored[0]
         at = bisect_left(places, place)
         return places[at : at + 1] == array("i", [place]) if places else False
@@ -169,7 +168,6 @@ class PostingTable:
         return sum(1 for _ in self)
 
     def __and__(self, terms: AbstractSet[str]) -> set[str]:
-        """Those of some terms that some tool has."""
         base = () if self._base is None else self._base
         return {term for term in terms if (term in self._held or term in base) and term in self}
 
@@ -225,7 +223,6 @@ class ImpactColumn:
     """The impact of one term at each place: thirty-two bits a place, 0 where the term is not."""
 
     def __init__(self, posting: Posting, size: int) -> None:
-        """Take the impacts of a posting at places below `size`."""
         by_place = array("I", bytes(LANE_BYTES * size))
         for places, impacts in posting.parts():
             for place, impact in zip(places, impacts, strict=True):
@@ -302,7 +299,6 @@ class WordQuery:
         held: Mapping[str, Iterable[Posting]],
         columns: ImpactColumns,
     ) -> None:
-        """A query of the known terms in `clauses`; `unknown` is the weight of the others together."""
         self._clauses = clauses
         self._most = most
         self._places = places

@@ -133,7 +133,6 @@ class Scorer(Protocol):
 
 
 def require_scorer(scorer: object) -> None:
-    """Check what was given as the scorer of a search. Raises `DefinitionError`: it is no ranking."""
     if scorer is None or scorer == "built-in":
         return
     if isinstance(scorer, type) or not isinstance(scorer, Scorer):

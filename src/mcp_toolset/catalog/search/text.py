@@ -102,7 +102,6 @@ def spoken_words(text: str) -> list[str]:
 
 
 def telling_words(text: str) -> list[str]:
-    """The distinct words of a text in order, without stop words."""
     return [word for word in spoken_words(text) if word not in STOP_WORDS]
 
 

@@ -175,7 +175,6 @@ class VectorColumns:
         return int.from_bytes(b"\3" * len(self.names), "little")
 
     def leave(self, name: str) -> int:
-        """Let a name go, if it is here; return how many have gone."""
         place = self.places.pop(name, None)
         if place is not None:
             self._left.append(place)
@@ -234,7 +233,6 @@ def _total(query: Sequence[int], columns: Sequence[int], mirror: int) -> int:
 
 
 def _spread(numbers: bytes) -> int:
-    """A long integer with sixteen bits for each byte."""
     wide = bytearray(_PRODUCT_BYTES * len(numbers))
     wide[::_PRODUCT_BYTES] = numbers
     return int.from_bytes(wide, "little")
@@ -255,13 +253,9 @@ _CHOSEN = 3
 class Similarity(Protocol):
     """The cosine similarity of one query to every tool."""
 
-    def of(self, names: Iterable[str]) -> dict[str, float]:
-        """The cosines of the given names that have a vector."""
-        ...
+    def of(self, names: Iterable[str]) -> dict[str, float]: ...
 
-    def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """At most `count` names with cosines above 0, best first, equal ones by name."""
-        ...
+    def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]: ...
 
 
 class PackedVectors:

@@ -49,7 +49,6 @@ def _servers(servers: Iterable[str | None]) -> bytes:
 
 
 def _records(entries: Sequence[Told]) -> Generator[None, None, Parts]:
-    """What a hit shows of each tool, and the tables of names."""
     records: list[bytes] = []
     prints = bytearray()
     own: dict[str, list[int]] = {}
@@ -77,7 +76,6 @@ def _names(section: str, names: Mapping[str, Sequence[int]]) -> Parts:
 
 
 def _postings(words: LexicalScorer, names: Sequence[str]) -> Generator[None, None, Parts]:
-    """All postings, places ascending, and the terms of each tool."""
     ordinals = dict(zip(names, range(len(names)), strict=True))
     held = words.places
     moved = [

@@ -78,7 +78,6 @@ def turned_on(toolset: Toolset, keywords: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def authenticator(auth: Auth | None) -> Authenticator | None:
-    """What an `auth=` argument stands for; `None` if there is none."""
     if auth is None:
         return None
     # Few servers have callers to authenticate.
@@ -110,7 +109,6 @@ def servers_meta(sources: Mapping[str, ToolSource], withheld: Collection[str]) -
 
 
 def joint_instructions(sources: Mapping[str, ToolSource], withheld: Collection[str], budget: int) -> str:
-    """The instructions of the mounted servers, each under its name."""
     return instructions_of(
         (
             (name, source.instructions)
@@ -179,7 +177,6 @@ class ServerParts:
         self._introductions = {self._visibility.group(None): text}
 
     def instructions_to(self, identity: Identity | None) -> str | None:
-        """The instructions for a caller, of this server and of its mounted servers."""
         visible, known = self._visibility, self._introductions
         said = self.answers.handshake.instructions
         # A text that a program has set by way of the SDK is for every caller.
