@@ -30,10 +30,10 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult, fault_of_result
 from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientLists, ClientOffers, ListTaker
+from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientOffers
 from mcp_toolset.upstream.forwarding import Exchange, fault_of_task
 from mcp_toolset.upstream.known_server import KnownServer, MountState, ServerInfo, catalog_of, keep_key
-from mcp_toolset.upstream.offers import CAPABILITY_CHANGED, UpstreamOffers
+from mcp_toolset.upstream.offers import CAPABILITY_CHANGED
 from mcp_toolset.upstream.owner import Lists, Owner
 from mcp_toolset.upstream.pool import PooledSession, SessionPool
 from mcp_toolset.upstream.resting import DEFAULT, Dormancy, ListingSession, Rest, StartOptions
@@ -42,7 +42,7 @@ from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.target import Link
 from mcp_toolset.upstream.tasks import UpstreamTasks
 from mcp_toolset.upstream.tool_list import ToolRefresh, UpstreamTools
-from mcp_toolset.upstream.watches import ChangeStream, ClientWatches, ResourceWatches
+from mcp_toolset.upstream.watches import ChangeStream
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
@@ -108,24 +108,17 @@ class UpstreamConnection:
         self.tools.is_lazy = self.dormancy.is_lazy
         self.pool.idle = starts.idle_timeout
         self._refresh = ToolRefresh(self.tools, self._listing, self.pool, self._state, log)
-        self.offers = UpstreamOffers(
-            link.name, request=request, changed=self._offers_others, hidden_text=self.tools.pins.hidden_text
-        )
-        self.watches = ResourceWatches(link.name, request, self.offers.declares)
-        self.lists = ClientLists(
-            link.name, self.pool, request=request, taker=ListTaker(self.tools, self.offers)
-        )
-        self._client_watches = ClientWatches(link.name, self.pool)
-        self.client_offers = ClientOffers(
-            self.offers,
-            self.lists,
-            self._client_watches,
-            self.watches,
+        self.offers = ClientOffers(
+            link.name,
             self.pool,
+            self.tools,
+            request=request,
+            changed=self._offers_others,
             exchange=self._exchange.perform,
             said=self.said,
             met=self._listing.met,
         )
+        self.lists, self.watches = self.offers.lists, self.offers.watches
         self._changes = ChangeStream(
             link.name, request=request, outdated=self._outdated, refused=self._refresh.not_told
         )
@@ -149,7 +142,7 @@ class UpstreamConnection:
         self.offers.resting = lambda: self._rest.resting or self.dormancy.asleep
         self.pool.is_asleep = lambda: self.dormancy.asleep
         self._exchange.current = self.tools.current
-        self.client_offers.summon = self.summoned
+        self.offers.summon = self.summoned
         self._refresh.on_lost = self.owner.lose
         self._refresh.on_others = self._lists_others
         self.lists.on_heard = self._heard_elsewhere
@@ -203,7 +196,7 @@ class UpstreamConnection:
 
     @property
     def offered(self) -> Offers:
-        return self.client_offers
+        return self.offers
 
     def gate(self, definition: ToolDefinition) -> Gate | None:
         """A check that refuses callers to whom the tool is not listed; `None` if there are none."""
@@ -298,7 +291,7 @@ class UpstreamConnection:
 
     def said(self) -> frozenset[str]:
         """The lists that the server has said to have changed, once they are listed again; told once."""
-        return frozenset(self._refresh.said() | self.offers.said())
+        return frozenset(self._refresh.said() | self.offers.told())
 
     def settle(
         self,
@@ -404,7 +397,9 @@ class UpstreamConnection:
             await self.lists.look(context, TOOLS)
 
     def _heard_by_client(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
-        return self.lists.heard(pooled, method, params) or self._client_watches.heard(pooled, method, params)
+        return self.lists.heard(pooled, method, params) or self.offers.client_watches.heard(
+            pooled, method, params
+        )
 
     def _heard_elsewhere(self, method: str) -> None:
         """List again over the session that lists: the change that another session tells may be one of all."""
