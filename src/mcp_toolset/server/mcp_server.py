@@ -10,10 +10,11 @@ import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from mcp_toolset.calls.pipeline.call_report import label_of
 from mcp_toolset.calls.pipeline.decision import tracing
+from mcp_toolset.calls.pipeline.observers import Sampler
 from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.context.client import client_of
 from mcp_toolset.context.connection import RequestContext
@@ -21,6 +22,7 @@ from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.context.spans import provide, server_span
 from mcp_toolset.context.task import TASKS
+from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from mcp_toolset.protocol.server_machine import negotiated_version
@@ -30,11 +32,6 @@ from mcp_toolset.server.tool_answers import Surface, ToolAnswers
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
-
-if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observers import Sampler
-    from mcp_toolset.extending.joined import Extensions
-
 
 _log: Final = logging.getLogger("mcp_toolset.server")
 

@@ -47,12 +47,9 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import Each
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog, KeptFiles
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.config import HubConfig
-    from mcp_toolset.context.shared import Shared
     from mcp_toolset.security.authentication.authenticator import Authenticator
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from mcp_toolset._index import index, needed, part
@@ -21,7 +22,7 @@ from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.context.offer_kinds import MountedSource, Offers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extending.joined import extensions_of
+from mcp_toolset.extending.joined import Extensions, extensions_of
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.server import mounts
 from mcp_toolset.server.changes import News
@@ -49,31 +50,27 @@ from mcp_toolset.server.offering import LocalOffers, Offering
 from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.visibility import CallGuards, Visibility
+from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.capability import ALWAYS, granted
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.names import FIXED_TOOLS
-from mcp_toolset.tools.core.source import fits
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import SourceStatus, fits
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset, offered_by
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.config import HubConfig
     from mcp_toolset.config.extensions import ServerSettings, Settings
-    from mcp_toolset.extending.joined import Extensions
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.sdk.servers import Server
     from mcp_toolset.security.authentication.authenticator import Auth
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.keywords import ServerKeywords
     from mcp_toolset.server.state_keeper import StateKeeper
-    from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.core.call import ToolCall, ToolContext
-    from mcp_toolset.tools.core.identity import Identity
-    from mcp_toolset.tools.core.result import ToolResult
-    from mcp_toolset.tools.core.source import SourceStatus
 
 
 _S = TypeVar("_S")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.pipeline.chain import promised
@@ -22,6 +22,7 @@ from mcp_toolset.errors import (
     UnknownToolError,
     UpstreamProtocolError,
 )
+from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
@@ -36,9 +37,6 @@ from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import UNTYPED
 from mcp_toolset.tools.view.view import ToolBinding
-
-if TYPE_CHECKING:
-    from mcp_toolset.extending.joined import Extensions
 
 
 class Surface(Protocol):

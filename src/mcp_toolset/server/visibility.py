@@ -11,6 +11,7 @@ from mcp_toolset.calls.pipeline.middleware import Bounding, Guard, NamesPatterns
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
+from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.server.mounts import toolsets_in
 from mcp_toolset.tools.binding.selector import MAX_NEAR
 from mcp_toolset.tools.core.identity import Identity
@@ -19,7 +20,6 @@ from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.view import KnownTools, ToolBinding, UnboundName
 
 if TYPE_CHECKING:
-    from mcp_toolset.extending.joined import Extensions
     from mcp_toolset.security.policy.policy import Group, Policy
     from mcp_toolset.security.policy.sections import Permissions
 

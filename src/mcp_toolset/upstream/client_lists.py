@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import anyio
 
@@ -30,10 +30,6 @@ from mcp_toolset.upstream.resting import SETTLING
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
 from mcp_toolset.upstream.tool_list import UpstreamTools
 from mcp_toolset.upstream.watches import ClientWatches, ResourceWatches
-
-if TYPE_CHECKING:
-    from mcp_toolset.context.client import ServedClient
-
 
 LIST_DEADLINE: Final = 5.0  # seconds that one list of a session may take
 

@@ -20,12 +20,16 @@ from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.config import Asked, ProtocolRule
+from mcp_toolset.config.extensions import ServerSettings
 from mcp_toolset.context.client import ANSWERABLE_WHOLE
+from mcp_toolset.context.offer_kinds import Offers
+from mcp_toolset.context.principal import PendingLogin
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import InvalidOutputError, StateError, UpstreamProtocolError
-from mcp_toolset.extending.mounts import mount_extensions
+from mcp_toolset.extending.mounts import MountExtension, mount_extensions
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.protocol.eras import drop_own
+from mcp_toolset.tools.binding.binding import Gate, Personal
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult, fault_of_result
@@ -45,11 +49,7 @@ from mcp_toolset.upstream.tool_list import ToolRefresh, UpstreamTools
 from mcp_toolset.upstream.watches import ChangeStream
 
 if TYPE_CHECKING:
-    from mcp_toolset.config.extensions import ServerSettings
-    from mcp_toolset.context.offer_kinds import Offers
-    from mcp_toolset.context.principal import PendingLogin
-    from mcp_toolset.extending.mounts import MountExtension, Send
-    from mcp_toolset.tools.binding.binding import Gate, Personal
+    from mcp_toolset.extending.mounts import Send
 
 Perform = Callable[[str, dict[str, Any], ToolContext, ToolDefinition], Awaitable[dict[str, Any]]]
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.deferred.findable import FindableTools, Hit, Unavailable, of_away, said
@@ -14,13 +14,10 @@ from mcp_toolset.catalog.deferred.next_call import next_call, query_of
 from mcp_toolset.catalog.deferred.preparing import plain, spellings
 from mcp_toolset.catalog.deferred.tools import SearchRequest
 from mcp_toolset.catalog.grants.ledger import ToolGrant
-from mcp_toolset.catalog.search.entry import CatalogEntry, shortened
+from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener, shortened
 from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.entry import SearchListener
 
 LOCAL: Final = "this server"  # what the server of local tools is called
 _BYTES_A_HIT: Final = 135  # the size of a hit as JSON, on average, to which the hits of a page are cut

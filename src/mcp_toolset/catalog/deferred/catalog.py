@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import anyio.lowlevel
 
@@ -32,7 +32,8 @@ from mcp_toolset.catalog.deferred.tools import (
 )
 from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessPolicy, Visible
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
-from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
+from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener
+from mcp_toolset.catalog.search.index import Scorer, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantStoreError, StoreError
 from mcp_toolset.tools.binding.binding import StoreMiss, loaded
@@ -41,10 +42,6 @@ from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import Scrubbing
 from mcp_toolset.tools.view.view import Made, ToolBinding
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener
-    from mcp_toolset.catalog.search.index import SearchIndex
 
 
 class IndexKeeping(Protocol):

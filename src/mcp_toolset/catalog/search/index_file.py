@@ -14,16 +14,13 @@ from functools import cache, cached_property
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 from unicodedata import unidata_version
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.concurrency.private_files import opened
 from mcp_toolset.errors import InvalidStateError
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.entry import CatalogEntry
-
 
 _KIND: Final = b"mcp-toolset index\n"
 NUMBER: Final = 4

@@ -16,13 +16,10 @@ from dataclasses import field
 from functools import cached_property
 from itertools import compress
 from math import ceil
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from mcp_toolset._records import dataclass
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.index_file import IndexBase, TermsBase
-
+from mcp_toolset.catalog.search.index_file import IndexBase, TermsBase
 
 _SET = re.compile(b"\1")
 _BELOW = [bytes(range(bar)) for bar in range(256)]

@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from heapq import nlargest
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.index_file import IndexBase
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.postings import WordQuery
 from mcp_toolset.catalog.search.text import clauses_of
 from mcp_toolset.errors import DefinitionError
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.index_file import IndexBase
-
 
 # A tool that scores less than this part of the best score is left out.
 _TAIL = 0.4

@@ -16,14 +16,11 @@ from functools import cache, cached_property, partial
 from importlib.resources import files
 from math import sqrt
 from operator import mul
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from mcp_toolset.catalog.search.index_file import VectorRows
 from mcp_toolset.catalog.search.postings import highest
 from mcp_toolset.catalog.search.text import plain
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.index_file import VectorRows
-
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _LONGEST_PIECE = 20

@@ -16,7 +16,7 @@ import anyio
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.pipeline.observers import Observation, digest_of, tell
+from mcp_toolset.calls.pipeline.observers import CallObserver, Observation, digest_of, tell
 from mcp_toolset.calls.pipeline.reporting import report_of
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
@@ -25,7 +25,9 @@ from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.principal import PendingLogin
+from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
+from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import ManualCalls, PendingCall
 from mcp_toolset.server.interface.keywords import OwnKeywords
@@ -58,12 +60,9 @@ from mcp_toolset.tools.view.view import ToolBinding, UnboundName
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from mcp_toolset.calls.pipeline.observers import CallObserver
     from mcp_toolset.catalog.deferred.catalog import IndexKeeping
     from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.config import HubConfig
-    from mcp_toolset.context.shared import Shared
-    from mcp_toolset.extending.joined import Extensions
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.monitor import Monitor, Ready
