@@ -15,14 +15,8 @@ _CUT: Final = " …"
 
 
 def instructions_of(servers: Iterable[tuple[str, str]], budget: int = BUDGET) -> str:
-    """The instructions of each server, under its name; empty if there are none.
-
-    Short ones are whole; long ones share the rest of the budget evenly, and are cut.
-
-    Args:
-        servers: The name and the text of each server.
-        budget: The largest number of tokens, estimated at four characters each.
-    """
+    """The instructions of servers, each under its name, in `budget` tokens of four characters."""
+    # Short ones are whole; long ones share the rest of the budget evenly, and are cut.
     said = [(name, text.strip()) for name, text in servers if text.strip()]
     frames = [_framed(name, "") for name, _ in said]
     room = _CHARACTERS_A_TOKEN * budget - len(_HEAD) - sum(len(frame) + 1 for frame in frames)

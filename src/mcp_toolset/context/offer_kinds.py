@@ -24,9 +24,15 @@ from mcp_toolset.protocol.shapes import (
     Values,
 )
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.source import ToolSource
 
 if TYPE_CHECKING:
+    from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
     from mcp_toolset.context.client import ServedClient
+    from mcp_toolset.context.connection import PendingLogin
+    from mcp_toolset.context.shared import Shared
+    from mcp_toolset.tools.core.definition import ToolDefinition
+    from mcp_toolset.tools.view.view import ToolBinding
 
 
 _INTEGER: Final = Plain("an integer", (int,))
@@ -199,6 +205,11 @@ class Offers(Protocol):
         """Have its lists for a caller be known, who may be asked to log in; whether that was to be done."""
         return False
 
+    @property
+    def known(self) -> bool:
+        """True once it is known what the source offers, from this run or the last."""
+        return True
+
     async def listed(self, kind: Kind) -> Sequence[Wire]:
         """The entries of a kind as they are now."""
 
@@ -249,41 +260,38 @@ class Offers(Protocol):
 
 
 @runtime_checkable
-class SnapshotSource(Protocol):
-    """A source whose tools are taken as a whole: the same object for as long as they have not changed."""
+class MountedSource(ToolSource, Protocol):
+    """A mounted server, as the server that serves it and its extensions know it.
 
+    Lists, instructions and words about itself are those of this run or the last; names of tools are its own.
+    `snapshot` is the same object for as long as the tools have not changed, `keep_key` the key of its lists
+    from one run to the next. `passed` makes a tool of an unlisted name that it `admits`: one that it neither
+    lists nor has set aside.
+    """
+
+    @property
+    def known(self) -> bool: ...  # true once its lists are known
     @property
     def snapshot(self) -> object: ...
-
-
-@runtime_checkable
-class VaryingSource(Protocol):
-    """A mounted source that does not list the same tools to every client."""
-
-    @property
-    def is_personal(self) -> bool: ...
-
-    def hidden_from(self, context: ToolContext) -> frozenset[str]:
-        """The tools that are listed to other clients than this one, by their own names."""
-
-    def unknown_to(self, context: ToolContext) -> bool:
-        """Whether it has still to be found out what is listed to clients like this one."""
-
-    async def known_to(self, context: ToolContext) -> None:
-        """Wait, for a little while at most, until that is known."""
-
-
-@runtime_checkable
-class RemarkedSource(Protocol):
-    """A mounted source whose list of tools says something about itself."""
-
-    def list_meta(self) -> Mapping[str, Any]:
-        """What the list has in `_meta`."""
-
-
-@runtime_checkable
-class OfferingSource(Protocol):
-    """A mounted source that has more than tools."""
-
     @property
     def offers(self) -> Offers: ...
+    @property
+    def instructions(self) -> str: ...
+    def server_info(self) -> dict[str, Any]: ...  # empty while it is unknown
+    def listed(self, tool: str) -> ToolDefinition | None: ...  # as the server lists it now
+    def list_hint(self) -> CacheHint | None: ...  # from now on; `None` if it has no part in the list
+    def list_meta(self) -> Mapping[str, Any]: ...
+    @property
+    def is_personal(self) -> bool: ...  # true if each caller has a connection with its own lists
+    def hidden_from(self, context: ToolContext) -> frozenset[str]: ...  # tools that other clients are listed
+    def unknown_to(self, context: ToolContext) -> bool: ...  # true while the list for such clients is unknown
+    async def known_to(self, context: ToolContext) -> None: ...  # waits a little for that
+    def login_of(self, ticket: str) -> PendingLogin | None: ...  # also by the `state` of its request
+    def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]: ...
+    def share(self, shared: Shared) -> None: ...  # before it is opened
+    @property
+    def keep_key(self) -> str | None: ...
+    def kept(self) -> KeptCatalog | None: ...  # `None` while it is not ready
+    async def remember(self, kept: KeptCatalog) -> None: ...  # serve it until it has listed
+    def admits(self, name: str) -> bool: ...
+    def passed(self, name: str) -> ToolBinding | None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset.calls.suspended import SuspendedStore
 
@@ -79,11 +79,3 @@ class Shared(SuspendedStore, Protocol):
     @property
     def connection(self) -> Any:
         """The connection to the store, for what extensions keep in it."""
-
-
-@runtime_checkable
-class SharedSource(Protocol):
-    """A source that has to know what the replicas of its server share."""
-
-    def share(self, shared: Shared) -> None:
-        """Take it, before the source is opened."""

@@ -112,7 +112,7 @@ class ConfiguredToolset(Toolset):
         self._warned |= frozenset(warnings)
 
     def passing(self) -> RemoteToolset | None:
-        """The only server, if its entry says `"unlisted": "pass"`; see `PassingToolset`."""
+        """The only server, if its entry says `"unlisted": "pass"`; see docs/transparent.md."""
         return next((mount.remote.passing() for mount in self.mounts.values()), None)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Final, Literal, get_args
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
@@ -71,12 +71,3 @@ def strictest(hints: Iterable[CacheHint]) -> CacheHint:
         return STRICTEST
     private = any(part.scope == "private" for part in parts)
     return CacheHint(min(part.ttl_ms for part in parts), "private" if private else "public")
-
-
-@runtime_checkable
-class HintedSource(Protocol):
-    """A mounted source that says how long its list of tools may be kept."""
-
-    def list_hint(self) -> CacheHint | None:
-        """The hint from now on, `None` if it has no part in the list; one that has run out lists again."""
-        ...

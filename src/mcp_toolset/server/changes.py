@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from mcp_toolset.concurrency.task_set import ThreadEvent, beside
-from mcp_toolset.context.offer_kinds import SnapshotSource
+from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import NameConflictError, UnknownNameError
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offering import Offering
@@ -32,7 +32,6 @@ class News:
         self._answers = answers
 
     def attach(self) -> None:
-        """Belong to the event loop of this task, and note changes from now on."""
         self.changed.attach()
         self.status.attach()
         self.revoked.attach()
@@ -62,7 +61,7 @@ class News:
 
     def watching(self, source: ToolSource) -> Callable[[], None]:
         """What a source is to call after a change of any kind: it finds out whether the tools are others."""
-        if not fits(source, SnapshotSource):
+        if not fits(source, MountedSource):
             return self.changed.set
         seen = source.snapshot
 
@@ -82,10 +81,8 @@ class News:
             self._answers.compose()
 
     async def _announce(self, told: ListVariants, seen: Sight) -> None:
-        """Tell clients about a changed list, however many steps led to it, once.
-
-        A server may say that a list has changed which is the same again by now: its clients are told.
-        """
+        """Tell clients about a changed list, however many steps led to it, once."""
+        # A server may say that a list has changed which is the same again by now: its clients are told.
         self._served.moved.attach()
         self._served.moved.clear()
         deferred = self._served.deferred_digests()

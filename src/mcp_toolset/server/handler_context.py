@@ -108,7 +108,6 @@ class ManualCalls:
         self._open = True
 
     def pending(self) -> list[PendingCall]:
-        """The calls that wait now, the oldest first."""
         return [waiting.call for waiting in list(self._waiting.values())]
 
     async def next(self) -> PendingCall:
@@ -123,10 +122,8 @@ class ManualCalls:
                 raise StateError("the server is closed; no calls will come")
 
     def submit(self, call_id: str, output: Any) -> None:
-        """Give a call its result: a value, a `ToolResult`, `AskUser` or `Halt`.
-
-        To be called on the event loop's thread, or in a worker thread of anyio's.
-        """
+        """Give a call its result: a value, a `ToolResult`, `AskUser` or `Halt`."""
+        # To be called on the event loop's thread, or in a worker thread of anyio's.
         waiting = self._found(call_id)
         self._settle(waiting, fitted(waiting.binding, output))
 
@@ -226,20 +223,14 @@ class Host(Protocol):
 
     @property
     def members(self) -> Membership: ...
-
     @property
     def work(self) -> BackgroundWork: ...
-
     @property
     def sessions(self) -> Sessions | None: ...
-
     @property
     def events(self) -> EventLog: ...
-
     def need(self, kind: type[_S]) -> _S | None: ...
-
     def listed(self, context: ToolContext) -> list[dict[str, Any]]: ...
-
     def search(
         self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
     ) -> Sequence[CatalogHit]: ...
@@ -339,7 +330,6 @@ class HandlerContext(ToolContext):
 
     @property
     def membership(self) -> Membership:
-        """Which tools are members, for every caller of this server."""
         self.require("membership")
         return self._host.members
 

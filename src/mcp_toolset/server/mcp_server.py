@@ -10,9 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from mcp_toolset.calls.pipeline.decision import tracing
+from mcp_toolset.calls.pipeline.observers import Sampler
 from mcp_toolset.calls.pipeline.observers import label_of
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.context.client import client_of
@@ -21,19 +22,16 @@ from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.context.spans import provide, server_span
 from mcp_toolset.context.task import TASKS
+from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, Reading, Subscriptions
 from mcp_toolset.server.tool_answers import Surface, ToolAnswers
+from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
-
-if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observers import Sampler
-    from mcp_toolset.extending.joined import Extensions
-
 
 _log: Final = logging.getLogger("mcp_toolset.server")
 
@@ -53,7 +51,6 @@ class Handshake:
         self.extensions: Mapping[str, Any] = {}
 
     def capabilities(self, identity: Identity | None = None, *, modern: bool) -> dict[str, Any]:
-        """The capabilities for what the server offers a caller now, and no more."""
         declares = partial(self._offering.declares, identity=identity)
         found: dict[str, Any] = {"tools": {"listChanged": True}}
         if declares("resources"):
@@ -79,7 +76,6 @@ class Handshake:
         return found
 
     def offers_tasks(self, identity: Identity | None = None) -> bool:
-        """Whether a call of something that a caller is offered may become a task."""
         declared = self._offering.declared
         return "tasks/get" in self.methods and (
             self.has_tasks()
@@ -131,9 +127,7 @@ class Program(Protocol):
     """What a program has added to this server by way of the SDK."""
 
     def takes(self, method: str) -> bool: ...
-
     async def answer(self, request: RequestContext) -> dict[str, Any]: ...
-
     async def notified(self, request: RequestContext) -> None: ...
 
 
@@ -143,6 +137,7 @@ class MCPServer:
     def __init__(
         self,
         surface: Surface,
+        served: ServedTools,
         *,
         name: str,
         version: str,
@@ -155,12 +150,13 @@ class MCPServer:
     ) -> None:
         provide()
         self._surface = surface
+        self._served = served
         self.subscriptions = Subscriptions(overlap=0.0 if shared is None else OVERLAP)
         self.announcements = Announcements(self.subscriptions, offering)
         self.handshake = Handshake(surface, offering, name=name, version=version, instructions=instructions)
         stamp: Mapping[str, Any] = {SERVER_INFO_META_KEY: self.handshake.info}
         trips = RoundTrips(store=suspended)
-        tools = self.tools = ToolAnswers(surface, trips, self.announcements, stamp, extensions)
+        tools = self.tools = ToolAnswers(surface, served, trips, self.announcements, stamp, extensions)
         tools.offers_tasks = self.handshake.offers_tasks
         self.reading = Reading(offering, trips, self.subscriptions, stamp)
         self.program: Program | None = None
@@ -223,7 +219,7 @@ class MCPServer:
         return self._surface.opened()
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        return self._surface.input_schema(name, scope)
+        return self._served.input_schema(name, scope)
 
     def end_streams(self) -> None:
         self.subscriptions.end_streams()
@@ -250,7 +246,6 @@ def _stamped(answer: Answer, stamp: Mapping[str, Any]) -> Answer:
 
 
 def _has_trace(request: RequestContext) -> bool:
-    """Whether the client has sent its trace."""
     meta = None if request.params is None or "_meta" not in request.params else request.params["_meta"]
     return bool(meta) and "traceparent" in meta
 

@@ -34,7 +34,7 @@ from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
 from mcp_toolset.concurrency.task_set import ThreadEvent, beside
 from mcp_toolset.concurrency.workers import in_worker_if_large
-from mcp_toolset.context.offer_kinds import OfferingSource
+from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError, InvalidStateError, StateError, StoreError, sole
 from mcp_toolset.tools.binding.binding import Executor
@@ -46,12 +46,9 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import Each
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog, KeptFiles
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.config import HubConfig
-    from mcp_toolset.context.shared import Shared
     from mcp_toolset.security.authentication.authenticator import Authenticator
 
 
@@ -109,7 +106,6 @@ class Reloading(Protocol):
     """What reloads a configuration within a server; see `Reloads`."""
 
     def running(self) -> AbstractAsyncContextManager[None]: ...
-
     async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport: ...
 
 
@@ -119,7 +115,6 @@ class Reloadable(Protocol):
 
     @property
     def config(self) -> HubConfig: ...
-
     @property
     def read(self) -> Callable[[], HubConfig]: ...
 
@@ -129,14 +124,9 @@ class Reloadable(Protocol):
 
     def rely_on_callers(self, known: bool) -> None:
         """Refuse rules for some callers, now and at each reload, if nothing says who calls."""
-        ...
 
     def share(self, shared: Shared) -> None: ...
-
-    def watched(self) -> list[Path]:
-        """The files that the configuration came from, and what it refers to."""
-        ...
-
+    def watched(self) -> list[Path]: ...  # the files that the configuration came from, and what it refers to
     def reloads(
         self,
         *,
@@ -147,11 +137,7 @@ class Reloadable(Protocol):
 
 
 def reloadable_in(toolset: Toolset) -> Reloadable | None:
-    """What can be reloaded in a toolset, or is it; the first, if there are several.
-
-    Raises:
-        DefinitionError: another one says what the first one would say for the whole server.
-    """
+    """The first configuration in a toolset; `DefinitionError` if another one speaks for the whole server."""
     found = [each for each in toolsets_in(toolset) if isinstance(each, Reloadable)]
     for other in found[1:]:
         for key, stated in other.config.extensions.items():
@@ -166,7 +152,6 @@ def reloadable_in(toolset: Toolset) -> Reloadable | None:
 
 
 def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
-    """A toolset, then each that is nested in it."""
     yield toolset
     for member in toolset.members():
         if isinstance(member, Toolset):
@@ -175,14 +160,6 @@ def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
 
 LIST_PATIENCE: Final = 5.0
 """Seconds from the opening on in which requests wait for mounts of which nothing is known."""
-
-
-@runtime_checkable
-class Known(Protocol):
-    """A source, or what it offers, that may be known before it is ready."""
-
-    @property
-    def known(self) -> bool: ...
 
 
 class UnlistedMounts:
@@ -212,10 +189,8 @@ class UnlistedMounts:
         return bool(self._mounts)
 
     def away(self, name: str) -> list[ToolSource]:
-        """The mounts that never listed and cannot be called now, whose tools would have names like this.
-
-        The tools of the only mount may have any name.
-        """
+        """The mounts that never listed and cannot be called now, whose tools would have names like this."""
+        # The tools of the only mount may have any name.
         return [
             source
             for source in self._listed
@@ -225,10 +200,8 @@ class UnlistedMounts:
         ]
 
     def presumed(self) -> bool:
-        """Whether clients are to be told that there may be prompts and resources, for now unknown.
-
-        What a client has been told once stays so: a list is then empty, not unheard of.
-        """
+        """Whether clients are to be told that there may be prompts and resources, for now unknown."""
+        # What a client has been told once stays so: a list is then empty, not unheard of.
         if not self._presumed and any(map(_is_pending, self._mounts)):
             self._presumed = True
         return self._presumed
@@ -246,7 +219,6 @@ class UnlistedMounts:
         await self._taken_in()
 
     async def bring(self, is_there: Callable[[], bool]) -> None:
-        """Wait for mounts for as long as they are starting, until what is wanted is there."""
         while starting := [source for source in self._mounts if _is_unlisted(source)]:
             await _until_not(_is_unlisted, starting)
             await self._current()
@@ -273,7 +245,7 @@ async def _until_not(is_pending: Callable[[ToolSource], bool], sources: Sequence
 
 
 def _is_known(source: ToolSource) -> bool:
-    return fits(source, Known) and source.known
+    return fits(source, MountedSource) and source.known
 
 
 def _is_unlisted(source: ToolSource) -> bool:
@@ -284,8 +256,7 @@ def _is_pending(source: ToolSource) -> bool:
     """Whether its tools are unknown, or what it offers beside them."""
     if _is_unlisted(source):
         return True
-    offers = source.offers if fits(source, OfferingSource) else None
-    return fits(offers, Known) and not offers.known and source.status.state != "offline"
+    return fits(source, MountedSource) and not source.offers.known and source.status.state != "offline"
 
 
 DRAIN: Final = 30.0  # seconds that calls in flight may take when their toolset leaves, unless told otherwise
@@ -304,7 +275,6 @@ class Attachment:
     idle: anyio.Event = field(default_factory=anyio.Event)
 
     def counted(self) -> Toolset:
-        """The toolset, with its calls known here."""
         return self.toolset.through(
             Each(lambda binding: replace(binding, execute=partial(self._execute, binding.execute))),
             defers=self.toolset.defers,
@@ -357,7 +327,6 @@ class Attachments:
                 self.leave(handle)
 
     async def join(self, toolset: Toolset) -> SourceHandle:
-        """Open a toolset and register it."""
         await self._beside(partial(self._registry.check, toolset), toolset)
         async with self._opening(toolset) as attachment:
             handle = await self._beside(lambda: self._registry.register(attachment.counted()), toolset)
@@ -367,10 +336,8 @@ class Attachments:
     async def change(
         self, handle: SourceHandle, toolset: Toolset, accept: Callable[[], None] | None = None
     ) -> Attachment:
-        """Open a toolset and register it in the place of another, which is returned, still open.
-
-        An error that `accept` raises leaves everything as it was, as the errors below do.
-        """
+        """Open a toolset and register it in the place of another, which is returned, still open."""
+        # An error that `accept` raises leaves everything as it was, as the errors below do.
         self._require(handle)
         await self._beside(partial(self._registry.check, toolset, instead_of=handle), toolset)
         async with self._opening(toolset) as attachment:
@@ -382,7 +349,6 @@ class Attachments:
         return before
 
     def leave(self, handle: SourceHandle) -> Attachment:
-        """Take a toolset out of the registry and return it, still open."""
         self._require(handle)
         self._registry.remove(handle)
         return self._joined.pop(handle)
@@ -433,24 +399,7 @@ _PURPOSE: Final = "catalog"
 _log = logging.getLogger("mcp_toolset.catalog")
 
 
-@runtime_checkable
-class Keepable(Protocol):
-    """A source whose lists can be kept from one run to the next."""
-
-    @property
-    def keep_key(self) -> str | None:
-        """What its lists are kept under; `None` for a source that nothing tells apart later."""
-        ...
-
-    def kept(self) -> KeptCatalog | None: ...
-
-    async def remember(self, kept: KeptCatalog) -> None:
-        """Serve what the last run knew, until the source has listed."""
-        ...
-
-
 def folder_for(keep: Keeping, state: str | os.PathLike[str] | StateStore | None) -> Path | None:
-    """Where catalogs are kept; `None` for nowhere."""
     if keep is False:
         return None
     if keep is not None:
@@ -470,7 +419,7 @@ class KeptCatalogs:
         self._shared = shared
         self._files: KeptFiles | None = None
         self._changed = ThreadEvent()
-        self._sources: dict[str, Keepable] = {}
+        self._sources: dict[str, MountedSource] = {}
         self._saved: dict[str, KeptCatalog] = {}
         self._stops: list[Callable[[], None]] = []
         self.is_used = True  # mounts get what was kept of them
@@ -481,7 +430,7 @@ class KeptCatalogs:
         fresh = {
             key: source
             for source in sources
-            if fits(source, Keepable)
+            if fits(source, MountedSource)
             and (key := source.keep_key) is not None
             and self._sources.get(key) is not source
         }

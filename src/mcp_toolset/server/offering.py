@@ -25,6 +25,7 @@ from mcp_toolset.context.offer_kinds import (
     Ending,
     Kind,
     ListChange,
+    MountedSource,
     Offers,
     Wire,
 )
@@ -36,10 +37,11 @@ from mcp_toolset.server.mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import ToolSource, fits
+from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.declare.prompts import (
     CompletionProvider,
     PromptProvider,
+    Reference,
     ResourceProvider,
     UpdatingResources,
 )
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from mcp_toolset.context.client import ServedClient
-    from mcp_toolset.tools.declare.prompts import Reference
 
 
 LOCAL: Final = ""  # the source name of what the server has itself
@@ -99,7 +100,9 @@ class Addresses:
         return cls(
             resources=_table([(part.source, part.resources) for part in parts], by_scheme, always),
             templates=_table([(part.source, part.templates) for part in parts], by_scheme, always),
-            prompts=_table([(part.source, part.prompts) for part in parts], _by_source),
+            prompts=_table(
+                [(part.source, part.prompts) for part in parts], lambda source, name: f"{source}_{name}"
+            ),
             schemes=schemes,
             readers=[part.source for part in parts if part.reads],
             apps=apps,
@@ -133,7 +136,6 @@ class Addresses:
         return not named and self._matching(uri, self._every) is None
 
     def uri(self, source: str, native: str) -> str:
-        """The public URI for what a source calls `native`, listed or not."""
         listed = self._public.get((source, native))
         if listed is not None:
             return listed
@@ -197,14 +199,10 @@ def fixed_ends(template: str) -> tuple[str, str]:
     return start, end
 
 
-def _never(source: str, name: str) -> bool:
-    return False
-
-
 def _table(
     named: Sequence[tuple[str, Sequence[str]]],
     qualify: Callable[[str, str], str],
-    always: Callable[[str, str], bool] = _never,
+    always: Callable[[str, str], bool] = lambda source, name: False,
 ) -> dict[str, Origin]:
     wanted = Counter(name for _, names in named for name in names)
     origins = [(source, name) for source, names in named for name in names]
@@ -226,10 +224,6 @@ def _table(
 
 def digest_of(source: str, name: str) -> str:
     return hashlib.sha256(f"{source}\n{name}".encode("utf-8", "surrogatepass")).hexdigest()[:7]
-
-
-def _by_source(source: str, name: str) -> str:
-    return f"{source}_{name}"
 
 
 def _schemes(sources: Sequence[str], taken: Collection[str]) -> dict[str, str]:
@@ -371,7 +365,6 @@ class LocalOffers(Offers):
 
 
 def _reference(wire: Mapping[str, Any]) -> Reference:
-    """What an argument belongs to, as the model of the SDK that completion functions take."""
     from mcp_types import PromptReference, ResourceTemplateReference
 
     model = PromptReference if wire["type"] == "ref/prompt" else ResourceTemplateReference
@@ -379,7 +372,6 @@ def _reference(wire: Mapping[str, Any]) -> Reference:
 
 
 def _wire(given: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
-    """What a provider gives, in wire form."""
     try:
         if isinstance(given, Mapping):
             wire = cast("dict[str, Any]", to_jsonable_python(given, by_alias=True))
@@ -397,7 +389,6 @@ _PAGES: Final = ("ui", *_PAGE_KEYS)
 
 
 def with_app_address(binding: ToolBinding, prefixes: Callable[[], Mapping[str, str]]) -> ToolBinding:
-    """The binding of a tool under the public address of its page, if it has one."""
     meta = binding.definition.meta
     if not binding.source or not meta or not any(key in meta for key in _PAGES):
         return binding
@@ -415,7 +406,6 @@ def with_app_address(binding: ToolBinding, prefixes: Callable[[], Mapping[str, s
 
 
 def cursor_at(start: int) -> str:
-    """The cursor of the page that begins with this entry."""
     return base64.urlsafe_b64encode(f"from {start}".encode()).decode()
 
 
@@ -433,28 +423,11 @@ def start_of(cursor: str | None) -> int:
     return start
 
 
-class PassingSource(ToolSource, Protocol):
-    """A mounted source that may be asked for what it does not list."""
-
-    @property
-    def instructions(self) -> str: ...
-
-    def server_info(self) -> dict[str, Any]: ...
-
-    def admits(self, name: str) -> bool:
-        """Whether a name is not that of something which it lists or which is set aside."""
-        ...
-
-    def passed(self, name: str) -> ToolBinding | None:
-        """What sends calls of an unlisted tool on; `None` if the tool is held back."""
-        ...
-
-
 @runtime_checkable
 class PassingToolset(Protocol):
-    """A toolset that may consist of one `PassingSource`, as the server lists it."""
+    """A toolset that may consist of one `MountedSource`, as the server lists it."""
 
-    def passing(self) -> PassingSource | None: ...
+    def passing(self) -> MountedSource | None: ...
 
 
 class Passing:
@@ -464,11 +437,9 @@ class Passing:
         self._registry = registry
         self._visibility = visibility
 
-    def source(self) -> PassingSource | None:
-        """The source; `None` while a second source, a verb, a rule of names or a policy stands before it.
-
-        A rule that knows tools by their names and definitions cannot judge a tool that is not listed.
-        """
+    def source(self) -> MountedSource | None:
+        """The source; `None` while a second source, a verb, a rule of names or a policy stands before it."""
+        # A rule that knows tools by their names and definitions cannot judge a tool that is not listed.
         registry = self._registry
         if len(registry.sources()) != 1 or registry.chooses or self._visibility.policy is not None:
             return None
@@ -493,7 +464,7 @@ class Offering:
         mounted: Callable[[], Mapping[str, Offers]],
         unlisted: UnlistedMounts | None = None,
         visible: Visible = EVERYTHING,
-        passing: Callable[[], PassingSource | None] = lambda: None,
+        passing: Callable[[], MountedSource | None] = lambda: None,
     ) -> None:
         self.passing = passing
         self.local = local
@@ -514,7 +485,6 @@ class Offering:
         return self._unlisted is not None and self._unlisted.presumed()
 
     def declared(self, capability: str, feature: str, identity: Identity | None) -> bool:
-        """Whether a source that a caller may know of is known to have declared something."""
         return any(offers.declares(capability, feature) for offers in self.seen(identity).values())
 
     def extensions(self) -> Mapping[str, Any]:
@@ -532,7 +502,6 @@ class Offering:
         return await self._sources()[source.source_name].ask(method, params, context)
 
     def has(self, capability: str) -> bool:
-        """Whether any source has a capability, whichever callers may know of the source."""
         return any(offers.declares(capability) for offers in self._sources().values())
 
     async def arrive(self) -> None:
@@ -540,10 +509,8 @@ class Offering:
             await self._unlisted.arrive(offers=True)
 
     async def news(self) -> dict[str, frozenset[str]]:
-        """The capabilities whose lists are not what they were when this was last asked.
-
-        With each, the sources that list something else; none if only names differ.
-        """
+        """The capabilities whose lists are not what they were when this was last asked."""
+        # With each, the sources that list something else; none if only names differ.
         await self.settle()
         told, self._told = self._told, dict(self._lists)
         before, self._before = self._before, self._common
@@ -555,12 +522,10 @@ class Offering:
         return news
 
     def tells_itself(self, source: str, client: ServedClient) -> bool:
-        """Whether a client has a session of its own with a source, which tells it of changes."""
         offers = self._mounted().get(source)
         return offers is not None and offers.tells_itself(client)
 
     def list_news(self) -> list[ListChange]:
-        """The lists of single clients, tools included, that have changed since this was asked last."""
         return [each for offers in self._mounted().values() for each in offers.list_news()]
 
     def said(self) -> dict[str, frozenset[str]]:
@@ -568,7 +533,6 @@ class Offering:
         return {name: each for name, offers in self._mounted().items() if (each := offers.said())}
 
     async def settle(self) -> None:
-        """Take the lists of all sources, and name what they hold."""
         sources = self._sources()
         listed = {
             source: {
@@ -592,7 +556,6 @@ class Offering:
         self._lists = {kind.method: list(self._public(kind, listed)) for kind in KINDS}
 
     async def page(self, kind: Kind, cursor: str | None, context: ToolContext) -> Wire:
-        """One page of a list, with the cache hint of the whole."""
         start = start_of(cursor)
         if not start:
             for offers in self.seen(context.identity).values():
@@ -624,7 +587,6 @@ class Offering:
         return list(self._public(kind, seen))
 
     def seen(self, identity: Identity | None) -> dict[str, Offers]:
-        """The sources that exist for a caller, by name."""
         every, hides = self._sources(), self._visible.hides_server
         if self._visible.group(identity) is None:
             return every
@@ -723,7 +685,6 @@ class Offering:
         return apps_of(self._mounted())
 
     def with_app(self, binding: ToolBinding) -> ToolBinding:
-        """The binding of a mounted tool whose page, if it has one, is named by its public address."""
         return with_app_address(binding, self.apps)
 
     def _sources(self) -> dict[str, Offers]:

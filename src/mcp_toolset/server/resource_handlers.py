@@ -152,7 +152,6 @@ class _Listener:
         self._news.set()
 
     async def next(self) -> Change | None:
-        """The next change to be told; `None` when there will be none."""
         while not self._pending:
             if self._ended:
                 return None
@@ -189,10 +188,8 @@ class Announcements:
                 group.start_soon(_notify, connection, TOOLS_CHANGED)
 
     async def offers(self, news: Mapping[str, Collection[str]], others: Recipients | None = None) -> None:
-        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources.
-
-        Callers for whom `others` holds are told in any case: other sources exist for them than before.
-        """
+        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources."""
+        # Callers for whom `others` holds are told in any case: other sources exist for them than before.
         for capability in ("resources", "prompts"):
             sources = news.get(capability)
             if sources is not None or (others is not None and self.offering.has(capability)):
@@ -220,7 +217,6 @@ class Announcements:
         return all(self.offering.tells_itself(source, client) for source in sources)
 
     async def lists(self, news: Collection[ListChange]) -> None:
-        """Tell the clients of single sessions that what they see has changed."""
         for each in news:
             for connection, _ in list(self._sessions.values()):
                 client: ServedClient | None = connection.client
@@ -229,7 +225,6 @@ class Announcements:
             self.subscriptions.publish(_METHODS[each.capability], client=each.client_key)
 
     async def to(self, connection: Connection) -> None:
-        """Tell one legacy client that its own list has changed, as by a grant."""
         await _notify(connection, TOOLS_CHANGED, seen_by_all=False)
 
 
@@ -249,11 +244,9 @@ _T = TypeVar("_T")
 
 
 async def found_by_caller(offering: Offering, context: ToolContext, find: Callable[[], Awaitable[_T]]) -> _T:
-    """What `find` finds; else once the caller was listed what there is; else once the caller has logged in.
-
-    A server that lists nothing to a caller without a login gives all such callers the same answer, whatever
-    it lists to others.
-    """
+    """What `find` finds; else once the caller was listed what there is; else once it has logged in."""
+    # A server that lists nothing to a caller without a login gives all such callers the same answer, whatever
+    # it lists to others.
     try:
         return await find()
     except LookupError as fault:
@@ -274,11 +267,7 @@ async def resumable(
     arguments: Mapping[str, Any],  # what else the state is bound to
     run: Callable[[], Awaitable[Mapping[str, Any]]],  # sends it on, with `UpstreamConnection.exchange`
 ) -> Mapping[str, Any]:
-    """Run a request, or run it again with what its client answers; or ask the client.
-
-    Returns:
-        The answer in wire form; one with the `resultType` `input_required` asks the client.
-    """
+    """Run a request, again with what its client answers; the answer may ask the client (`input_required`)."""
     bound = (name, arguments, context.principal)
     if context.resume(trips, ToolCall(name, dict(arguments))):
         await trips.claim(context.replay)
@@ -317,10 +306,8 @@ _log = logging.getLogger("mcp_toolset.server")
 def whole_answer(
     method: str, version: str, answer: dict[str, Any], stamp: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """An answer as the revision has it, with what the revision does not know, and a modern server's stamp.
-
-    A server may say more than the protocol knows, and its clients are to see it; a null member is left out.
-    """
+    """An answer as the revision has it, with what the revision does not know, and a modern server's stamp."""
+    # A server may say more than the protocol knows, and its clients are to see it; a null member is left out.
     modern = is_modern(version)
     fault = result_fault(method, answer, modern=modern)
     if fault is not None:
@@ -407,10 +394,8 @@ class Reading:
         }
 
     async def unknown(self, request: RequestContext) -> dict[str, Any]:
-        """Pass a request of an extension's method on to the only server, or refuse it.
-
-        The methods of MCP itself are the bridge's: it keeps apart whose tasks and subscriptions they name.
-        """
+        """Pass a request of an extension's method on to the only server, or refuse it."""
+        # The methods of MCP itself are the bridge's: it keeps apart whose tasks and subscriptions they name.
         if request.method.partition("/")[0] in _OF_MCP:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
         params = {key: value for key, value in _params(request).items() if key != "_meta"}
@@ -590,10 +575,8 @@ class Reading:
         return self._offering.declares(capability, feature, identity=request.identity)
 
     def _require(self, request: RequestContext, capability: str, feature: str = "") -> None:
-        """Refuse a request that no source offers to answer, as a server without a handler does.
-
-        A server with `unlisted="pass"` refuses it itself.
-        """
+        """Refuse a request that no source offers to answer, as a server without a handler does."""
+        # A server with `unlisted="pass"` refuses it itself.
         passing = request.method in _ASKED and self._offering.passing() is not None
         if not passing and not self._declares(request, capability, feature):
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from mcp_toolset._index import homes, marked, needed, part
@@ -18,10 +19,10 @@ from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.registry.registry import ToolRegistry
-from mcp_toolset.context.offer_kinds import OfferingSource, Offers
+from mcp_toolset.context.offer_kinds import MountedSource, Offers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extending.joined import extensions_of
+from mcp_toolset.extending.joined import Extensions, extensions_of
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.server import mounts
 from mcp_toolset.server.changes import News
@@ -49,34 +50,28 @@ from mcp_toolset.server.offering import LocalOffers, Offering
 from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.visibility import CallGuards, Visibility
+from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.core.call import ALWAYS, granted
 from mcp_toolset.tools.core.names import FIXED_TOOLS
-from mcp_toolset.tools.core.source import fits
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import SourceStatus, fits
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset, offered_by
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-    from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.config import HubConfig
     from mcp_toolset.config.extensions import ServerSettings, Settings
-    from mcp_toolset.extending.joined import Extensions
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.sdk.servers import Server
     from mcp_toolset.security.authentication.authenticator import Auth
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.keywords import ServerKeywords
     from mcp_toolset.server.state_keeper import StateKeeper
-    from mcp_toolset.server.tool_table import ServedTools
-    from mcp_toolset.server.visibility import Visibility
-    from mcp_toolset.tools.binding.binding import ToolBinding
     from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-    from mcp_toolset.tools.core.result import ToolResult
-    from mcp_toolset.tools.core.source import SourceStatus
-    from mcp_toolset.tools.toolsets.toolset import Toolset
 
 
 _S = TypeVar("_S")
@@ -367,6 +362,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         )
         self.answers = MCPServer(
             self,
+            self._served,
             name=name,
             version=version,
             instructions=instructions,
@@ -465,7 +461,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         return {
             name: source.offers
             for name, source in self.registry.sources().items()
-            if fits(source, OfferingSource)
+            if fits(source, MountedSource)
         }
 
 
@@ -491,7 +487,6 @@ def _keeper(state: str | PathLike[str] | StateStore, registry: ToolRegistry) -> 
 def _offers(
     toolset: Toolset, resources: ResourceProvider | None, prompts: PromptProvider | None
 ) -> tuple[list[ResourceProvider], list[PromptProvider]]:
-    """The providers of a server, then those of its toolset and of the toolsets nested in it."""
     nested_resources, nested_prompts = offered_by(toolset)
     return (
         nested_resources if resources is None else [resources, *nested_resources],
@@ -500,11 +495,7 @@ def _offers(
 
 
 def _check_kinds(toolset: object, policy: object) -> None:
-    """Refuse arguments that would fail later, where nobody sees the cause.
-
-    Raises:
-        DefinitionError: the toolset is a tool, a function or a class; or the policy is other data.
-    """
+    """Refuse arguments that would fail later, where nobody sees the cause."""
     if isinstance(toolset, type) and issubclass(toolset, Toolset):
         raise DefinitionError(f"ToolsetServer({toolset.__name__}) takes an instance: {toolset.__name__}()")
     if not isinstance(toolset, Toolset):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.pipeline.dispatch import promised
@@ -22,6 +22,7 @@ from mcp_toolset.errors import (
     UnknownToolError,
     UpstreamProtocolError,
 )
+from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
@@ -29,13 +30,11 @@ from mcp_toolset.protocol.eras import list_for, lowered_tool, result_for
 from mcp_toolset.protocol.errors import refusal
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.server.resource_handlers import Announcements
+from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, Halt, InputRequired, ToolResult, joined
 from mcp_toolset.tools.declare.signature import UNTYPED
 from mcp_toolset.tools.view.view import ToolBinding
-
-if TYPE_CHECKING:
-    from mcp_toolset.extending.joined import Extensions
 
 
 class Surface(Protocol):
@@ -45,11 +44,6 @@ class Surface(Protocol):
 
     def refused(self, call: ToolCall, context: ToolContext, fault: CallError) -> None:
         """Report a call that is refused before it gets to the dispatch table."""
-        ...
-
-    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that a caller sees, in wire form: one object for as long as nothing changes."""
-        ...
 
     def unknown_to(self, context: ToolContext) -> bool:
         """Whether it has still to be found out what some server lists to clients like this one."""
@@ -57,31 +51,16 @@ class Surface(Protocol):
 
     async def known_to(self, context: ToolContext) -> None: ...
 
-    def granted(self, context: ToolContext) -> list[dict[str, Any]]: ...
-
-    def list_hint(self) -> CacheHint: ...
-
     async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
         """The digest of a tool's definition, by its name, once its server is there; nothing without it."""
         ...
 
-    def list_meta(self, context: ToolContext) -> Mapping[str, Any]:
-        """What the servers' own lists of tools have in `_meta`."""
-        ...
-
     def handshake_meta(self, identity: Identity | None) -> dict[str, Any]: ...
-
     def instructions_to(self, identity: Identity | None) -> str | None: ...
-
     def is_arriving(self) -> bool: ...
-
     async def arrive(self) -> None: ...
 
-    def grants_issued(self, context: ToolContext) -> int:
-        """How many grants this caller's session was given so far."""
-        ...
-
-    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None: ...
+    def grants_issued(self, context: ToolContext) -> int: ...
 
     def opened(self) -> AbstractAsyncContextManager[None]: ...
 
@@ -100,7 +79,6 @@ def halted(result: ToolResult) -> ToolResult:
 
 
 def fitted(binding: ToolBinding, output: Any) -> ToolResult:
-    """A value as the result of a tool, in the form that the tool promised."""
     if isinstance(output, Halt):
         return replace(fitted(binding, output.result), halt=output)
     if isinstance(output, ToolResult | AskUser):
@@ -130,10 +108,8 @@ def _checked(binding: ToolBinding, result: ToolResult) -> ToolResult:
 
 
 def answered(binding: ToolBinding, asked: AskUser, answer: ElicitationAnswer) -> ToolResult:
-    """The result of a call that asked the user: the answer, or that there is none.
-
-    The answer to a question without a schema is its text.
-    """
+    """The result of a call that asked the user: the answer, or that there is none."""
+    # The answer to a question without a schema is its text.
     if answer.action == "decline":
         return ToolResult.of_error(f"{binding.name}: the user declined to answer: {asked.question}")
     if answer.action == "cancel":
@@ -159,12 +135,14 @@ class ToolAnswers:
     def __init__(
         self,
         surface: Surface,
+        served: ServedTools,
         trips: RoundTrips,
         announcements: Announcements,
         stamp: Mapping[str, Any],
         extensions: Extensions,
     ) -> None:
         self._surface = surface
+        self._served = served
         self._extensions = extensions
         self._trips = trips
         self._announcements = announcements
@@ -173,7 +151,6 @@ class ToolAnswers:
         self._lists: dict[tuple[bool, int], _KeptList] = {}
 
     async def list(self, request: RequestContext) -> dict[str, Any]:
-        """All the tools that a client sees, on one page."""
         if self._surface.is_arriving():
             await self._surface.arrive()
         context = WireContext(request)
@@ -181,14 +158,14 @@ class ToolAnswers:
             await self._surface.known_to(context)
         if (request.params or {}).get("cursor") is not None:
             raise MCPError(INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page")
-        encoded, granted = self._encoded(context), self._surface.granted(context)
+        encoded, granted = self._encoded(context), self._served.granted(context)
         return with_tools(encoded, [lowered_tool(tool) for tool in granted]) if granted else encoded
 
     def _encoded(self, context: WireContext) -> Encoded:
         """The list for clients of one era that see the same tools; encoded anew only when it has changed."""
-        modern, tools = context.modern, self._surface.listed_to(context)
-        hint = self._surface.list_hint() if modern else STRICTEST
-        meta = self._surface.list_meta(context)
+        modern, tools = context.modern, self._served.listed_to(context)
+        hint = self._served.list_hint() if modern else STRICTEST
+        meta = self._served.list_meta(context.identity)
         known = self._lists.get((modern, id(tools)))
         if known is not None and known[0] is tools and known[1] == (hint, meta):
             return known[2]
@@ -214,8 +191,7 @@ class ToolAnswers:
         return result_for(told.wire, version=request.protocol_version, stamp=self.stamp)
 
     def listed(self, name: str, context: WireContext) -> Mapping[str, Any]:
-        """The entry of a tool as a client sees it; empty without one."""
-        every = (*self._surface.listed_to(context), *self._surface.granted(context))
+        every = (*self._served.listed_to(context), *self._served.granted(context))
         return next((tool for tool in every if tool["name"] == name), _NO_TOOL)
 
     async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:

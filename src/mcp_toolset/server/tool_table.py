@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -18,11 +18,11 @@ from mcp_toolset.catalog.registry.state import ToolKey
 from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.concurrency.workers import in_worker_if_large
 from mcp_toolset.context.connection import identity_of
-from mcp_toolset.context.offer_kinds import RemarkedSource, VaryingSource
+from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import GrantError, ToolsetError
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
 from mcp_toolset.protocol.eras import joint_meta
-from mcp_toolset.server.offering import Passing
+from mcp_toolset.server.offering import Offering, Passing
 from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.binding.selector import ToolNames
@@ -43,11 +43,9 @@ if TYPE_CHECKING:
 def held_tools(
     statuses: Mapping[str, SourceStatus], *, listing: Container[str]
 ) -> Iterator[tuple[ToolBinding, str]]:
-    """The quarantined tools of the deferred servers, which are not in `listing`, each with the reason.
-
-    Their names are `server/tool`, which no public name can be. They have the accepted definition, nothing
-    that the server lists now.
-    """
+    """The quarantined tools of the deferred servers, which are not in `listing`, each with the reason."""
+    # Their names are `server/tool`, which no public name can be. They have the accepted definition, nothing
+    # that the server lists now.
     for source, status in statuses.items():
         for change in status.changes if source not in listing else ():
             if change.held and change.pinned is not None:
@@ -60,15 +58,6 @@ async def _refused(call: ToolCall, context: ToolContext) -> ToolResult:
     raise GrantError(f"{call.name} has changed and is quarantined until a person accepts it")
 
 
-@runtime_checkable
-class ListingSource(Protocol):
-    """A source that knows what its server lists of a tool now, whatever is shown of it."""
-
-    def listed(self, tool: str) -> ToolDefinition | None:
-        """What the server itself says of a tool, by the server's own name for it."""
-        ...
-
-
 _log = logging.getLogger("mcp_toolset.pins")
 
 
@@ -77,7 +66,7 @@ def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -
     changes = {
         (source.source_name, change.name): (change, served)
         for source in sources
-        if fits(source, ListingSource)
+        if fits(source, MountedSource)
         for change in source.status.changes
         if (served := source.listed(change.name)) is not None
     }
@@ -110,7 +99,6 @@ class OverrideReport:
         self._told: frozenset[tuple[str, str]] = frozenset()
 
     def look(self, bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -> None:
-        """Compare what is shown with what is beneath."""
         found = frozenset(overridden(bindings, sources))
         for name, place in sorted(found - self._told):
             _log.warning(
@@ -150,7 +138,7 @@ class ListVariants:
     def __init__(
         self,
         shown: Sequence[Shown] = (),
-        varying: Mapping[str, VaryingSource] | None = None,
+        varying: Mapping[str, MountedSource] | None = None,
         policy: Policy | None = None,
         searching: Callable[[Identity | None], ToolBinding] | None = None,
     ) -> None:
@@ -189,12 +177,11 @@ class ListVariants:
                 found[each.binding.name] = own if personal.exists(context) else None
         return found
 
-    def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
+    def unknown_to(self, context: ToolContext) -> list[MountedSource]:
         """The sources of which it has still to be found out what they list to a caller."""
         return [source for source in self._varying.values() if source.unknown_to(context)]
 
     def may_differ(self, before: ListVariants) -> bool:
-        """Whether some caller may see another list than before."""
         if self.policy is None and before.policy is None:
             return self.differs(before, None)
         return self.policy is not before.policy or self._shown is not before._shown
@@ -238,14 +225,6 @@ class ListVariants:
 _T = TypeVar("_T")
 
 
-class Apps(Protocol):
-    """What names the pages of mounted tools."""
-
-    def apps(self) -> object: ...
-
-    def with_app(self, binding: ToolBinding) -> ToolBinding: ...
-
-
 class ServedTools:
     """The members of a registry: described, bound, gated, as one table that calls and lists are read off."""
 
@@ -254,7 +233,7 @@ class ServedTools:
         registry: ToolRegistry,
         catalog: Callable[[], DeferredCatalog],
         bound: Callable[[ToolBinding], ToolBinding],
-        apps: Apps,
+        apps: Offering,
         visibility: Visibility,
         *,
         rules: Rules,
@@ -291,7 +270,7 @@ class ServedTools:
         self.lists = ListVariants()  # what is listed to each kind of caller; replaced as `wire` is
         self._list_meta: Mapping[str, Any] = {}
         self._shown: list[Shown] = []
-        self._varying: Mapping[str, VaryingSource] = {}
+        self._varying: Mapping[str, MountedSource] = {}
         self.is_personal = False
         """Whether some mount lists to each caller what is that caller's own."""
         self._differing = False
@@ -306,11 +285,9 @@ class ServedTools:
         return self._catalog
 
     async def compile(self) -> None:
-        """Serve the members as they are now; one after the other, so that the last stays.
-
-        A big catalog is compiled beside what is served, so that calls go on meanwhile: in a worker
-        thread, and what search holds in slices.
-        """
+        """Serve the members as they are now; one after the other, so that the last stays."""
+        # A big catalog is compiled beside what is served, so that calls go on meanwhile: in a worker thread,
+        # and what search holds in slices.
         async with self._compiling:
             settled = self._settlement()
             await self._beside(self.registry.refresh)
@@ -325,14 +302,16 @@ class ServedTools:
             await self._fill_catalog(bound)
             compiled = await self._beside(partial(self._compiled, bound))
             sources = self.registry.sources().values()
-            self._hints = [_hint_of(source) for source in sources]
+            self._hints = [
+                source.list_hint if fits(source, MountedSource) else lambda: STRICTEST for source in sources
+            ]
             self._list_meta = self._joint_meta(lambda name: False)
             self.has_own = any(not binding.source for binding in bound)
             self.table, self._named, self._dispatch, self._shown = compiled
             self._varying = {
                 name: source
                 for name, source in self.registry.sources().items()
-                if fits(source, VaryingSource)
+                if fits(source, MountedSource)
             }
             self.is_personal = any(one.is_personal for one in self._varying.values())
             self.lists = self._listing(policy)
@@ -409,7 +388,6 @@ class ServedTools:
             await anyio.lowlevel.checkpoint()
 
     def _quarantined(self, bound: Iterable[ToolBinding]) -> Iterator[tuple[ToolBinding, str]]:
-        """The tools of deferred servers that are held back, each with the reason."""
         listing = {binding.source for binding in bound if not binding.deferred}
         for binding, reason in held_tools(self.statuses(), listing=listing):
             # A policy's patterns are for the name that it has when it is not held back.
@@ -475,7 +453,7 @@ class ServedTools:
         own = [binding for binding in self.table.values() if binding.source == source]
         return not own or any(not binding.deferred for binding in own)
 
-    def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
+    def unknown_to(self, context: ToolContext) -> list[MountedSource]:
         return self.lists.unknown_to(context)
 
     def list_meta(self, identity: Identity | None) -> Mapping[str, Any]:
@@ -486,11 +464,10 @@ class ServedTools:
     def _joint_meta(self, hides: Callable[[str], bool]) -> Mapping[str, Any]:
         sources = self.registry.sources().items()
         return joint_meta(
-            source.list_meta() for name, source in sources if fits(source, RemarkedSource) and not hides(name)
+            source.list_meta() for name, source in sources if fits(source, MountedSource) and not hides(name)
         )
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that this caller sees; a legacy session also sees what it was granted."""
         granted = self.granted(context)
         listed = self.listed_to(context)
         return [*listed, *granted] if granted else listed
@@ -501,10 +478,8 @@ class ServedTools:
         return [self._wire(binding) for binding in self.catalog.granted(context)]
 
     def list_hint(self) -> CacheHint:
-        """How long a client may keep the list of tools: the strictest of its parts (2026-07-28, caching).
-
-        Where there are grants, or rules for some callers, it is one client's: it depends on who asks.
-        """
+        """How long a client may keep the list of tools: the strictest of its parts (2026-07-28, caching)."""
+        # Where there are grants, or rules for some callers, it is one client's: it depends on who asks.
         parts = [part for ask in self._hints if (part := ask()) is not None]
         if self.has_own:
             parts.append(self._own_hint)
@@ -513,11 +488,9 @@ class ServedTools:
         return CacheHint(whole.ttl_ms, "private") if differs else whole
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The input schema of a listed tool, for the checks of the headers of a request of this ASGI scope.
-
-        They come before the gate, so a deferred or hidden tool has none here: a difference between its
-        answer and that for an unknown tool would tell that it exists.
-        """
+        """The input schema of a listed tool, for the checks of headers of a request of this ASGI scope."""
+        # They come before the gate, so a deferred or hidden tool has none here: a difference between its
+        # answer and that for an unknown tool would tell that it exists.
         binding = self.table.get(name)
         if binding is None or binding.deferred:
             return None
@@ -529,12 +502,7 @@ class ServedTools:
         return self.catalog.digests() if self.defers else {}
 
     def preview(self, identity: Identity | None) -> str | None:
-        """What a caller can find by search, for a model that has not searched yet."""
         return self.catalog.preview(identity) if self.defers else None
 
     def statuses(self) -> dict[str, SourceStatus]:
         return {name: source.status for name, source in self.registry.sources().items()}
-
-
-def _hint_of(source: ToolSource) -> Callable[[], CacheHint | None]:
-    return source.list_hint if fits(source, HintedSource) else lambda: STRICTEST

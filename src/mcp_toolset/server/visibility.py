@@ -11,6 +11,7 @@ from mcp_toolset.calls.pipeline.middleware import Bounding, Guard, NamesPatterns
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
+from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.server.mounts import toolsets_in
 from mcp_toolset.tools.binding.selector import MAX_NEAR, NameUse
 from mcp_toolset.tools.core.call import Identity
@@ -18,7 +19,6 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import KnownTools, ToolBinding, UnboundName
 
 if TYPE_CHECKING:
-    from mcp_toolset.extending.joined import Extensions
     from mcp_toolset.security.policy.policy import Group, Policy
     from mcp_toolset.security.policy.sections import Permissions
 
@@ -42,7 +42,6 @@ class CallGuards:
         return self._known
 
     def with_patterns(self) -> list[NamesPatterns]:
-        """The guards of extensions whose patterns are to fit tools."""
         return [one for one in self._extensions.guards() if isinstance(one, NamesPatterns)]
 
     def _of_policy(self, policy: Policy) -> Guard:
@@ -80,11 +79,9 @@ class Sight:
             self._tools = {**(before._tools if before is not None else {}), **self._tools}
 
     def hides_server(self, name: str, identity: Identity | None) -> bool:
-        """Whether a mounted server does not exist for a caller: not one of its tools does.
-
-        A server that lists nothing now is judged by what it listed before. Of one that never did, the
-        rules for all its tools (`*`, `server/*`) decide.
-        """
+        """Whether a mounted server does not exist for a caller: not one of its tools does."""
+        # A server that lists nothing now is judged by what it listed before. Of one that never did, the rules
+        # for all its tools (`*`, `server/*`) decide.
         policy = self.policy
         if policy is None or not name:
             return False
@@ -138,7 +135,6 @@ class Visibility(Visible):
         return self._compiled[1]
 
     def rules(self) -> RuleSet:
-        """The rules of the program, with what applies the policy that holds now and with extensions."""
         guards = self._guards.of(self.policy)
         if self._guarded[0] is not guards:
             self._guarded = (guards, replace(self._rules, guards=(*self._rules.guards, *guards)))
@@ -173,7 +169,6 @@ class Visibility(Visible):
                 )
 
     def group(self, identity: Identity | None) -> object:
-        """The policy and the group of a caller; `None` without a policy."""
         return None if self.policy is None else (self.policy, self.policy.group(identity))
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import anyio
 
@@ -20,7 +20,6 @@ from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, Offers, Wire
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import UpstreamError
-from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.protocol.eras import drop_own
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.in_flight import carried_to
@@ -31,10 +30,6 @@ from mcp_toolset.upstream.resting import SETTLING
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
 from mcp_toolset.upstream.tool_list import UpstreamTools
 from mcp_toolset.upstream.watches import ClientWatches, ResourceWatches
-
-if TYPE_CHECKING:
-    from mcp_toolset.context.client import ServedClient
-
 
 LIST_DEADLINE: Final = 5.0  # seconds that one list of a session may take
 
@@ -76,7 +71,6 @@ class ListTaker:
         return self._offers.declares(CAPABILITIES[method], "listChanged")
 
     def _common(self, method: str) -> Sequence[Wire] | None:
-        """What everybody is listed by a method; `None` if nothing has been listed, or never is."""
         if method == TOOLS:
             return self._tools.entries
         return self._offers.common(method) if self._offers.declares(CAPABILITIES[method]) else None
@@ -88,7 +82,6 @@ class ListTaker:
         return self._offers.checked(kind, listing).sequence
 
     async def taken(self, request: Request, method: str) -> TakenList | None:
-        """A list as it is now; `None` if the server has none."""
         listing = Listing(method, _KEYS[method])
         try:
             await listing.walk(request, LIST_DEADLINE)
@@ -134,7 +127,6 @@ class ListNews:
 
     @property
     def client_key(self) -> str:
-        """The key of the one client that has this session; empty if several have it."""
         return self.key.client
 
     def is_for(self, client: ServedClient) -> bool:
@@ -151,14 +143,7 @@ _AS_ALL: Final[Lists] = {}
 class ClientLists:
     """The lists of one server that are for some of its clients."""
 
-    def __init__(
-        self,
-        name: str,
-        pool: SessionPool,
-        *,
-        request: Request,
-        taker: ListTaker,
-    ) -> None:
+    def __init__(self, name: str, pool: SessionPool, *, request: Request, taker: ListTaker) -> None:
         self._pool = pool
         self._request = request
         self._taker = taker
@@ -239,7 +224,6 @@ class ClientLists:
                 self._pool.start(self.learned, context)
 
     async def learned(self, context: ToolContext) -> None:
-        """Wait, for a little while at most, until that is known."""
         if not isinstance(context, WireContext):
             return
         key = self._pool.routing.key(context)
@@ -439,63 +423,47 @@ async def _nothing() -> None:
 Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]]]
 
 
-class ClientOffers(Offers):
-    """What all see, and beside it what the sessions of some clients list and tell."""
+class ClientOffers(UpstreamOffers, Offers):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """What a mounted server lists beside its tools: to all, and on the sessions of some clients."""
 
     def __init__(
         self,
-        common: UpstreamOffers,
-        lists: ClientLists,
-        watches: ClientWatches,
-        resource_watches: ResourceWatches,
+        name: str,
         pool: SessionPool,
+        tools: UpstreamTools,
         *,
+        request: Request,
+        changed: Callable[[], None],
         exchange: Exchange,
         said: Callable[[], frozenset[str]],
         met: Callable[[ToolContext], None],
     ) -> None:
+        super().__init__(name, request=request, changed=changed, hidden_text=tools.pins.hidden_text)
         self.summon: Callable[[], Awaitable[None]] = _nothing  # starts a stopped server
-        self._said = said
+        self.said = said
+        self.lists = ClientLists(name, pool, request=request, taker=ListTaker(tools, self))
+        self.list_news = self.lists.news
+        self.watches = ResourceWatches(name, request, self.declares)
+        self.client_watches = ClientWatches(name, pool)
         self._met = met
-        self._common = common
-        self._lists = lists
-        self._watches = watches
-        self._resource_watches = resource_watches
         self._exchange = exchange
         self._pool = pool
 
-    @property
-    def known(self) -> bool:
-        return self._common.known
-
-    def declares(self, capability: str, feature: str = "") -> bool:
-        return self._common.declares(capability, feature)
-
-    async def listed(self, kind: Kind) -> Sequence[Wire]:
-        return await self._common.listed(kind)
-
     async def look(self, kind: Kind, context: ToolContext) -> None:
-        if self._common.is_asked_for(kind):
-            await self._lists.look(context, kind.method)
+        if self.is_asked_for(kind):
+            await self.lists.look(context, kind.method)
 
     def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
         """The entries that a client sees in their place; `None` if it sees the same."""
-        taken = self._lists.seen_by(context).get(kind.method)
+        taken = self.lists.seen_by(context).get(kind.method)
         return None if taken is None else taken.entries
 
     def tells_itself(self, client: ServedClient) -> bool:
-        """Whether a client has an open session of its own, which tells it of changes."""
         key = self._pool.routing.route_of(client)
         return key is not None and bool(key.client) and self._pool.standing(key) is not None
 
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
-        return self._lists.more(kind.method)
-
-    def hint(self, kind: Kind) -> CacheHint:
-        return self._common.hint(kind)
-
-    def meta(self, kind: Kind) -> Wire:
-        return self._common.meta(kind)
+        return self.lists.more(kind.method)
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         return await self.ask("resources/read", {"uri": uri}, context)
@@ -514,24 +482,13 @@ class ClientOffers(Offers):
         drop_own(answer)
         return answer
 
-    def extensions(self) -> dict[str, Any]:
-        """The capabilities that the server declares for extensions which the bridge takes no part in."""
-        return self._common.extensions()
-
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
-        """Call `updated` whenever the session of a client says that a resource has changed."""
         await self.summon()
         key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
         if key is not None and isinstance(context, WireContext):
             try:
-                return await self._watches.watch(key, context, uri, updated)
+                return await self.client_watches.watch(key, context, uri, updated)
             except OtherEraError:
                 pass
         self._met(context)
-        return await self._resource_watches.watch(uri, updated)
-
-    def said(self) -> frozenset[str]:
-        return self._said()
-
-    def list_news(self) -> list[ListNews]:
-        return self._lists.news()
+        return await self.watches.watch(uri, updated)

@@ -20,20 +20,24 @@ from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.config import Asked, ProtocolRule
+from mcp_toolset.config.extensions import ServerSettings
 from mcp_toolset.context.client import ANSWERABLE_WHOLE
+from mcp_toolset.context.offer_kinds import Offers
+from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import InvalidOutputError, StateError, UpstreamProtocolError
-from mcp_toolset.extending.mounts import mount_extensions
+from mcp_toolset.extending.mounts import MountExtension, mount_extensions
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.protocol.eras import drop_own
+from mcp_toolset.tools.binding.binding import Gate, Personal
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult, fault_of_result
 from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientLists, ClientOffers, ListTaker
+from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientOffers
 from mcp_toolset.upstream.forwarding import Exchange, fault_of_task
 from mcp_toolset.upstream.known_server import KnownServer, MountState, ServerInfo, catalog_of, keep_key
-from mcp_toolset.upstream.offers import CAPABILITY_CHANGED, UpstreamOffers
+from mcp_toolset.upstream.offers import CAPABILITY_CHANGED
 from mcp_toolset.upstream.owner import Lists, Owner
 from mcp_toolset.upstream.pool import PooledSession, SessionPool
 from mcp_toolset.upstream.resting import DEFAULT, Dormancy, ListingSession, Rest, StartOptions
@@ -42,14 +46,11 @@ from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.target import Link
 from mcp_toolset.upstream.tasks import UpstreamTasks
 from mcp_toolset.upstream.tool_list import ToolRefresh, UpstreamTools
-from mcp_toolset.upstream.watches import ChangeStream, ClientWatches, ResourceWatches
+from mcp_toolset.upstream.watches import ChangeStream
 
 if TYPE_CHECKING:
-    from mcp_toolset.config.extensions import ServerSettings
     from mcp_toolset.context.connection import PendingLogin
-    from mcp_toolset.context.offer_kinds import Offers
-    from mcp_toolset.extending.mounts import MountExtension, Send
-    from mcp_toolset.tools.binding.binding import Gate, Personal
+    from mcp_toolset.extending.mounts import Send
 
 Perform = Callable[[str, dict[str, Any], ToolContext, ToolDefinition], Awaitable[dict[str, Any]]]
 
@@ -83,7 +84,6 @@ class UpstreamConnection:
         stated: Mapping[str, ServerSettings] = MappingProxyType({}),  # settings of extensions
         starts: StartOptions = DEFAULT,  # when it is started, and when it is stopped
     ) -> None:
-        """Describe the upstream; nothing is opened before `run`."""
         self.link = link
         self.timeout = timeout
         options = replace(options or SessionOptions(), shows=bool(shows))
@@ -109,30 +109,17 @@ class UpstreamConnection:
         self.tools.is_lazy = self.dormancy.is_lazy
         self.pool.idle = starts.idle_timeout
         self._refresh = ToolRefresh(self.tools, self._listing, self.pool, self._state, log)
-        self.offers = UpstreamOffers(
+        self.offers = ClientOffers(
             link.name,
+            self.pool,
+            self.tools,
             request=request,
             changed=self._offers_others,
-            hidden_text=self.tools.pins.hidden_text,
-        )
-        self.watches = ResourceWatches(link.name, request, self.offers.declares)
-        self.lists = ClientLists(
-            link.name,
-            self.pool,
-            request=request,
-            taker=ListTaker(self.tools, self.offers),
-        )
-        self._client_watches = ClientWatches(link.name, self.pool)
-        self.client_offers = ClientOffers(
-            self.offers,
-            self.lists,
-            self._client_watches,
-            self.watches,
-            self.pool,
             exchange=self._exchange.perform,
             said=self.said,
             met=self._listing.met,
         )
+        self.lists, self.watches = self.offers.lists, self.offers.watches
         self._changes = ChangeStream(
             link.name, request=request, outdated=self._outdated, refused=self._refresh.not_told
         )
@@ -151,12 +138,12 @@ class UpstreamConnection:
         self._connect_callbacks()
 
     def _connect_callbacks(self) -> None:
-        self.lists.merge = self._merge
+        self.lists.merge = lambda: self.tools.admit_more(self.lists.more(TOOLS), self.lists.changed_tools())
         self.lists.on_change = self._state.changed
         self.offers.resting = lambda: self._rest.resting or self.dormancy.asleep
         self.pool.is_asleep = lambda: self.dormancy.asleep
         self._exchange.current = self.tools.current
-        self.client_offers.summon = self.summoned
+        self.offers.summon = self.summoned
         self._refresh.on_lost = self.owner.lose
         self._refresh.on_others = self._lists_others
         self.lists.on_heard = self._heard_elsewhere
@@ -210,7 +197,7 @@ class UpstreamConnection:
 
     @property
     def offered(self) -> Offers:
-        return self.client_offers
+        return self.offers
 
     def gate(self, definition: ToolDefinition) -> Gate | None:
         """A check that refuses callers to whom the tool is not listed; `None` if there are none."""
@@ -269,7 +256,6 @@ class UpstreamConnection:
         return self._state.on_change(callback)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own the upstream until cancelled; started once the first attempt has succeeded or failed."""
         if self._forwards:
             _log.warning(
                 "%s: the Authorization of each caller is passed through to it, which the MCP specification "
@@ -306,7 +292,7 @@ class UpstreamConnection:
 
     def said(self) -> frozenset[str]:
         """The lists that the server has said to have changed, once they are listed again; told once."""
-        return frozenset(self._refresh.said() | self.offers.said())
+        return frozenset(self._refresh.said() | self.offers.told())
 
     def settle(
         self,
@@ -346,11 +332,8 @@ class UpstreamConnection:
             await self._state.summoned(self.timeout)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Send one call upstream, once.
-
-        A call of a tool that the last run knew waits for a server that is still starting, and runs only
-        if the server lists that tool as the same one.
-        """
+        # A call of a tool that the last run knew waits for a server that is still starting, and runs only if
+        # the server lists that tool as the same one.
         if self._state.now != "ready":
             await self.summoned()
         definition = self.tools.current(definition)
@@ -414,11 +397,10 @@ class UpstreamConnection:
             await self._refresh.read_again()
             await self.lists.look(context, TOOLS)
 
-    async def _merge(self) -> None:
-        await self.tools.admit_more(self.lists.more(TOOLS), self.lists.changed_tools())
-
     def _heard_by_client(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
-        return self.lists.heard(pooled, method, params) or self._client_watches.heard(pooled, method, params)
+        return self.lists.heard(pooled, method, params) or self.offers.client_watches.heard(
+            pooled, method, params
+        )
 
     def _heard_elsewhere(self, method: str) -> None:
         """List again over the session that lists: the change that another session tells may be one of all."""
@@ -428,7 +410,6 @@ class UpstreamConnection:
             self.offers.outdated(CAPABILITY_CHANGED[method])
 
     def _lists_others(self) -> None:
-        """Have the lists of clients listed again: the session that lists has others by now."""
         self.pool.start(self.lists.outdated)
 
     def _offers_others(self) -> None:

@@ -139,7 +139,6 @@ class SuspendedCall(CallInFlight):
             self._tell()
 
     async def leg(self, caller: WireContext) -> dict[str, Any]:
-        """Wait for the result, on behalf of one request of the client."""
         self.context = caller
         self._legs += 1
         if self._legs > MAX_LEGS:
@@ -482,7 +481,6 @@ class Exchange:
         return True
 
     async def _leased(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
-        """A session of its key for one call, which may have to be opened first."""
         pooled = self.pool.ready(key, None if caller is None else caller.client_key)
         if pooled is None:
             pooled = await self.pool.take(key, caller, within=self.timeout)
@@ -519,7 +517,10 @@ class Exchange:
                         result = (
                             result
                             if then is None
-                            else await then(partial(self._again, session, call), result)
+                            else await then(
+                                partial(session.perform, call, seconds=self.timeout, slots=self._slots),
+                                result,
+                            )
                         )
                         if call.is_asking:
                             await call.settled()
@@ -538,19 +539,12 @@ class Exchange:
             f"{self.link.name}: it still asks for a page after {MAX_ROUNDS} rounds; the call was ended"
         )
 
-    async def _again(
-        self, session: UpstreamSession, call: CallInFlight, method: str, params: dict[str, Any]
-    ) -> dict[str, Any]:
-        return await session.perform(call, method, params, seconds=self.timeout, slots=self._slots)
-
     async def _opened(
         self, session: UpstreamSession, call: CallInFlight, fault: UpstreamProtocolError
     ) -> None:
-        """Have the pages opened that an older server refuses a call for; the call has not run (-32042).
-
-        A client of the server's own time is told the same and repeats the call by itself; the error
-        is unknown to 2026-07-28, which asks by round trips. A page that no user may be shown is in no error.
-        """
+        """Have the pages opened that an older server refuses a call for; the call has not run (-32042)."""
+        # A client of the server's own time is told the same and repeats the call by itself; the error is
+        # unknown to 2026-07-28, which asks by round trips. A page that no user may be shown is in no error.
         pages, caller, name = pages_of(fault.data), call.context, self.link.name
         if not isinstance(caller, WireContext):
             raise fault
@@ -628,10 +622,8 @@ def _refuse_foreign(caller: WireContext) -> None:
 
 
 def _asks_by_rounds(fault: UpstreamProtocolError) -> bool:
-    """Whether a legacy call failed because its handler answers with `input_required`.
-
-    The SDK's servers say so in these words; no older revision has a result that they could send.
-    """
+    """Whether a legacy call failed because its handler answers with `input_required`."""
+    # The SDK's servers say so in these words; no older revision has a result that they could send.
     return fault.code == INTERNAL_ERROR and _INVALID_RESULT in str(fault).lower()
 
 
@@ -646,7 +638,6 @@ def _in_flight(caller: ToolContext, params: Mapping[str, Any]) -> CallInFlight:
 
 
 def fault_of_task() -> str:
-    """Why the answer to a call is no result: it is a task that was begun instead."""
     return (
         f"it began a task although no client declared {TASKS}, which this bridge does not carry; "
         "the task may still run on the server"

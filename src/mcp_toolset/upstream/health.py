@@ -74,14 +74,10 @@ class Circuit:
 
     @property
     def reason(self) -> str:
-        """Why calls are refused; empty while they are not."""
         if not self.refuses:
             return ""
         if self.state == "open":
-            checked, then = (
-                TELL,
-                "; calls go through once it answers; if it does not, it is given up",
-            )
+            checked, then = (TELL, "; calls go through once it answers; if it does not, it is given up")
         else:
             checked, then = max(PATIENCE, SILENCE - self.waited), ""
         return (

@@ -42,25 +42,8 @@ class Asking:
         self.answered = anyio.Event()
 
 
-class Home(Protocol):
-    """Where calls are counted as in flight; `CallsInFlight` is it."""
-
-    asking: set[Asking]
-
-    @property
-    def busy(self) -> bool: ...
-
-    def go_on(self, call: CallInFlight) -> None:
-        """Have sent what was kept while no request of the client waited for the call."""
-        ...
-
-
 class CallInFlight:
-    """One call that an upstream is working on, and the client that it is for now.
-
-    Attributes:
-        outer: the call within which it was made, if the server is of this process
-    """
+    """One call that an upstream is working on, and the client that it is for now."""
 
     __slots__ = (
         "_asking",
@@ -88,8 +71,8 @@ class CallInFlight:
         self.asked = 0  # how many requests the upstream has put to the client in this call
         self.answered = False  # it has answered the request at hand, and says no more in it
         self.ended = False  # whether the upstream has answered it, or its client has given it up
-        self.home: Home | None = None  # where it is counted as in flight
-        self.outer: CallInFlight | None = None
+        self.home: CallsInFlight | None = None  # where it is counted as in flight
+        self.outer: CallInFlight | None = None  # within which it was made, if the server is of this process
         self.around: Context | None = None  # the variables of the task that made it
         self.about = about  # the parameters of the request
         self.tokens: tuple[Mapping[str, int], ...] = ()  # of the program's own model, by kind, not billed yet
@@ -150,7 +133,6 @@ class CallInFlight:
                 self.time.resume()
 
     def reason(self) -> str | None:
-        """Why its client has cancelled it, if it has, and has said so."""
         return self.context.cancelled_because if isinstance(self.context, WireContext) else None
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -175,17 +157,14 @@ class CallInFlight:
         await self.withdrawn()
 
     def end(self) -> None:
-        """Ask no client on behalf of this call from now on."""
         self.ended = True
         if self._asking or (self.home is not None and self.home.asking):
             for asking in self._orphaned():
                 asking.scope.cancel()
 
     async def withdrawn(self) -> None:
-        """Wait, for a little while at most, until the client has been told what is asked no more.
-
-        Over streamable HTTP that goes with the stream of the call, which the end of the call closes.
-        """
+        """Wait, for a little while at most, until the client has been told what is asked no more."""
+        # Over streamable HTTP that goes with the stream of the call, which the end of the call closes.
         with anyio.move_on_after(WITHDRAWING, shield=True):
             for asking in self._orphaned():
                 await asking.answered.wait()
@@ -330,7 +309,6 @@ class CallsInFlight:
         del self._tokens[token]
 
     def of(self, call: CallInFlight) -> AbstractContextManager[None]:
-        """Count one call as in flight for the length of a block."""
         return _UnderWay(self, self._calls, call)
 
     def __len__(self) -> int:
@@ -452,7 +430,6 @@ class StandIn(Protocol):
     capability: str  # what clients that answer them declare
 
     def serves(self, context: ToolContext) -> bool: ...
-
     def takes(self, request: Mapping[str, Any]) -> bool: ...
 
     async def relay(self, call: CallInFlight, params: Mapping[str, Any]) -> dict[str, Any]:

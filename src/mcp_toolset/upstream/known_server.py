@@ -40,7 +40,6 @@ class ServerInfo:
 
     @classmethod
     def of(cls, wire: object) -> ServerInfo | None:
-        """What a server says that it is; `None` if that is no `Implementation`."""
         if not isinstance(wire, dict) or IMPLEMENTATION.fault(wire) is not None:
             return None
         members = cast("dict[str, Any]", wire)
@@ -89,10 +88,8 @@ Wire = Mapping[str, Any]
 
 
 def keep_key(link: Link, *settings: str | bool | Collection[str]) -> str | None:
-    """What the lists of a mount are kept under: a digest of its name, its address and how it is spoken to.
-
-    Credentials in headers and environment are no part of it. A server of this process has none.
-    """
+    """What the lists of a mount are kept under: a digest of its name, its address and how it is spoken to."""
+    # Credentials in headers and environment are no part of it. A server of this process has none.
     if link.facts.in_process:
         return None
     how = [one if isinstance(one, str | bool) else sorted(one) for one in settings]
@@ -172,7 +169,6 @@ class MountState:
             await self.arrived(within)
 
     async def arrived(self, within: float) -> None:
-        """Wait for the first attempt to succeed or fail, for at most `within` seconds."""
         arrived = anyio.Event()
 
         def changed() -> None:

@@ -37,7 +37,6 @@ class OfferList:
 
     @cached_property
     def sequence(self) -> Sequence[Wire]:
-        """The entries, one object for as long as they stay."""
         return tuple(self.entries.values())
 
 
@@ -92,6 +91,8 @@ Request = Callable[..., Awaitable[dict[str, Any]]]
 class UpstreamOffers:
     """The resources, templates and prompts that one mounted server lists."""
 
+    known: bool = False  # whether it is known what the server offers, from this run or the last
+
     def __init__(
         self,
         name: str,
@@ -104,9 +105,8 @@ class UpstreamOffers:
         self._hidden_text: HiddenTextPolicy = hidden_text
         self._request = request
         self._changed = changed
-        self.known = False  # whether it is known what the server offers, from this run or the last
         self.resting: Callable[[], bool] = lambda: False  # the session that lists is closed for now
-        self._declared: Mapping[str, Any] = {}
+        self.declared: Mapping[str, Any] = {}
         self._modern = False
         self._lists: dict[str, OfferList] = {}
         self._stale: set[str] = set()
@@ -121,21 +121,19 @@ class UpstreamOffers:
         return tuple(entry for kind in KINDS for entry in self._list(kind).set_aside)
 
     def declares(self, capability: str, feature: str = "") -> bool:
-        """Whether the server declared a capability, and in it a feature; remembered while it is away.
-
-        A server of 2026-07-28 is told with each request which log messages are wanted: a client of an older
-        revision can always set its level (`setLevel`), as the bridge keeps it.
-        """
+        """Whether the server declared a capability, and in it a feature; remembered while it is away."""
+        # A server of 2026-07-28 is told with each request which log messages are wanted: a client of an older
+        # revision can always set its level (`setLevel`), as the bridge keeps it.
         if (capability, feature) == ("logging", "setLevel"):
             return self._modern or self.declares("logging")
-        declared: Any = self._declared.get(capability)
+        declared: Any = self.declared.get(capability)
         if not isinstance(declared, Mapping) or not feature:
             return isinstance(declared, Mapping)
         found = cast("Mapping[str, Any]", declared).get(feature)
         return found is True or isinstance(found, Mapping)
 
     async def take(self, declared: Mapping[str, Any], *, modern: bool) -> None:
-        self._declared, self._modern = declared, modern
+        self.declared, self._modern = declared, modern
         self._stale.clear()
         # An earlier connection may have waited on another event loop.
         self._news = anyio.Event()
@@ -146,21 +144,17 @@ class UpstreamOffers:
             self.known = True
             self._changed()
 
-    @property
-    def declared(self) -> Mapping[str, Any]:
-        return self._declared
-
     def extensions(self) -> dict[str, Any]:
-        own: dict[str, Any] = dict(self._declared.get("extensions") or {})
+        own: dict[str, Any] = dict(self.declared.get("extensions") or {})
         own.pop(TASKS, None)
-        found = {"experimental": self._declared.get("experimental"), "extensions": own}
+        found = {"experimental": self.declared.get("experimental"), "extensions": own}
         return {name: declared for name, declared in found.items() if declared}
 
     def entries(self) -> dict[str, Sequence[Wire]]:
         return {method: held.sequence for method, held in self._lists.items() if held.entries}
 
     def remember(self, declared: Mapping[str, Any], lists: Mapping[str, Sequence[Wire]]) -> None:
-        self._declared, self.known = declared, True
+        self.declared, self.known = declared, True
         for kind in KINDS:
             listing = Listing(kind.method, kind.key, tools=list(lists.get(kind.method, ())))
             self._lists[kind.method] = checked_list(kind, listing, self._hidden_text)
@@ -179,7 +173,7 @@ class UpstreamOffers:
         self.outdated(CAPABILITY_CHANGED[method])
         return True
 
-    def said(self) -> set[str]:
+    def told(self) -> set[str]:
         """Of `resources` and `prompts`: what the server has said to have changed, once listed again."""
         said, self._said = self._said, set()
         return said
@@ -210,7 +204,6 @@ class UpstreamOffers:
         return self._list(kind).sequence
 
     def is_asked_for(self, kind: Kind) -> bool:
-        """Whether a list is asked for whenever it is looked at, as the server tells of no change."""
         return self.declares(kind.capability) and not self.declares(kind.capability, "listChanged")
 
     async def _relist(self, kind: Kind) -> None:

@@ -121,7 +121,6 @@ class Owner:
             self.state.set("closed", "")
 
     async def _pause(self, wait: float) -> None:
-        """Wait for the next attempt; not for long after a login to the server."""
         credentials = self.link.credentials
         with anyio.move_on_after(wait):
             await (anyio.sleep_forever() if credentials is None else credentials.changed())
@@ -163,12 +162,7 @@ class Owner:
         main.health.on_change = self._health_changed
         return main
 
-    async def _start(
-        self,
-        dispatcher: Dispatcher,
-        time: WorkingTime,
-        group: anyio.abc.TaskGroup,
-    ) -> None:
+    async def _start(self, dispatcher: Dispatcher, time: WorkingTime, group: anyio.abc.TaskGroup) -> None:
         lists, main = self.lists, self.listing.main
         self._lost = anyio.Event()
         lists.refresh.begin()
@@ -283,7 +277,6 @@ class Owner:
 
 
 def _told_of(declared: Mapping[str, Any]) -> dict[str, bool]:
-    """The lists of which the server tells that they have changed, as `subscriptions/listen` names them."""
     offered: dict[str, Mapping[str, Any]] = {
         name: declared.get(name, {}) for name in ("tools", "resources", "prompts")
     }

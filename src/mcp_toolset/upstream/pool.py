@@ -78,7 +78,6 @@ class PooledSession:
         return not self.key.turns or not self.users or (owner is not None and owner == self.owner)
 
     def retire(self) -> None:
-        """Take no more calls; the session is closed after the last call in flight."""
         self.retired = True
         self.wake.set()
 
@@ -97,14 +96,8 @@ class PooledSession:
         return self.session
 
     async def check_offered(self, tool: str, within: float) -> None:
-        """Refuse a tool that was listed because more was declared than this session's callers can do.
-
-        What the session once listed is taken to be there; what it did not is asked for again.
-
-        Raises:
-            CallError: the server does not offer it to such clients; nothing was sent.
-            UpstreamError: the server could not be asked.
-        """
+        """Refuse a tool that was listed because more was declared than this session's callers can do."""
+        # What the session once listed is taken to be there; what it did not is asked for again.
         if not self.unsaid or tool in self.listed:
             return
         name, listing = self.session.link.name, Listing()
@@ -147,7 +140,6 @@ class PooledSession:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is to stay open at the moment, however long it was not used."""
         return bool(self.users or self.holds or self.stays)
 
     def _rest(self) -> float:
@@ -227,7 +219,6 @@ class SessionPool:
                 group.cancel_scope.cancel()
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Run something for as long as the pool runs, outside of the call that asks for it."""
         if self._group is None:
             raise UpstreamUnavailableError(self._link.name, "the server is closed", sent=False)
         self._context.run(self._group.start_soon, function, *arguments)
@@ -238,10 +229,8 @@ class SessionPool:
 
     @property
     def stands_in(self) -> bool:
-        """Whether sessions of clients tell every client that has listed what the one that lists would tell.
-
-        What is listed to clients that can be asked nothing is told by the one that lists alone.
-        """
+        """Whether sessions of clients tell every client that has listed what the listing one would."""
+        # What is listed to clients that can be asked nothing is told by the one that lists alone.
         if self.routing.options.shows:
             return False
         there = {
@@ -340,7 +329,6 @@ class SessionPool:
         return False
 
     def _is_share_taken(self, key: SessionKey) -> bool:
-        """Whether the caller of a key holds as many sessions as one caller may."""
         own = (each for each in self._sessions.values() if key.share and each.key.share == key.share)
         return sum(bool(each.users or each.holds) for each in own) >= OWN_SESSIONS
 

@@ -15,7 +15,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -87,8 +87,7 @@ _SAMPLING: Final = Members(
 )
 _COMMON: Final[Mapping[str, Shape]] = {"_meta": _META, "task": OBJECT}
 _FORM: Final = Members(
-    {"message": TEXT, "requestedSchema": Members({"type": OneOf(("object",)), "properties": OBJECT})},
-    _COMMON,
+    {"message": TEXT, "requestedSchema": Members({"type": OneOf(("object",)), "properties": OBJECT})}, _COMMON
 )
 _PAGE: Final = Members({"message": TEXT, "url": TEXT, "elicitationId": TEXT}, _COMMON)
 _ELICITATIONS: Final = Tagged("mode", {"form": _FORM, "url": _PAGE})
@@ -115,7 +114,6 @@ def question_fault(method: str, params: Mapping[str, Any]) -> str | None:
 
 
 def requests_in(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The requests in a result that asks for input, by their keys."""
     requests: object = wire.get("inputRequests")
     if not isinstance(requests, Mapping):
         return {}
@@ -124,7 +122,7 @@ def requests_in(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def checked(
-    link: Asking, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
+    link: Link, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
 ) -> dict[str, Mapping[str, Any]]:
     """The requests of one round for the client; an error if one is undeclared (-32021) or cannot be shown."""
     found = dict[str, Mapping[str, Any]]()
@@ -146,16 +144,6 @@ def checked(
     return found
 
 
-class Asking(Protocol):
-    """A server that asks; `Link` is one."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def is_near(self) -> bool: ...
-
-
 _LABELS: Final = frozenset(("message", "title", "description", "enumNames"))
 """Members of a question that are shown and have no other use."""
 
@@ -163,8 +151,7 @@ _DIRECTION: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that reorder a line, which real writing has, and a line about a decision must not have."""
 
 
-def unshowable(link: Asking, params: Mapping[str, Any]) -> str:
-    """Why a user must not be shown a question of a server; empty if nothing is wrong."""
+def unshowable(link: Link, params: Mapping[str, Any]) -> str:
     mode, url = params.get("mode", "form"), params.get("url")
     if mode not in ("form", "url") or not isinstance(params.get("message"), str):
         return "it has no message, or is neither a form nor a page"
@@ -186,16 +173,14 @@ def unshowable(link: Asking, params: Mapping[str, Any]) -> str:
     return f"its {'form' if url is None else 'page'} has {hidden} in a value" if hidden else ""
 
 
-def shown_question(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A question of a server as its user gets it: the server first, hidden characters spelt out.
-
-    Each further line of its labels is quoted: no line of a server can be taken for one of this bridge.
-    """
+def shown_question(link: Link, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A question of a server as its user gets it: the server first, hidden characters spelt out."""
+    # Each further line of its labels is quoted: no line of a server can be taken for one of this bridge.
     seen = _labelled(dict(params))
     return marked(link, {**seen, "message": f"{link.name} asks: {seen['message']}"})
 
 
-def marked(link: Asking, params: Mapping[str, Any]) -> dict[str, Any]:
+def marked(link: Link, params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters with the name of the server that asks, which the client cannot see otherwise."""
     meta = {
         key: value
@@ -298,7 +283,6 @@ def pages_of(data: object) -> list[Mapping[str, Any]]:
 
 
 def shown_in(pages: Sequence[Mapping[str, Any]]) -> str:
-    """The addresses of pages that may be shown, for a person who opens them without the client."""
     return f"; open it in a browser and call again: {', '.join(page['url'] for page in pages)}"
 
 
@@ -317,10 +301,8 @@ def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def missing_extensions(code: int, data: object) -> str:
-    """The extensions that error -32021 asks for and the bridge does not carry; empty if there are none.
-
-    A client's `extensions` go upstream only where every message of theirs crosses the bridge.
-    """
+    """The extensions that error -32021 asks for and the bridge does not carry; empty if there are none."""
+    # A client's `extensions` go upstream only where every message of theirs crosses the bridge.
     if code != MISSING_REQUIRED_CLIENT_CAPABILITY:
         return ""
     needed = mapping_of(mapping_of(mapping_of(data).get("requiredCapabilities")).get("extensions"))
@@ -328,7 +310,6 @@ def missing_extensions(code: int, data: object) -> str:
 
 
 def mapping_of(value: object) -> Mapping[str, Any]:
-    """What should be an object; empty if it is none."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
@@ -385,7 +366,8 @@ class Questions:
             return await self._outside(method, params, call)
         if call.asked >= MAX_ASKED:
             raise self._refused(method, f"one call may ask {MAX_ASKED} times")
-        self._note_page(params, call)
+        if isinstance(call.context, WireContext):
+            self.note_pages([params], call.context.client)
         with call.asking(exact=current is not None):
             other = self._stand_in
             if other is not None and method == other.method and other.serves(call.context):
@@ -418,10 +400,6 @@ class Questions:
         _log.warning("%s asks for %s and is refused: %s", self._link.name, in_log(method), in_log(reason))
         return MCPError(INVALID_REQUEST, f"{method} is refused: {reason}")
 
-    def _note_page(self, params: Mapping[str, Any], call: CallInFlight) -> None:
-        if isinstance(call.context, WireContext):
-            self.note_pages([params], call.context.client)
-
     def note_pages(self, pages: object, client: ServedClient) -> None:
         """Remember whom pages were shown to (`elicitationId`), also those of error -32042."""
         for page in cast("list[object]", pages) if isinstance(pages, list) else ():
@@ -453,9 +431,8 @@ class Questions:
     async def show(self, pages: Sequence[Mapping[str, Any]]) -> str:
         """Have a client of 2026-07-28 open what an older server wants opened first (error -32042).
 
-        Returns:
-            Why it is no use to repeat the call; empty if it is: all were opened, and are done with as
-            far as the server has said so in a while.
+        Returns why it is no use to repeat the call; empty if all were opened, and are done with as far as the
+        server has said so in a while.
         """
         for page in pages:
             try:

@@ -152,7 +152,6 @@ class StartOptions:
 
     @property
     def stops_after(self) -> float | None:
-        """Seconds without use after which it is stopped; `None` for never."""
         return IDLE if self.idle_timeout is None and self.rule == "lazy" else self.idle_timeout
 
 
@@ -183,7 +182,6 @@ class Dormancy:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether it is started by calls alone."""
         return self._options.rule == "lazy"
 
     def settle(self, options: StartOptions) -> None:

@@ -1,6 +1,6 @@
 """`Routing`: which session with an upstream each request takes, by what is known of the server so far.
 
-The rule is `session_key.key_for`. What the rule looks at is kept here: the eras that the server speaks, found
+The rule is `key_for`. What the rule looks at is kept here: the eras that the server speaks, found
 out and remembered from one run to the next, and the clients whose requests have been routed.
 """
 
@@ -58,7 +58,6 @@ class ClientFacts:
 
     @property
     def can_be_asked(self) -> bool:
-        """Whether a server may send it any request."""
         return any(name in self.declares for name in ANSWERABLE)
 
 
@@ -108,7 +107,6 @@ class SessionKey:
 
     @property
     def shelf(self) -> Shelf:
-        """What sessions have in common that are listed the same: era, capabilities, credentials."""
         return (self.era, self.declares, self.credentials)
 
 
@@ -156,7 +154,6 @@ def listing_key(era: Era, options: SessionOptions) -> SessionKey | None:
 
 
 def canonical(declares: Mapping[str, Any]) -> str:
-    """Capabilities as text that is equal where they are."""
     if not declares:
         return NOTHING_DECLARED
     return json.dumps(declares, sort_keys=True, separators=(",", ":"))
@@ -222,7 +219,6 @@ _log = logging.getLogger("mcp_toolset.upstream")
 
 
 def default_place() -> Path | None:
-    """Where findings are kept, in the cache folder; `None` if nothing is kept."""
     folder = cache_folder()
     return None if folder is None else folder / "eras.json"
 
@@ -294,12 +290,7 @@ SECOND_TRIAL: Final = 300.0
 """Seconds after which the legacy era is tried once more, if the server said nothing to the first attempt."""
 
 _REFUSALS: Final = frozenset(
-    {
-        UNSUPPORTED_PROTOCOL_VERSION,
-        METHOD_NOT_FOUND,
-        INVALID_REQUEST,
-        INVALID_PARAMS,
-    }
+    {UNSUPPORTED_PROTOCOL_VERSION, METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS}
 )
 """Errors with which a server of the modern era alone answers `initialize`."""
 
@@ -337,7 +328,6 @@ class Routing:
             self.facts = replace(self.facts, **recalled)
 
     def listens_in(self, era: Era) -> None:
-        """Note that the session that lists speaks this era."""
         self._main, self.settled = listing_key(era, self.options), True
         self.learn({"modern": True} if era == "modern" else {"legacy": True, "modern": False})
 
@@ -379,10 +369,8 @@ class Routing:
             self.start(anyio.to_thread.run_sync, partial(self._known.note_same, self._same))
 
     def key(self, caller: WireContext, name: str = "") -> SessionKey | None:
-        """The session that a request of a client takes; `None` for the one that lists.
-
-        A legacy client has one key for as long as it is connected, so that it is looked up and not made.
-        """
+        """The session that a request of a client takes; `None` for the one that lists."""
+        # A legacy client has one key for as long as it is connected, so that it is looked up and not made.
         if caller.modern and (self._all_modern is self.facts or self._keeps_modern(name)):
             return self._other(MODERN)
         client = None if caller.modern or self._forwards or name in self.options.eras else caller.client
@@ -433,7 +421,6 @@ class Routing:
         return self._main is None
 
     def route_of(self, client: ServedClient) -> SessionKey | None:
-        """The session that a legacy client takes; `None` while it has made no request."""
         known = client.routes.get(self)
         return None if known is None else known[2]
 

@@ -110,7 +110,6 @@ class Secrets:
         return text
 
     def cleaned(self, value: Any) -> Any:
-        """A JSON value, every text in it scrubbed, the keys of objects too."""
         if not self:
             return value
         if isinstance(value, str):
@@ -241,10 +240,9 @@ def _loggers() -> list[str]:
 
 
 def _parts(url: str) -> tuple[str, str, str, str, str]:
-    """The user, origin, path, query and fragment of a URL.
-
-    Of what is no web address all before the last `@` counts as user: a password may have a `/` or `#` in it.
-    """
+    """The user, origin, path, query and fragment of a URL."""
+    # Of what is no web address all before the last `@` counts as user: a password may have a `/` or `#` in
+    # it.
     scheme, sign, rest = url.partition("://") if "://" in url else ("", "", url)
     end = len(_REST.findall(rest)[0][0]) if is_web_address(url) else None
     user = rest[:end].rpartition("@")[0]
@@ -286,10 +284,8 @@ def secrets_of_url(url: str) -> Iterator[str]:
 
 
 def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
-    """Values of arguments that are named like secrets (`--token=x`, `--api-key x`, `KEY=x`), and in URLs.
-
-    An argument of several words may be a script for a shell: its words are looked at, too.
-    """
+    """Values of arguments that are named like secrets (`--token=x`, `--api-key x`, `KEY=x`), and in URLs."""
+    # An argument of several words may be a script for a shell: its words are looked at, too.
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
         if _FLAG.match(argument):
             value = argument.partition("=")[2] or following
@@ -304,7 +300,6 @@ def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _shell_words(script: str) -> list[str]:
-    """The words of a script; each is shorter than the script."""
     lexer = shlex.shlex(script, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:

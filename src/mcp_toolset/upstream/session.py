@@ -72,10 +72,7 @@ def _asked(context: ToolContext, stand_in: StandIn | None) -> Mapping[str, Any]:
     declared = carried_to(stand_in, context.carried)
     if context.modern:
         return {**context.meta, CLIENT_CAPABILITIES_META_KEY: declared}
-    return {
-        CLIENT_CAPABILITIES_META_KEY: declared,
-        LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT,
-    }
+    return {CLIENT_CAPABILITIES_META_KEY: declared, LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT}
 
 
 class RequestStamp:
@@ -127,11 +124,7 @@ class RequestStamp:
         return {"headers": routing_headers(self._version, method, {}, _NO_HEADERS)}
 
     def _headers(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        context: ToolContext | None,
-        tool: ToolDefinition | None,
+        self, method: str, params: Mapping[str, Any], context: ToolContext | None, tool: ToolDefinition | None
     ) -> dict[str, str]:
         annotated = _NO_HEADERS if tool is None or not self._modern else self._annotations(tool)
         headers = routing_headers(self._version, method, params, annotated)
@@ -229,10 +222,9 @@ class UpstreamSession:
 
     @asynccontextmanager
     async def connected(self, stderr: StderrTail, notified: Notified) -> AsyncGenerator[Dispatcher]:
-        """The connection, whose messages are taken; nothing is said on it yet."""
         async with self.link.open(stderr) as dispatcher:
             # Notifications are handed over in callbacks of the loop, where a task group can start nothing.
-            sending = TaskSet(self._not_sent)
+            sending = TaskSet(lambda: _log.error("forwarding notifications to clients has stopped"))
             try:
                 with self.calls.told_by(sending.begin):
                     async with anyio.create_task_group() as group:
@@ -257,11 +249,7 @@ class UpstreamSession:
         finally:
             closed.set()
 
-    def _not_sent(self) -> None:
-        _log.error("forwarding notifications to clients has stopped")
-
     async def begin(self, dispatcher: Dispatcher, era: str | None, protocol: ProtocolRule = "auto") -> Era:
-        """Settle the revision; returns the era, to be remembered."""
         said = await negotiate(
             dispatcher,
             self.closed,
@@ -378,7 +366,6 @@ class UpstreamSession:
         context: ToolContext | None = None,
         opts: CallOptions | None = None,
     ) -> dict[str, Any]:
-        """Send a request of the bridge itself."""
         dispatcher, closed = self.dispatcher or await self._woken(), self.closed
         opts = opts or {}
         self._stamp.put(method, params, context, opts)
@@ -395,12 +382,6 @@ class UpstreamSession:
         return answer
 
     async def _check(self) -> None:
-        """Ask for something that every server answers at once.
-
-        Raises:
-            UpstreamUnavailableError: the session was lost.
-            UpstreamProtocolError: the upstream answered with an error, which is an answer.
-        """
         await self.request(
             "server/discover" if self.modern else "ping", {}, opts={"cancel_on_abandon": False}
         )

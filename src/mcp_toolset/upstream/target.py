@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.transports.client.credentials import TokenSource
-from typing import Final, TypeAlias
 
 _HEARING: Final = 5.0  # seconds that an extension has for a notification
 
@@ -116,7 +115,6 @@ class Link:
         return TRANSPORTS[self.transport]
 
     def declares(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The capabilities that the server is told of: those given, and the program's own extensions."""
         if not self.declared:
             return capabilities
         return with_extensions(capabilities, {name: one.settings for name, one in self.declared.items()})
@@ -139,7 +137,6 @@ class Link:
 
     @property
     def shown(self) -> str:
-        """Where it leads, without secrets."""
         if self.process is not None:
             return self.scrubbed(f"command {self.process.command}")
         if not self.url:
@@ -148,10 +145,8 @@ class Link:
 
     @cached_property
     def identity(self) -> str:
-        """A digest of where it leads, without credentials in headers or environment.
-
-        A server of this process has another one each time it is mounted: nothing tells it apart later.
-        """
+        """A digest of where it leads, without credentials in headers or environment."""
+        # A server of this process has another one each time it is mounted: nothing tells it apart later.
         if self.server is not None:
             return secrets.token_hex(16)
         process = self.process
@@ -170,7 +165,8 @@ class Link:
                 yield await stack.enter_async_context(in_process_dispatcher(self.server))
                 return
             if self.process is not None:
-                self._check_command(self.process)
+                if fault := program_fault(self.process.command, self.process.env, self.process.cwd):
+                    raise UpstreamUnavailableError(self.name, self.scrubbed(fault), sent=False)
                 errors = await stack.enter_async_context(stderr.opened())
                 child = child_dispatcher(
                     _found(self.process), errors, name=self.name, note_printed=stderr.note_printed
@@ -212,10 +208,6 @@ class Link:
 
     def cleaned(self, value: Any) -> Any:
         return self.secrets.cleaned(value)
-
-    def _check_command(self, process: ProcessTarget) -> None:
-        if fault := program_fault(process.command, process.env, process.cwd):
-            raise UpstreamUnavailableError(self.name, self.scrubbed(fault), sent=False)
 
 
 def _found(process: ProcessTarget) -> ProcessTarget:

@@ -42,12 +42,7 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition, task_support
 from mcp_toolset.tools.core.result import InputRequired
 from mcp_toolset.upstream.forwarding import Exchange, Send
-from mcp_toolset.upstream.questions import (
-    answers_to,
-    checked,
-    mapping_of,
-    requests_in,
-)
+from mcp_toolset.upstream.questions import answers_to, checked, mapping_of, requests_in
 from mcp_toolset.upstream.session import OWN_EXTENSIONS, OwnExtensions
 
 LEAST_PAUSE: Final = 0.02
@@ -86,7 +81,6 @@ class FollowedTask:
             raise too_long(self._name, self._wait) from None
 
     async def result(self, state: Wire) -> dict[str, Any]:
-        """Its result, once there is one; the server is told if the task is given up."""
         ending = self._exchange.ending
         ending.working += 1
         try:
@@ -139,7 +133,9 @@ class FollowedTask:
         if status == "cancelled":
             if self._way is not None:
                 self._way.ended_upstream = True
-            raise CallError(f"{self._name}: the server has cancelled the task" + _because(said))
+            raise CallError(
+                f"{self._name}: the server has cancelled the task" + (f": {said}" if said else "")
+            )
         if status not in ("working", "input_required", "completed"):
             raise InvalidOutputError(
                 f"{self._name}: its task does not follow the protocol: status {status!r}"
@@ -149,7 +145,6 @@ class FollowedTask:
             await self._answer(state)
 
     async def _answer(self, state: Wire) -> None:
-        """Have the client asked what the task asks, each question once."""
         context = self._context
         requests: Mapping[str, Wire] = {
             key: each for key, each in requests_in(state).items() if key not in self._answered
@@ -231,7 +226,6 @@ class Teller:
 
 
 def too_long(server: str, seconds: float) -> CallError:
-    """The error for a client that has waited too long for a task, which is cancelled then."""
     return CallError(
         f"{server}: the task has not ended within {seconds:g} s, and was cancelled; set a longer `task_wait` "
         f"for this server, or call it from a client that declares {TASKS}"
@@ -246,10 +240,6 @@ def milliseconds(state: Wire) -> int | None:
 def _said(state: Wire) -> str | None:
     message = state.get("statusMessage")
     return message if isinstance(message, str) else None
-
-
-def _because(message: str | None) -> str:
-    return f": {message}" if message else ""
 
 
 _ENDED: Final = ("completed", "failed", "cancelled")
@@ -292,7 +282,6 @@ class UpstreamTasks:
     async def call(
         self, method: str, params: dict[str, Any], context: ToolContext, tool: ToolDefinition
     ) -> dict[str, Any]:
-        """Make a call, and follow the task that it may become; see `Exchange.perform`."""
         if not self._is_modern:
             then = partial(self._followed, context)
             return await self.exchange.perform(method, {**params, "task": {}}, context, tool, then)

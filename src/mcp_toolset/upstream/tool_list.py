@@ -117,10 +117,9 @@ class UpstreamTools:
         )
 
     def current(self, definition: ToolDefinition) -> ToolDefinition:
-        """The live definition in the place of one that was remembered; another one unchanged.
-
-        Grants, approvals and states of suspended calls are for one definition, so it has to be the same one.
-        """
+        """The live definition in the place of one that was remembered; another one unchanged."""
+        # Grants, approvals and states of suspended calls are for one definition, so it has to be the same
+        # one.
         name = definition.name
         if self._superseded.get(name) is not definition:
             return definition
@@ -173,16 +172,13 @@ class UpstreamTools:
         return self._listing.tools
 
     async def admit_more(self, entries: Sequence[Any], newer: Mapping[str, Any]) -> None:
-        """Serve tools as well that are listed to some clients alone; pins judge them like all others.
-
-        `newer` are tools by name that took the place of others in sessions of clients, which have said so.
-        """
+        """Serve tools as well that are listed to some clients alone; pins judge them like all others."""
+        # `newer` are tools by name that took the place of others in sessions of clients, which have said so.
         async with self._admitting:
             self._more, self._newer = [*entries], newer
             self._listed, self.snapshot = await in_worker(partial(self._judged, self._listing))
 
     async def judged_anew(self) -> None:
-        """Hold what was listed last against the pins and their policy as they are now."""
         async with self._admitting:
             self.snapshot = await in_worker(partial(self._admissible, self._listed))
             if self.remembered.tools:
@@ -258,11 +254,9 @@ class ToolRefresh:
         return self._due.is_set()
 
     def outdated(self) -> None:
-        """List again: a change may have been missed."""
         self._due.set()
 
     def heard(self) -> None:
-        """List again, because the server has said that its list has changed."""
         self._tools_said = True
         self._due.set()
 
@@ -279,7 +273,6 @@ class ToolRefresh:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the list is to be read again before a client is answered with it."""
         if not self.is_asked_for:
             return False
         ttl = self.tools.hint(told_of_changes=True).ttl_ms / 1000
@@ -287,7 +280,6 @@ class ToolRefresh:
         return was_called or anyio.current_time() - self._read_at > max(LEAST_AGE, ttl)
 
     async def read_again(self) -> None:
-        """Read the list again, once for all clients that wait for it."""
         with anyio.move_on_after(PATIENCE):
             async with self._reading:
                 if not self.is_stale:

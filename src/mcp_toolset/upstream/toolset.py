@@ -208,7 +208,8 @@ class RemoteToolset(Toolset):
             link = made(link, sessions, forwards=bool(forward) or forward_authorization)
             sessions = "shared"
         entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
-        by_caller = bool(forward) or _is_per_caller(auth)
+        logs_in = isinstance(auth, TokenExchange) or (isinstance(auth, OAuth) and auth.per_user)
+        by_caller = bool(forward) or logs_in
         judge = partial(Pins, name, pins, entry, link.scrubbed if link.secrets else None)
         link = replace(link, plain=_passes(name, unlisted, by_caller or judge().decides_by_list))
         given: ConnectionOptions = {
@@ -262,7 +263,7 @@ class RemoteToolset(Toolset):
 
     @property
     def keep_key(self) -> str | None:
-        """The key of its lists in the cache folder; see `Keepable`."""
+        """The key of its lists in the cache folder."""
         return self.connection.keep_key
 
     def kept(self) -> KeptCatalog | None:
@@ -275,7 +276,7 @@ class RemoteToolset(Toolset):
             await self.connection.remember(kept)
 
     def share(self, shared: Shared) -> None:
-        """Take what the replicas of the server share, before the mount is opened; see `SharedSource`."""
+        """Take what the replicas of the server share, before the mount is opened."""
         self.connection.link.share(shared)
 
     def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
@@ -284,16 +285,16 @@ class RemoteToolset(Toolset):
 
     @property
     def instructions(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The server's instructions for models; see `Introduced`."""
+        """The server's instructions for models."""
         return self.connection.instructions
 
     def server_info(self) -> dict[str, Any]:
-        """The server's name and version (`serverInfo`); see `Introduced`."""
+        """The server's name and version (`serverInfo`)."""
         return introduction(self.connection.server_info, self.connection.link)
 
     @property
     def at_hand(self) -> bool:
-        """Whether the server is part of this process; see `AtHand`."""
+        """Whether the server is part of this process."""
         return self.connection.link.facts.in_process
 
     @property
@@ -302,7 +303,7 @@ class RemoteToolset(Toolset):
         return self.connection.offered
 
     def login_of(self, ticket: str) -> PendingLogin | None:
-        """The pending login of a caller; see `LoginSource`."""
+        """The pending login of a caller."""
         return self.connection.login_of(ticket)
 
     @property
@@ -323,11 +324,11 @@ class RemoteToolset(Toolset):
         await self.connection.known_to(context)
 
     def list_hint(self) -> CacheHint | None:
-        """How long its list of tools may be kept; see `HintedSource`."""
+        """How long its list of tools may be kept."""
         return self.connection.list_hint()
 
     def list_meta(self) -> Mapping[str, Any]:
-        """The `_meta` of its list of tools; see `RemarkedSource`."""
+        """The `_meta` of its list of tools."""
         return self.connection.tools.meta
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -359,7 +360,7 @@ class RemoteToolset(Toolset):
 
     @property
     def snapshot(self) -> CatalogSnapshot:
-        """What its tools are read from; see `SnapshotSource`."""
+        """What its tools are read from."""
         return self.connection.snapshot
 
     def bindings(self) -> list[ToolBinding]:
@@ -394,7 +395,7 @@ class RemoteToolset(Toolset):
         )
 
     def passing(self) -> RemoteToolset | None:
-        """This mount, if it may be asked for what it does not list; see `PassingToolset`."""
+        """This mount, if it may be asked for what it does not list; see docs/transparent.md."""
         return self if self.passes and not self.connection.pins.decides_by_list else None
 
     def passed(self, name: str) -> ToolBinding | None:
@@ -439,10 +440,6 @@ class RemoteToolset(Toolset):
     def _provenance(self, tool: str) -> Provenance:
         definition = self.listed(tool)
         return Provenance(self.connection.identity, "" if definition is None else definition.digest)
-
-
-def _is_per_caller(auth: object) -> bool:
-    return isinstance(auth, TokenExchange) or (isinstance(auth, OAuth) and auth.per_user)
 
 
 def _passes(mount: str, unlisted: UnlistedRule, decides_by_list: bool) -> bool:

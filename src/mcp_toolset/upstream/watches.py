@@ -78,10 +78,8 @@ class ResourceWatches:
                 await self._tried("resources/subscribe", {"uri": uri})
 
     async def follow(self, before: ResourceWatches) -> None:
-        """Watch from now on what is watched over another connection of the same mount, which ends.
-
-        Every watcher is told once: what the server says now may be something else.
-        """
+        """Watch from now on what is watched over another connection of the same mount, which ends."""
+        # Every watcher is told once: what the server says now may be something else.
         before._followed_by = self
         watched, before._watchers = before._watchers, {}
         for uri, watchers in watched.items():
@@ -99,7 +97,6 @@ class ResourceWatches:
             self._log.warning("%s is not watched any more: %s", in_log(uri), in_log(fault))
 
     def heard(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Take in a notification; `False` if it is of no resource that is watched here."""
         if method == ACKNOWLEDGED:
             stream = self._streams.get(subscription_in(params))
             if stream is not None:
@@ -112,10 +109,8 @@ class ResourceWatches:
         return True
 
     async def keep_watching(self) -> None:
-        """Hold a stream for the watched resources of a modern server, another one whenever they change.
-
-        The one before ends when the server has acknowledged the next one, so that no update is lost.
-        """
+        """Hold a stream for the watched resources of a modern server, another one whenever they change."""
+        # The one before ends when the server has acknowledged the next one, so that no update is lost.
         before: _Stream | None = None
         try:
             async with anyio.create_task_group() as group:
@@ -172,7 +167,6 @@ class ResourceWatches:
         return True
 
     async def watch(self, uri: str, updated: Callable[[], None]) -> Ending:
-        """Call `updated` whenever the server says that a resource has changed; returns what ends that."""
         key = object()
         watchers = self._watchers.setdefault(uri, {})
         watchers[key] = updated
@@ -217,7 +211,6 @@ def level_of(fault: Exception) -> int:
 
 
 def subscription_in(params: Mapping[str, Any] | None) -> str:
-    """The id of the request whose stream a notification is of (2026-07-28)."""
     return str(meta_of(params or {}).get(_SUBSCRIPTION))
 
 
@@ -255,7 +248,6 @@ class ChangeStream:
         self._late = not self._settled.is_set()
 
     def heard(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Take in a notification; `False` if it does not acknowledge this stream."""
         if method != ACKNOWLEDGED or subscription_in(params) != self._id:
             return False
         self._settled.set()
@@ -314,7 +306,6 @@ class ClientWatches:
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
     def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Take in a notification of a session; `False` if it is none of a resource."""
         if method != UPDATED:
             return False
         for watch in list(self._watching.get((pooled.serial, str((params or {}).get("uri"))), {})):
@@ -324,10 +315,8 @@ class ClientWatches:
     async def watch(
         self, key: SessionKey, caller: WireContext, uri: str, updated: Callable[[], None]
     ) -> Ending:
-        """Call `updated` whenever the session of a key says that a resource has changed.
-
-        The session stays open meanwhile, and is opened again when it was lost.
-        """
+        """Call `updated` whenever the session of a key says that a resource has changed."""
+        # The session stays open meanwhile, and is opened again when it was lost.
         watch = _Watch(key, caller, uri, updated)
         self._pool.start(self._hold, watch)
         try:

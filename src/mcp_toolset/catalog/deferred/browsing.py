@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.deferred.findable import FindableTools, Hit, Unavailable, of_away, said
@@ -14,13 +14,10 @@ from mcp_toolset.catalog.deferred.next_call import next_call, query_of
 from mcp_toolset.catalog.deferred.preparing import plain, spellings
 from mcp_toolset.catalog.deferred.tools import SearchRequest
 from mcp_toolset.catalog.grants.ledger import ToolGrant
-from mcp_toolset.catalog.search.entry import CatalogEntry, shortened
+from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener, shortened
 from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.entry import SearchListener
 
 LOCAL: Final = "this server"  # what the server of local tools is called
 _BYTES_A_HIT: Final = 135  # the size of a hit as JSON, on average, to which the hits of a page are cut
@@ -61,7 +58,7 @@ class Browser:
         if request.server is not None:
             servers = self._shown.servers(hidden, context)
             server = self._server(request.server, servers, hidden)
-            if server is None and not _is_any(request.server):
+            if server is None and _joined(request.server) not in ("", "*", "all", "any", "none", "null"):
                 return Page((), [], _unknown_server(request, servers))
         unavailable = self._shown.unavailable(server, hidden, context)
         if _wants_everything(request.query, server):
@@ -197,12 +194,7 @@ def _joined(text: str) -> str:
     return re.sub(r"[\s_\-]", "", plain(text)).casefold()
 
 
-def _is_any(server: str) -> bool:
-    return _joined(server) in ("", "*", "all", "any", "none", "null")
-
-
 def _wants_everything(query: str, server: str | None) -> bool:
-    """Whether a query asks for all tools instead of for some."""
     if query.strip(" *.\"'`") == "":
         return True
     words = set(_WORDS.findall(query.casefold()))
@@ -240,10 +232,7 @@ def _with_away(told: str, unavailable: Sequence[Unavailable]) -> str:
 
 
 def _note(
-    request: SearchRequest,
-    found: Sequence[SearchHit],
-    server: str | None,
-    unavailable: Sequence[Unavailable],
+    request: SearchRequest, found: Sequence[SearchHit], server: str | None, unavailable: Sequence[Unavailable]
 ) -> str | None:
     if found:
         return None if found[0].fits else _with_away("No tool fits well; these are the nearest.", unavailable)

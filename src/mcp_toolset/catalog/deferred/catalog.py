@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import anyio.lowlevel
 
@@ -32,7 +32,8 @@ from mcp_toolset.catalog.deferred.tools import (
 )
 from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessPolicy, Visible
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
-from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
+from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener
+from mcp_toolset.catalog.search.index import Scorer, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantStoreError, StoreError
 from mcp_toolset.tools.binding.binding import StoreMiss, loaded
@@ -41,25 +42,17 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import Scrubbing
 from mcp_toolset.tools.view.view import Made, ToolBinding
 
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener
-    from mcp_toolset.catalog.search.index import SearchIndex
-
 
 class IndexKeeping(Protocol):
     """Keeps the index of one server's search."""
 
     def rest(self, index: SearchIndex, leave_out: Callable[[CatalogEntry], bool]) -> None:
         """Have an empty index begin with its file, and write that, without tools to `leave_out`."""
-        ...
 
-    def look(self) -> None:
-        """Write the index later, if that is worth it; it has read its tools by now."""
-        ...
+    def look(self) -> None: ...  # write the index later, if that is worth it; it has read its tools by now
 
     async def fetch(self) -> None:
         """Take what another replica has made, so that the first search begins with it."""
-        ...
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Write for the length of a block; what is worth it by then is written at its end."""
@@ -117,7 +110,6 @@ class DeferredCatalog:
         held: Iterable[tuple[ToolBinding, str]] = (),  # quarantined, with the reason
         listed: Iterable[ToolBinding] = (),  # found, and called by name
     ) -> None:
-        """Set the deferred tools; only changes are indexed."""
         for _ in self.updating(bindings, held, listed):
             pass
 
@@ -127,10 +119,8 @@ class DeferredCatalog:
         held: Iterable[tuple[ToolBinding, str]] = (),
         listed: Iterable[ToolBinding] = (),
     ) -> Iterator[None]:
-        """Like `update`, in steps of some milliseconds; searches can run between two steps.
-
-        Removed tools are gone at once; new and changed tools are found from their own step on.
-        """
+        """Like `update`, in steps of some milliseconds; searches can run between two steps."""
+        # Removed tools are gone at once; new and changed tools are found from their own step on.
         tools = {binding.name: binding for binding in bindings}
         kept = {binding.name: (binding, reason) for binding, reason in held}
         beside = {binding.name: binding for binding in listed if binding.personal is None}
@@ -187,7 +177,6 @@ class DeferredCatalog:
         return [self.previewing(None), *self._fixed]
 
     def previewing(self, identity: Identity | None) -> ToolBinding:
-        """`search_tools`, as the group of a caller sees it."""
         hidden = self._policy.hidden_in_texts(self._shown.tools, identity)
         shown = (tool.definition for name, tool in self._shown.tools.items() if name not in hidden)
         english = is_english(definition.description or "" for definition in shown)
@@ -210,11 +199,9 @@ class DeferredCatalog:
         return {grant.name: reference for grant, reference in found}
 
     def ungated(self, name: str) -> ToolBinding | None:
-        """A deferred tool without its gate, for the host, who needs no grant."""
         return self._shown.tools.get(name)
 
     def granted(self, context: ToolContext) -> list[ToolBinding]:
-        """The granted tools that the caller's session may also call by name."""
         found = ((grant, self._shown.tools.get(grant.name)) for grant in self._granted(context))
         return [
             binding
@@ -232,10 +219,8 @@ class DeferredCatalog:
             return True
 
     def preview(self, identity: Identity | None = None) -> str:
-        """What is in the catalog, for a model that has not searched yet; empty for an empty catalog.
-
-        Every caller of a group reads the same text, so it names only tools that each of them may find.
-        """
+        """What is in the catalog, for a model that has not searched yet; empty for an empty catalog."""
+        # Every caller of a group reads the same text, so it names only tools that each of them may find.
         return self._preview_without(self._policy.hidden_in_texts(self._shown.tools, identity), identity)
 
     def _preview_without(self, hidden: AbstractSet[str], identity: Identity | None) -> str:
@@ -255,10 +240,8 @@ class DeferredCatalog:
         return ServerNote(status.state if away else "", status.about)
 
     def withheld_servers(self, identity: Identity | None) -> frozenset[str]:
-        """The deferred servers of which no tool may be shown to every caller of the group of one.
-
-        With an access function, a server whose tools are unknown is withheld too.
-        """
+        """The deferred servers of which no tool may be shown to every caller of the group of one."""
+        # With an access function, a server whose tools are unknown is withheld too.
         deferring = frozenset(self._deferring())
         secret = {name for name in deferring if self._policy.visible.hides_server(name, identity)}
         if not self._policy:
@@ -302,12 +285,7 @@ class DeferredCatalog:
                 context, request.query, [self._shown.key_of(hit.name) for hit in page.found]
             )
         resolved = await self._resolve(wanted, context)
-        return Found(
-            hits=fitted(hits),
-            resolved=resolved,
-            unavailable=page.unavailable,
-            note=page.note,
-        )
+        return Found(hits=fitted(hits), resolved=resolved, unavailable=page.unavailable, note=page.note)
 
     async def _resolve(
         self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False

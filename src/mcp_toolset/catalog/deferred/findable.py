@@ -170,7 +170,6 @@ class HitIds:
                     del self._names[id]
 
     def id_of(self, name: str) -> str:
-        """The id of the tool with a public name, unique in the catalog."""
         known = self._known[name]
         return next((id for id in (known.short, known.full) if self._having(id) == {name}), name)
 
@@ -279,7 +278,6 @@ class FindableTools:
         return hidden | (self.listed.keys() - set(self._listed_to(context))) if self.listed else hidden
 
     def may_hide(self, context: ToolContext) -> bool:
-        """Whether there is anything that could hide a tool from the caller."""
         return self._hides_by_caller or self.policy.visible.group(context.identity) is not None
 
     @property
@@ -312,11 +310,9 @@ class FindableTools:
         return bool(self.named(id, context)) or self.is_listed(id, context)
 
     def is_listed(self, name: str, context: ToolContext) -> bool:
-        """Whether a tool is listed to the caller, and is no fixed tool."""
         return name in self.listed and name in self._listed_to(context)
 
     def direct(self, name: str) -> str:
-        """How a listed tool is called, in place of a grant."""
         tool = self.listed[name]
         _, arguments = mended(tool.definition.input_schema, tool.arguments, {})
         said = f"{name} is listed and needs no grant; call it by its name"
@@ -365,16 +361,15 @@ class FindableTools:
         source = self._sources().get(binding.source)
         # A call of a tool that the last run knew waits for a server that is starting.
         if source is not None and not ((status := source.status).is_up or status.state == "starting"):
-            return "offline", _offline(binding.source, status), status.retry_in
+            reason = f": {status.reason}" if status.reason else ""
+            return "offline", f"{binding.source} is {status.state}{reason}", status.retry_in
         return "available", None, None
 
     def unavailable(
         self, server: str | None, hidden: frozenset[str], context: ToolContext
     ) -> list[Unavailable]:
-        """The servers that a search could not see into; never the same as finding nothing.
-
-        One whose every known tool is hidden from the caller is hidden with them.
-        """
+        """The servers that a search could not see into; never the same as finding nothing."""
+        # One whose every known tool is hidden from the caller is hidden with them.
         hides = self.policy.visible.hides_server
         asked = None if server is None else server.casefold()
         secret = {self.found(name).source for name in hidden}
@@ -397,7 +392,3 @@ def key_of(tool: ToolBinding) -> str:
 def _told_held(name: str, reason: str) -> str:
     following = next_call("search_tools", {"query": query_of(name)})
     return f"{name} is {reason}. Use another tool until then.\n{following}"
-
-
-def _offline(source: str, status: SourceStatus) -> str:
-    return f"{source} is {status.state}: {status.reason}" if status.reason else f"{source} is {status.state}"

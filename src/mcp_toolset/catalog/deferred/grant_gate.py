@@ -154,7 +154,6 @@ class Resolver:
         return None
 
     def _available(self, id: str, context: ToolContext) -> ToolBinding | str:
-        """The tool that an id or a public name stands for, or why it cannot be had."""
         names = self._shown.named(id, context)
         if len(names) > 1:
             ids = list(map(self._shown.ids.id_of, names))
@@ -178,11 +177,9 @@ class Resolver:
         return f"{told}{may_have}\n{next_call('resolve_tools', {'ids': near[:1]}) if near else _SEARCH}"
 
     def _near(self, id: str, hidden: frozenset[str], context: ToolContext) -> list[str]:
-        """The ids of tools with names like that of one that does not exist.
-
-        What the search finds depends on the words of all tools, so that it would tell of hidden ones: where
-        tools may be hidden, names are compared with those that the caller may see.
-        """
+        """The ids of tools with names like that of one that does not exist."""
+        # What the search finds depends on the words of all tools, so that it would tell of hidden ones: where
+        # tools may be hidden, names are compared with those that the caller may see.
         if self._shown.may_hide(context):
             others = hidden | self._shown.listed.keys()
             seen = (name for name in self._shown.every() if name not in others)
@@ -279,7 +276,6 @@ class GrantGate:
             raise GrantError(f"{fault}\n{gone if binding is None else again}") from None
 
     def _found(self, reference: str, context: ToolContext) -> ToolGrant | None:
-        """The caller's grant, if the access policy allows the tool."""
         grant = self._ledger.find(reference, context) or self._by_id(reference, context)
         binding = None if grant is None else self._shown.tools.get(grant.name)
         if binding is not None and self._policy.withheld(binding, context) is not None:
@@ -370,7 +366,7 @@ class GrantGate:
             return call
         readings = readings_of(call.arguments)[:_MAX_READINGS]
         granted = [(one, grant) for one in readings if (grant := self._named(one.reference, context))]
-        kept = [one for one, grant in granted if self._says_again(one, grant)]
+        kept = [one for one, grant in granted if {plain(value) for value in one.beside} <= self._names(grant)]
         chosen = self._chosen(call.name, kept, context) or self._closest(kept or readings, context)
         if chosen is None:
             return call
@@ -378,16 +374,12 @@ class GrantGate:
         return with_repairs(call, meant, chosen.done) if check.is_valid(meant) else call
 
     def _closest(self, readings: Sequence[Reading], context: ToolContext) -> Reading | None:
-        """A reading for the sake of its error: it must not run."""
         fits = partial(self._fits, context=context, known=False, sure=False)
         plain_ones = (one for one in readings if not any(key_of(key) in HOLDERS for key in one.arguments))
         return next((one for one in plain_ones if not fits(one)), None)
 
     def _named(self, reference: str, context: ToolContext) -> ToolGrant | None:
         return self._found(reference, context) or self._found(plain(reference), context)
-
-    def _says_again(self, reading: Reading, grant: ToolGrant) -> bool:
-        return {plain(value) for value in reading.beside} <= self._names(grant)
 
     def _names(self, grant: ToolGrant) -> set[str]:
         names = {grant.source, grant.handle, grant.name}
@@ -396,7 +388,6 @@ class GrantGate:
         return names
 
     def _chosen(self, name: str, readings: Sequence[Reading], context: ToolContext) -> Reading | None:
-        """The only reading that fits its tool; `None` if none does."""
         for known in (True, False):
             fitting = [one for one in readings if self._fits(one, context, known=known)]
             different = _different(fitting)
@@ -417,7 +408,6 @@ class GrantGate:
         return properties.keys() >= set(must)
 
     def explained(self, binding: ToolBinding, call: ToolCall) -> str:
-        """What follows the faults of arguments of a deferred tool: the signature, and the next call."""
         calls = "call_read_only_tool" if _changes_nothing(binding.definition) else "call_tool"
         calls = calls if call.grant else call.name
         if binding.contract is not None and binding.contract.known() is not None:
@@ -449,7 +439,6 @@ def _fits(binding: ToolBinding, arguments: dict[str, Any]) -> bool:
 
 
 def _different(readings: Iterable[Reading]) -> list[Reading]:
-    """The first reading of those that mean the same call."""
     found: dict[str, Reading] = {}
     for one in readings:
         meant = [plain(one.reference), one.arguments]

@@ -44,7 +44,6 @@ def _short(value: Any, depth: int) -> Any:
 
 
 def query_of(name: str) -> str:
-    """The words of a tool's name, to search for."""
     return " ".join(_WORDS.findall(name[:_LONGEST_VALUE])).lower() or "<what the tool should do>"
 
 

@@ -73,7 +73,6 @@ def key_of(key: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A name without the blanks, ticks and quotes around it."""
     return text.strip(_AROUND)
 
 
@@ -150,10 +149,8 @@ def renamed(tool: str, sent: Sent, done: list[str]) -> dict[str, Any]:
 
 
 def names_in(value: object, depth: int = 0, room: Iterator[int] | None = None) -> list[str] | None:
-    """The names in what was sent for a list of them; `None` if it is none that can be read.
-
-    A name may be a text, a whole hit, or a list of these, also as JSON in a text.
-    """
+    """The names in what was sent for a list of them; `None` if it is none that can be read."""
+    # A name may be a text, a whole hit, or a list of these, also as JSON in a text.
     value, room = opened(value), iter(range(_MOST)) if room is None else room
     if isinstance(value, str):
         return [value]
@@ -186,7 +183,6 @@ class Reading:
 
 
 def readings_of(sent: Sent) -> list[Reading]:
-    """The ways to read what was sent to a calling tool, the most literal first."""
     sent = _unpacked(sent)
     named = _namers(sent)
     chosen = [key for key in named if key == "grant"] or named
@@ -259,7 +255,6 @@ def _is_name(key: str, value: object) -> bool:
 
 
 def _held(value: object) -> dict[str, Any] | None:
-    """The arguments that a value holds; `None` if it holds none."""
     value = opened(value)
     if value is None or value == "":
         return {}
@@ -391,7 +386,6 @@ def _resolved(sent: Sent, done: list[str]) -> dict[str, Any]:
 
 
 def explained_fixed(definition: ToolDefinition, check: SchemaCheck, call: ToolCall) -> str:
-    """What follows the faults of the arguments of one of the fixed tools."""
     try:
         sent = _MEANT[call.name](call.arguments, []) if call.name in _MEANT else call.arguments
     except TwoReadings as two:

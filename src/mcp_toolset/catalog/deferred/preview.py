@@ -55,11 +55,9 @@ def preview_of(
     servers: Mapping[str, ServerNote] = _NO_NOTES,
     budget: int = BUDGET,
 ) -> str:
-    """The number of tools, then the servers with all names if these fit `budget` tokens, else with counts.
-
-    Descriptions of servers are left out first, then the names of the tools; the largest servers come first.
-    Tokens are estimated at three characters each: names cost more than prose.
-    """
+    """The number of tools, then the servers with all names if these fit `budget` tokens, else with counts."""
+    # Descriptions of servers are left out first, then the names of the tools; the largest servers come first.
+    # Tokens are estimated at three characters each: names cost more than prose.
     names: dict[str, list[str]] = {server: [] for server in servers}
     for server, name in tools:
         names.setdefault(server or "this server", []).append(name)

@@ -111,9 +111,7 @@ CHECKED: Final[Mapping[str, _Schema]] = {
         resolve=_count(0, 5, 0),
     ),
     "resolve_tools": _checked(
-        "ids",
-        ids=_ids(maxItems=MAX_RESOLVED, minItems=1),
-        stubs={"default": False, "type": "boolean"},
+        "ids", ids=_ids(maxItems=MAX_RESOLVED, minItems=1), stubs={"default": False, "type": "boolean"}
     ),
     "call_tool": _CALL,
     "call_read_only_tool": _CALL,
@@ -130,8 +128,6 @@ class Resolve(Protocol):
 
 
 def search_binding(search: Search, preparing: Preparing) -> ToolBinding:
-    """`search_tools`; `previewing` says what can be found."""
-
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:
         return ToolResult.of_structured(said(await search(_request(call.arguments), context)))
 
@@ -162,13 +158,11 @@ def resolve_binding(resolve: Resolve, preparing: Preparing) -> ToolBinding:
 
 
 def call_binding(redirect: Redirect, read: Reader) -> ToolBinding:
-    """`call_tool`: whatever was granted."""
     made = _made("call_tool", "Call tool", CALL_TEXT, _granted_only, read_only=False, open_world=True)
     return replace(_fixed(made, _without_schema(read)), redirect=redirect)
 
 
 def read_binding(redirect: Redirect, read: Reader) -> ToolBinding:
-    """`call_read_only_tool`: what was granted and changes nothing."""
     text = READ_TEXT
     made = _made(
         "call_read_only_tool", "Call read-only tool", text, _granted_only, read_only=True, open_world=True

@@ -65,12 +65,7 @@ _WORDING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a schema.
-
-    Attributes:
-        kind: `name` of a parameter, definition or unknown keyword; `wording`, which is only read; `pattern`,
-            also as a key; or `value`.
-    """
+    """A part of a schema: a `name` of a parameter, definition or unknown keyword; `wording` is only read."""
 
     kind: Literal["name", "wording", "pattern", "value"]
     path: str  # its place, from the schema's root
@@ -111,7 +106,6 @@ _TABLES_OF_SETS: Final = frozenset({"dependentRequired", "dependencies"})
 
 
 def canonical(definition: ToolDefinition) -> dict[str, Any]:
-    """The definition in wire form, the same for all equivalent definitions."""
     wire = {key: _value(value) for key, value in definition.to_wire().items()}
     for key in ("inputSchema", "outputSchema"):
         if key in wire:
@@ -235,7 +229,6 @@ class Difference:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Self:
-        """A difference from the data that `to_json` made."""
         return cls(data["path"], data.get("before", ABSENT), data.get("after", ABSENT))
 
     def to_json(self) -> dict[str, Any]:
@@ -244,7 +237,6 @@ class Difference:
 
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
-    """Every place where two canonical definitions differ, in order."""
     return [*_within("", old, new)]
 
 
@@ -261,11 +253,9 @@ def _brief(value: Any) -> str:
 
 
 def says_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a model would read text that it did not read before.
-
-    Of the arguments' schema only additions and rewritten texts count, names and values of `enum` included: a
-    removal adds no words to a model's context.
-    """
+    """Whether a model would read text that it did not read before."""
+    # Of the arguments' schema only additions and rewritten texts count, names and values of `enum` included:
+    # a removal adds no words to a model's context.
     if any(plain_json(old.get(key)) != plain_json(new.get(key)) for key in _SPOKEN):
         return True
     before, after = old.get("inputSchema"), new.get("inputSchema")
@@ -298,7 +288,6 @@ def _is_aligned(old: Any, new: Any) -> bool:
 
 
 def _said(schema: Any) -> dict[str, str]:
-    """The texts in a schema and the values that it proposes, by their places."""
     said = (part for part in parts(schema) if part.kind == "wording" or part.path.endswith(_PROPOSED))
     return {part.path: plain_json(part.value) for part in said if part.kind != "name"}
 

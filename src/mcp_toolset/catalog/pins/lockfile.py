@@ -79,10 +79,8 @@ class LockFile:
             self._signature = signature
 
     def refreshed(self, server: str) -> Pinned | None:
-        """The pins of a server as the file has them now; `None` if the server is not pinned.
-
-        If the file was broken or removed meanwhile, the last pins stay.
-        """
+        """The pins of a server as the file has them now; `None` if the server is not pinned."""
+        # If the file was broken or removed meanwhile, the last pins stay.
         try:
             self.reload()
         except ConfigError as fault:
@@ -92,10 +90,8 @@ class LockFile:
         return self._servers.get(server)
 
     def update(self, change: Callable[[Servers], Servers]) -> None:
-        """Replace the pins by the result of `change` for the pins that are in the file now.
-
-        One process writes at a time; what another process has written meanwhile is kept.
-        """
+        """Replace the pins by the result of `change` for the pins that are in the file now."""
+        # One process writes at a time; what another process has written meanwhile is kept.
         with self._locked():
             self.reload()
             servers = change(self._servers)
@@ -144,10 +140,8 @@ class LockFile:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Lock the folder against other writers; no lock file is left in it, not even after a crash.
-
-        Where folders cannot be locked (Windows), a lock file next to it is used, which stays.
-        """
+        """Lock the folder against other writers; no lock file is left in it, not even after a crash."""
+        # Where folders cannot be locked (Windows), a lock file next to it is used, which stays.
         if os.name != "posix":
             with self._locked_beside():
                 yield

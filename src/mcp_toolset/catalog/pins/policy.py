@@ -50,10 +50,8 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def lookalikes(name: str) -> str:
-    """The letters of a name that look like Latin ones next to real Latin ones; empty if it is honest.
-
-    Forms that are Latin letters by compatibility (full width, mathematical) count as well.
-    """
+    """The letters of a name that look like Latin ones next to real Latin ones; empty if it is honest."""
+    # Forms that are Latin letters by compatibility (full width, mathematical) count as well.
     if name.isascii():
         return ""
     found = [letter for word in _WORD.findall(name) for letter in _mixed(word)]
@@ -112,7 +110,6 @@ def _is_plain(definition: ToolDefinition) -> bool:
 
 
 def _in_values(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
-    """Hidden characters where nothing can be cleaned."""
     for part in said:
         match part.kind:
             case "name":
@@ -260,7 +257,6 @@ def _is_beyond_comparing(schema: Any) -> bool:
 
 
 def _wider(old: Any, new: Any, at: str) -> Iterator[str]:
-    """The reasons why `new` may accept a value that `old` does not."""
     if new is False:
         return
     if old is False:
@@ -310,7 +306,8 @@ def _bounds(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator
     for keys, sign in ((_LEAST, -1), (_MOST, 1)):
         for key in keys:
             if key in old and not _is_within(old[key], new.get(key), sign):
-                yield f"{_shown(at)}: {key} was {old[key]!r} and is {_or_gone(new, key)}"
+                now = repr(new[key]) if key in new else "gone"
+                yield f"{_shown(at)}: {key} was {old[key]!r} and is {now}"
     for key in _NARROW_BY_BEING_THERE:
         if key in old and _differs(key, old, new):
             yield f"{_shown(at)}: {key} was given up or has changed"
@@ -440,10 +437,6 @@ def _shown(at: str) -> str:
     return f"`{at}`" if at else "the input"
 
 
-def _or_gone(schema: Mapping[str, Any], key: str) -> str:
-    return repr(schema[key]) if key in schema else "gone"
-
-
 def _some(values: frozenset[str]) -> str:
     shown = sorted(values)[:5]
     return ", ".join(shown) + (f" and {len(values) - 5} more" if len(values) > 5 else "")
@@ -531,7 +524,6 @@ class Pins:
         self._policy, self._entry = policy, entry
 
     def remember(self, before: Pins) -> None:
-        """Take over the first definitions that another connection has seen."""
         self._first = dict(before._first)
 
     def listed(self) -> Pinned:
@@ -548,13 +540,9 @@ class Pins:
     ) -> CatalogSnapshot:
         """A snapshot without quarantined tools, and without hidden text in the others.
 
-        Reads the lock file if it has changed; to be called in a worker thread.
-
-        Args:
-            snapshot: The server's list.
-            remembered: Whether it is the list of the last run. It is compared with the lock file, and counts
-                as the first sight of a tool only if every change is quarantined, or if it is `served_first`.
-            served_first: Whether clients are served the list of the last run until a call starts the server.
+        Reads the lock file if it has changed; to be called in a worker thread. A list `remembered` from the
+        last run counts as the first sight of a tool only if every change is quarantined, or if clients are
+        served it until a call starts the server (`served_first`).
         """
         self._sees = not remembered or served_first or self._policy.changed == "quarantine"
         self._live = not remembered
@@ -670,10 +658,8 @@ class Pins:
 
 
 def scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
-    """A JSON value without secrets, in keys and texts; JSON's own type names are never secrets.
-
-    Keys that become equal are kept apart: every part of a definition must count in its digest.
-    """
+    """A JSON value without secrets, in keys and texts; JSON's own type names are never secrets."""
+    # Keys that become equal are kept apart: every part of a definition must count in its digest.
     if isinstance(value, str):
         return value if value in _TYPE_NAMES else scrub(value)
     if isinstance(value, list | tuple):

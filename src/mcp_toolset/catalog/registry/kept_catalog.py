@@ -33,11 +33,7 @@ def _nothing() -> Wire:
 
 @dataclass(frozen=True, slots=True)
 class KeptCatalog:
-    """One server's lists and its description of itself, without the secrets of its mount.
-
-    Attributes:
-        offers: The entries of its other lists, by the method that lists them.
-    """
+    """One server's lists and its description of itself, without the secrets of its mount."""
 
     tools: Sequence[Wire] = ()  # the usable tools in wire form, before pins and policies apply
     server: Wire = field(default_factory=_nothing)  # its description of itself (`serverInfo`)

@@ -62,7 +62,6 @@ def chosen(live: Mapping[ToolKey, ToolBinding], entries: Entries, hidden: Collec
 
 
 def joined(parts: Mapping[str, Chosen], assignment: Assignment) -> Chosen:
-    """The members of all sources, in the order of the tools."""
     keys: dict[str, ToolKey] = {}
     bindings: dict[str, ToolBinding] = {}
     for part in parts.values():
@@ -150,7 +149,6 @@ class Surface:
 
 
 def computed(wanted: Surface, given: NameRules) -> Surface:
-    """The surface with names, members and bindings computed from its toolsets."""
     toolsets = wanted.toolsets.values()
     rules = given if any(toolset.defers for toolset in toolsets) else replace(given, reserved=frozenset())
     assignment = assigned(wanted.compiled, wanted.entries, wanted.live.keys(), rules, wanted.parts)
@@ -205,7 +203,6 @@ def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
 
 
 def shown_in(surface: Surface) -> dict[str, ToolBinding]:
-    """The present tools, members or not, by public name, without hidden tools."""
     return {one.name: one for one in surface.live.values() if not is_hidden(one, surface.hidden)}
 
 
@@ -222,10 +219,8 @@ class HidingPatterns:
         tools: Iterable[ToolBinding],
         known: KnownTools,
     ) -> list[UnboundName]:
-        """The patterns that have matched no tool: remembered, present or filtered out.
-
-        A pattern that matches only the name of a tool before a prefix or a rename hides nothing.
-        """
+        """The patterns that have matched no tool: remembered, present or filtered out."""
+        # A pattern that matches only the name of a tool before a prefix or a rename hides nothing.
         left = self._left(patterns, entries)
         if not left:
             return []

@@ -50,6 +50,7 @@ class RegistryEntry:
 
     @property
     def key(self) -> ToolKey:
+        """Source and id."""
         return ToolKey(self.source, self.id)
 
 

@@ -139,7 +139,6 @@ class StoredState:
 
     @property
     def followed(self) -> FollowedStore | None:
-        """The store, if it tells when another process has saved."""
         return self._store if isinstance(self._store, FollowedStore) else None
 
     async def news(self) -> tuple[RegistryState | None, RegistryState] | None:

@@ -138,7 +138,6 @@ class SearchHit:
 
 
 def entry_of(item: CatalogEntry | ToolDefinition, server: str | None = None) -> CatalogEntry:
-    """The entry itself, or one for a bare definition under its own name."""
     return item if isinstance(item, CatalogEntry) else CatalogEntry(item, item.name, server)
 
 
@@ -225,7 +224,6 @@ def _is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
 
 
 def _texts(value: object) -> frozenset[str]:
-    """The strings among the values, or the single string itself."""
     values = cast("list[object]", value) if isinstance(value, list | tuple) else [value]
     return frozenset(item for item in values if isinstance(item, str))
 
@@ -260,9 +258,6 @@ class SearchListener(Protocol):
     """Told of searches, of what callers do with their hits, and asked before each search."""
 
     def bonus(self, context: ToolContext, query: str) -> Mapping[str, float]: ...
-
     def searched(self, context: ToolContext, query: str, tools: Sequence[str]) -> None: ...
-
     def resolved(self, context: ToolContext, tool: str) -> None: ...
-
     def called(self, context: ToolContext, tool: str) -> None: ...

@@ -3,7 +3,7 @@
 `DeferredCatalog` and `mcp-toolset search` use it. A query that names a tool puts that tool first
 (`name_matching`). The rest are ranked by the query's words (`lexical`) fused with its meaning (`meaning`);
 see `ranking`. A query is plain text: it has no operators, and only its first part is read, so no query can
-raise or run long. An index can begin with a file that an earlier one has written (`stored`).
+raise or run long. An index can begin with a file that an earlier one has written (`index_file`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, cast
+from pathlib import Path
+from typing import Literal, cast
 
 from mcp_toolset._index import part
 from mcp_toolset.catalog.search.entry import CatalogEntry, SearchHit, entry_of
-from mcp_toolset.catalog.search.index_file import IndexBase, Parts, Told, mapped, whole, written
+from mcp_toolset.catalog.search.index_file import IndexBase, IndexFolder, Parts, Told, mapped, whole, written
 from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.name_matching import Matcher
 from mcp_toolset.catalog.search.ranking import NEAREST, ReadingScorer, Scorer, require_scorer
 from mcp_toolset.errors import DefinitionError, InvalidStateError
 from mcp_toolset.tools.core.definition import ToolDefinition
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from mcp_toolset.catalog.search.index_file import IndexFolder
 
 MAX_HITS = 100
 _READ_AT_ONCE = 16

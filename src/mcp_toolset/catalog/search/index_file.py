@@ -14,16 +14,13 @@ from functools import cache, cached_property
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 from unicodedata import unidata_version
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.concurrency.atomic_file import opened
 from mcp_toolset.errors import InvalidStateError
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.entry import CatalogEntry
-
 
 _KIND: Final = b"mcp-toolset index\n"
 NUMBER: Final = 4
@@ -95,10 +92,8 @@ class Sections(Mapping[str, memoryview]):
 
 
 def mapped(path: str | os.PathLike[str]) -> Sections:
-    """The sections of a file, mapped: its pages are shared between processes.
-
-    The file may be replaced or removed at any time. If it is cut short in place, the process is killed.
-    """
+    """The sections of a file, mapped: its pages are shared between processes."""
+    # The file may be replaced or removed at any time. If it is cut short in place, the process is killed.
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size <= _HEAD:
             raise InvalidStateError("it is damaged or cut short")
@@ -125,7 +120,6 @@ def whole(steps: Generator[None, None, _T]) -> _T:
 
 
 def written(parts: Parts) -> bytes:
-    """The content of a file with these sections."""
     starts = accumulate((_aligned(len(part)) for part in parts.values()), initial=0)
     table = {name: (at, len(part)) for at, (name, part) in zip(starts, parts.items(), strict=False)}
     head = json.dumps({"made_by": made_by(), "parts": table}).encode()
@@ -174,7 +168,6 @@ def decoded(text: bytes) -> str:
 
 
 def strings_in(name: str, texts: Iterable[bytes]) -> Parts:
-    """The sections for `Sections.strings`."""
     listed = list(texts)
     return {f"{name} starts": starts_of(map(len, listed)), name: b"".join(listed)}
 
@@ -262,7 +255,6 @@ class TermsBase:
         return term in self._at
 
     def count(self, term: str) -> int:
-        """How many tools of the file have a term that is in the file."""
         at = self._at[term]
         return self._starts[at + 1] - self._starts[at]
 
@@ -282,11 +274,7 @@ class TermsBase:
 
 
 class IndexBase:
-    """The content of a file: read-only, and shared by all parts of an index.
-
-    Attributes:
-        vectors: `None` in a file of words alone
-    """
+    """The content of a file: read-only, and shared by all parts of an index."""
 
     def __init__(self, sections: Sections) -> None:
         self._sections = sections
@@ -315,7 +303,6 @@ class IndexBase:
         return self._prints[PRINT * ordinal : PRINT * (ordinal + 1)]
 
     def servers(self) -> dict[str, set[str]]:
-        """The public names of each server's tools."""
         found: dict[str, set[str]] = {}
         start = 0
         for server, end in self._servers:
@@ -332,12 +319,10 @@ class IndexBase:
 class IndexFolder(Protocol):
     """Where indexes are read and written."""
 
-    def find(self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool) -> IndexBase | None:
-        """The index that is nearest to tools with these fingerprints; `None` without any."""
-        ...
+    def find(
+        self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool
+    ) -> IndexBase | None: ...
 
     def save(
         self, servers: Iterable[str], entries: Iterable[Told], parts: Parts, *, words: bool
-    ) -> Path | None:
-        """Write an index of some tools; returns the file, if it could be written."""
-        ...
+    ) -> Path | None: ...

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from math import log
-from typing import TYPE_CHECKING
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.index_file import IndexBase
 from mcp_toolset.catalog.search.postings import (
     IMPACT,
     Clause,
@@ -27,10 +27,6 @@ from mcp_toolset.catalog.search.postings import (
 )
 from mcp_toolset.catalog.search.text import STOP_WORDS, Tokenizer, spoken_words, stem
 from mcp_toolset.catalog.search.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.index_file import IndexBase
-
 
 _LINES = """
 add append insert
@@ -284,7 +280,6 @@ class LexicalScorer:
         return sum(place not in left_out for places, _ in posting.parts() for place in places)
 
     def _wanted(self, query: str, hidden: AbstractSet[int]) -> dict[str, float]:
-        """The terms of a query, known or not, with their weights before rarity."""
         every = spoken_words(query[:_QUERY_CHARACTERS])
         spoken = [word for word in every if word not in STOP_WORDS][:_QUERY_WORDS] or every[:_QUERY_WORDS]
         stems = [stem(word) for word in spoken]

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.index_file import VectorRows
 from mcp_toolset.catalog.search.text import STOP_WORDS
 from mcp_toolset.catalog.search.vectors import (
     Cosines,
@@ -21,9 +22,6 @@ from mcp_toolset.catalog.search.vectors import (
     is_latin,
     words_of,
 )
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.index_file import VectorRows
 
 
 class Blend:

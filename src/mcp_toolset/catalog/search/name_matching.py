@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.index_file import IndexBase
 from mcp_toolset.catalog.search.ranking import Ranked, Ranking, Scorer
 from mcp_toolset.catalog.search.text import folded, is_one_word
 from mcp_toolset.catalog.search.vocabulary import SortedWords
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.index_file import IndexBase
 
 PUBLIC_NAME = 1.0
 OWN_NAME = 0.97
@@ -141,7 +138,6 @@ def _placed(closeness: float, score: float) -> float:
 
 
 def spellings(public_name: str, own_name: str) -> set[str]:
-    """Both names of a tool without case and punctuation."""
     return {folded(name[:_LONGEST_FOLDED]) for name in (public_name, own_name)} - {""}
 
 

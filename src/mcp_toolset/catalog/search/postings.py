@@ -16,13 +16,10 @@ from dataclasses import field
 from functools import cached_property
 from itertools import compress
 from math import ceil
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from mcp_toolset._records import dataclass
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.index_file import IndexBase, TermsBase
-
+from mcp_toolset.catalog.search.index_file import IndexBase, TermsBase
 
 _SET = re.compile(b"\1")
 _BELOW = [bytes(range(bar)) for bar in range(256)]
@@ -85,16 +82,6 @@ def _numbers() -> array[int]:
     return array("i")
 
 
-class Column(Protocol):
-    """A posting in the form in which `WordQuery` adds it up."""
-
-    def lanes(self) -> int: ...
-
-    def change(self, place: int, impact: int) -> bool:
-        """Note that the impact at a place grew by so much; return whether the column is worth keeping."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class Posting:
     """The tools that have one term."""
@@ -104,7 +91,7 @@ class Posting:
     impacts: array[int] = field(default_factory=_numbers)  # the impact of the term at each of `places`
     stored: Part | None = None  # what a file has, places ascending; also of tools that were removed since
     lost: int = 0  # how many of the tools in `stored` were removed
-    column: Column | None = None  # the same as a column, while `ImpactColumns` holds it
+    column: ImpactColumn | None = None  # the same as a column, while `ImpactColumns` holds it
 
     def __len__(self) -> int:
         return len(self.places) + (0 if self.stored is None else len(self.stored[0]) - self.lost)
@@ -122,7 +109,6 @@ class Posting:
             yield self.places, self.impacts
 
     def has_stored(self, place: int) -> bool:
-        """Whether the tool at a place of the file has the term."""
         places = () if self.stored is None else self.stored[0]
         at = bisect_left(places, place)
         return places[at : at + 1] == array("i", [place]) if places else False
@@ -179,7 +165,6 @@ class PostingTable:
         return sum(1 for _ in self)
 
     def __and__(self, terms: AbstractSet[str]) -> set[str]:
-        """Those of some terms that some tool has."""
         base = () if self._base is None else self._base
         return {term for term in terms if (term in self._held or term in base) and term in self}
 
@@ -235,7 +220,6 @@ class ImpactColumn:
     """The impact of one term at each place: thirty-two bits a place, 0 where the term is not."""
 
     def __init__(self, posting: Posting, size: int) -> None:
-        """Take the impacts of a posting at places below `size`."""
         by_place = array("I", bytes(LANE_BYTES * size))
         for places, impacts in posting.parts():
             for place, impact in zip(places, impacts, strict=True):
@@ -269,7 +253,7 @@ class ImpactColumns:
         self._places = places
         self._held: dict[Posting, None] = {}
 
-    def of(self, posting: Posting) -> Column | None:
+    def of(self, posting: Posting) -> ImpactColumn | None:
         size = len(self._places.names)
         if _COMMON * len(posting) < size:
             return None
@@ -277,14 +261,11 @@ class ImpactColumns:
         self._held[posting] = None
         if posting.column is None:
             posting.column = ImpactColumn(posting, size)
-            self._forget_oldest(size)
+            if len(self._held) > max(_LEAST, min(_MOST, _NUMBERS // size)):
+                oldest = next(iter(self._held))
+                del self._held[oldest]
+                oldest.column = None
         return posting.column
-
-    def _forget_oldest(self, size: int) -> None:
-        if len(self._held) > max(_LEAST, min(_MOST, _NUMBERS // size)):
-            oldest = next(iter(self._held))
-            del self._held[oldest]
-            oldest.column = None
 
 
 _LANE_MOST = (1 << 8 * LANE_BYTES) - 1
@@ -301,10 +282,8 @@ class Clause:
 class WordQuery:
     """A query as its terms, heaviest first; valid until the index changes.
 
-    Attributes:
-        ceiling: The score of a tool that matches the query perfectly.
-        telling: How many telling words the query has: one that a single tool has counts as 1, one that all
-            tools have as nearly nothing.
+    `ceiling` is the score of a perfect match, `telling` the number of telling words: one that a single tool
+    has counts as 1, one that all tools have as nearly nothing.
     """
 
     def __init__(
@@ -317,7 +296,6 @@ class WordQuery:
         held: Mapping[str, Iterable[Posting]],
         columns: ImpactColumns,
     ) -> None:
-        """A query of the known terms in `clauses`; `unknown` is the weight of the others together."""
         self._clauses = clauses
         self._most = most
         self._places = places

@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from heapq import nlargest
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.index_file import IndexBase
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.postings import WordQuery
 from mcp_toolset.catalog.search.text import clauses_of
 from mcp_toolset.errors import DefinitionError
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.index_file import IndexBase
-
 
 # A tool that scores less than this part of the best score is left out.
 _TAIL = 0.4
@@ -48,10 +45,8 @@ class Heard:
         return max([*self.meaning.values(), self.enough])
 
     def fused(self, share: float, nearest: float) -> dict[str, float]:
-        """The weighted sum of both rankings: words divided by their best, cosines by `nearest`.
-
-        `share` is the part of the sum that comes from meaning; the words have the rest.
-        """
+        """The weighted sum of both rankings: words divided by their best, cosines by `nearest`."""
+        # `share` is the part of the sum that comes from meaning; the words have the rest.
         per_word = (1 - share) / max(self.words.values(), default=1.0)
         per_cosine = share / nearest
         least = _WORDLESS * self.enough
@@ -124,11 +119,9 @@ class Scorer(Protocol):
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Index entries whose public names are not indexed yet."""
-        ...
 
     def remove(self, public_names: Iterable[str]) -> None:
         """Remove entries."""
-        ...
 
     def best(
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
@@ -138,7 +131,6 @@ class Scorer(Protocol):
 
 
 def require_scorer(scorer: object) -> None:
-    """Check what was given as the scorer of a search. Raises `DefinitionError`: it is no ranking."""
     if scorer is None or scorer == "built-in":
         return
     if isinstance(scorer, type) or not isinstance(scorer, Scorer):
@@ -160,7 +152,6 @@ class ReadingScorer(Scorer, Protocol):
 
     def read(self, query: str) -> None:
         """Read a query, so that `best` can score it; may be called in any thread."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

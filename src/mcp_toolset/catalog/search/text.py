@@ -83,11 +83,9 @@ def is_one_word(text: str) -> bool:
 
 
 def words(run: str) -> Iterator[str]:
-    """The case-folded words of one run: its parts, and the whole where that adds something.
-
-    `getHTMLPage` gives `get`, `html`, `page` and `gethtmlpage`; `ec2` gives `ec2` and `ec`; scripts that
-    are written without spaces give pairs of characters.
-    """
+    """The case-folded words of one run: its parts, and the whole where that adds something."""
+    # `getHTMLPage` gives `get`, `html`, `page` and `gethtmlpage`; `ec2` gives `ec2` and `ec`; scripts that
+    # are written without spaces give pairs of characters.
     if run.isascii():
         yield from _ascii_words(run)
         return
@@ -104,7 +102,6 @@ def spoken_words(text: str) -> list[str]:
 
 
 def telling_words(text: str) -> list[str]:
-    """The distinct words of a text in order, without stop words."""
     return [word for word in spoken_words(text) if word not in STOP_WORDS]
 
 
@@ -115,11 +112,9 @@ def is_english(texts: Iterable[str]) -> bool:
 
 
 def stem(word: str) -> str:
-    """A light English stem: plurals, `-ing`, `-ed`, `-ion`, `-or`, `-ly`, `-ment` and a final `e` go.
-
-    Lighter than Porter's, since names of tools differ in endings that it removes (`general`, `generate`).
-    Words with digits or of other scripts stay as they are.
-    """
+    """A light English stem: plurals, `-ing`, `-ed`, `-ion`, `-or`, `-ly`, `-ment` and a final `e` go."""
+    # Lighter than Porter's, since names of tools differ in endings that it removes (`general`, `generate`).
+    # Words with digits or of other scripts stay as they are.
     if len(word) < 4 or not word.isalpha() or not word.isascii():
         return word[:_MAX_WORD]
     word = word[:_MAX_WORD]

@@ -16,14 +16,11 @@ from functools import cache, cached_property, partial
 from importlib.resources import files
 from math import sqrt
 from operator import mul
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from mcp_toolset.catalog.search.index_file import VectorRows
 from mcp_toolset.catalog.search.postings import highest
 from mcp_toolset.catalog.search.text import plain
-
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.search.index_file import VectorRows
-
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _LONGEST_PIECE = 20
@@ -175,7 +172,6 @@ class VectorColumns:
         return int.from_bytes(b"\3" * len(self.names), "little")
 
     def leave(self, name: str) -> int:
-        """Let a name go, if it is here; return how many have gone."""
         place = self.places.pop(name, None)
         if place is not None:
             self._left.append(place)
@@ -221,10 +217,8 @@ def zero_of(query: Sequence[int]) -> int:
 
 
 def _total(query: Sequence[int], columns: Sequence[int], mirror: int) -> int:
-    """The sum of the columns, each times its number; of `mirror` minus the column if that is below 0.
-
-    All bits of `mirror` that a column may have are set, so `^` subtracts, and faster.
-    """
+    """The sum of the columns, each times its number; of `mirror` minus the column if that is below 0."""
+    # All bits of `mirror` that a column may have are set, so `^` subtracts, and faster.
     # Columns that share a number are added first: adding is cheaper than multiplying.
     sums: dict[int, int] = {}
     for number, column in zip(query, columns, strict=True):
@@ -236,7 +230,6 @@ def _total(query: Sequence[int], columns: Sequence[int], mirror: int) -> int:
 
 
 def _spread(numbers: bytes) -> int:
-    """A long integer with sixteen bits for each byte."""
     wide = bytearray(_PRODUCT_BYTES * len(numbers))
     wide[::_PRODUCT_BYTES] = numbers
     return int.from_bytes(wide, "little")
@@ -257,13 +250,9 @@ _CHOSEN = 3
 class Similarity(Protocol):
     """The cosine similarity of one query to every tool."""
 
-    def of(self, names: Iterable[str]) -> dict[str, float]:
-        """The cosines of the given names that have a vector."""
-        ...
+    def of(self, names: Iterable[str]) -> dict[str, float]: ...
 
-    def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """At most `count` names with cosines above 0, best first, equal ones by name."""
-        ...
+    def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]: ...
 
 
 class PackedVectors:
@@ -348,10 +337,8 @@ class PackedVectors:
     def cosines(
         self, vector: Sequence[float], scale: float = 1.0, among: AbstractSet[str] | None = None
     ) -> Cosines:
-        """The cosine of a query's vector with every vector, times `scale`.
-
-        Of a frozen set of a few names in `among` at least with theirs; the next query among these is quick.
-        """
+        """The cosine of a query's vector with every vector, times `scale`."""
+        # Of a frozen set of a few names in `among` at least with theirs; the next query among these is quick.
         columns = self._columns_of(among) if isinstance(among, frozenset) else self._every()
         query, finer = whole_numbers(vector)
         products = [(each, each.products(query)) for each in columns]

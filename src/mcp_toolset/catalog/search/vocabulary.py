@@ -29,9 +29,7 @@ class Words(Protocol):
     """The words of an index, which may change."""
 
     def __contains__(self, word: object, /) -> bool: ...
-
     def __iter__(self) -> Iterator[str]: ...
-
     def __and__(self, words: AbstractSet[str], /) -> AbstractSet[str]: ...
 
 
@@ -97,10 +95,8 @@ class Vocabulary:
         self._in_order.forget()
 
     def nearest(self, term: str) -> list[str]:
-        """The known terms that an unknown one most likely means; none for short words and codes.
-
-        First those one edit away, else longer words that begin with it, else those two edits away.
-        """
+        """The known terms that an unknown one most likely means; none for short words and codes."""
+        # First those one edit away, else longer words that begin with it, else those two edits away.
         if len(term) < _SHORTEST or not term.isalpha():
             return []
         # The clauses of a query have its words once more.

@@ -6,11 +6,12 @@ import json
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.index_file import PRINT, Parts, Told, coded, starts_of, strings_in
 from mcp_toolset.catalog.search.lexical import LexicalScorer
+from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.name_matching import spellings
 
 _TOOLS: Final = 64
@@ -19,17 +20,11 @@ _NUMBERS: Final = 10_000
 _T = TypeVar("_T")
 
 
-class Rows(Protocol):
-    """What holds the vectors of tools, as `MeaningScorer` does."""
-
-    def row(self, name: str) -> bytes | None: ...
-
-
 def storing(
     entries: Iterable[Told],  # all tools of the index
     leave_out: Callable[[CatalogEntry], bool],  # a tool, with the words of it alone
     words: LexicalScorer,  # the words of all tools
-    meaning: Rows | None,  # the vectors of all tools; `None` for a file of words alone
+    meaning: MeaningScorer | None,  # the vectors of all tools; `None` for a file of words alone
 ) -> Generator[None, None, tuple[list[Told], Parts]]:
     """The sections of a file, and its tools; the index must not change between two steps."""
     kept: list[Told] = []
@@ -54,7 +49,6 @@ def _servers(servers: Iterable[str | None]) -> bytes:
 
 
 def _records(entries: Sequence[Told]) -> Generator[None, None, Parts]:
-    """What a hit shows of each tool, and the tables of names."""
     records: list[bytes] = []
     prints = bytearray()
     own: dict[str, list[int]] = {}
@@ -82,7 +76,6 @@ def _names(section: str, names: Mapping[str, Sequence[int]]) -> Parts:
 
 
 def _postings(words: LexicalScorer, names: Sequence[str]) -> Generator[None, None, Parts]:
-    """All postings, places ascending, and the terms of each tool."""
     ordinals = dict(zip(names, range(len(names)), strict=True))
     held = words.places
     moved = [
@@ -121,7 +114,7 @@ def _postings(words: LexicalScorer, names: Sequence[str]) -> Generator[None, Non
     }
 
 
-def _vectors(meaning: Rows, names: Sequence[str]) -> Generator[None, None, Parts]:
+def _vectors(meaning: MeaningScorer, names: Sequence[str]) -> Generator[None, None, Parts]:
     rows = bytearray()
     with_one = array("I")
     for some in _slices(enumerate(names), _TOOLS):

@@ -9,18 +9,19 @@ from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 import anyio
 import anyio.to_thread
 
 from mcp_toolset.context.connection import RequestContext
+from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.audit.audit_log import AuditLog
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.security.facts import who_fields
-from mcp_toolset.tools.core.source import Scrubbing, ToolSource
+from mcp_toolset.tools.core.source import Scrubbing, ToolSource, fits
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
@@ -43,15 +44,6 @@ _READS: Final = (
 _STREAM: Final = "subscriptions/listen"
 
 
-@runtime_checkable
-class TellingLogins(Protocol):
-    """A source at which callers log in."""
-
-    def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-        """Call `callback` with the facts of each login that ends; return what stops this."""
-        ...
-
-
 class Audit(Extension):
     """Records calls, and what else happens to one server, in an audit log.
 
@@ -66,7 +58,7 @@ class Audit(Extension):
         self.log = log if isinstance(log, AuditLog) else AuditLog(log)
         self._seen: frozenset[tuple[str, str, str]] = frozenset()
         self._sources: tuple[Scrubbing, ...] = ()
-        self._telling: tuple[TellingLogins, ...] = ()
+        self._telling: tuple[MountedSource, ...] = ()
         self._ends: list[Callable[[], None]] = []
 
     @classmethod
@@ -181,7 +173,7 @@ class Audit(Extension):
         if scrubbing != self._sources:
             self._sources = scrubbing
             self.log.redact(self, self._scrubbed)
-        self._follow_logins(tuple(one for one in sources.values() if isinstance(one, TellingLogins)))
+        self._follow_logins(tuple(one for one in sources.values() if fits(one, MountedSource)))
         changes = {
             (name, change.name, change.offered.digest): change
             for name, source in sources.items()
@@ -208,7 +200,7 @@ class Audit(Extension):
             await anyio.to_thread.run_sync(self.log.take_over)
             await anyio.sleep(TAKE_OVER)
 
-    def _follow_logins(self, telling: tuple[TellingLogins, ...]) -> None:
+    def _follow_logins(self, telling: tuple[MountedSource, ...]) -> None:
         if telling == self._telling:
             return
         for end in self._ends:

@@ -45,7 +45,6 @@ class Monitor:
         self._shared = shared
 
     def health(self, identity: Identity | None) -> dict[str, Any]:
-        """Each mounted server that exists for a caller, and the shared store."""
         seen = {name: one for name, one in self._statuses().items() if not self._hides(name, identity)}
         well = all(one.state in WELL for one in seen.values())
         told: dict[str, Any] = {"servers": {name: _told(one) for name, one in seen.items()}}

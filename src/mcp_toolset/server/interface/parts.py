@@ -10,12 +10,13 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iter
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import anyio
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.background import BackgroundWork
+from mcp_toolset.calls.pipeline.observers import CallObserver, Observation, digest_of, tell
 from mcp_toolset.calls.pipeline.observers import Observation, digest_of, report_of, tell
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
@@ -23,9 +24,11 @@ from mcp_toolset.catalog.instructions import BUDGET, instructions_of
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.connection import LoginSource, PendingLogin
-from mcp_toolset.context.shared import SharedSource
+from mcp_toolset.context.offer_kinds import MountedSource
+from mcp_toolset.context.connection import PendingLogin
+from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
-from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import ManualCalls, PendingCall
 from mcp_toolset.server.interface.keywords import OwnKeywords
@@ -57,12 +60,9 @@ from mcp_toolset.tools.view.view import ToolBinding, UnboundName
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from mcp_toolset.calls.pipeline.observers import CallObserver
     from mcp_toolset.catalog.deferred.catalog import IndexKeeping
     from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.config import HubConfig
-    from mcp_toolset.context.shared import Shared
-    from mcp_toolset.extending.joined import Extensions
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.monitor import Monitor, Ready
@@ -77,7 +77,6 @@ def turned_on(toolset: Toolset, keywords: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def authenticator(auth: Auth | None) -> Authenticator | None:
-    """What an `auth=` argument stands for; `None` if there is none."""
     if auth is None:
         return None
     # Few servers have callers to authenticate.
@@ -97,36 +96,23 @@ SERVERS_META_KEY: Final = "mcp-toolset/servers"
 """Where the answers to `initialize` and `server/discover` have the servers behind this one, in `_meta`."""
 
 
-@runtime_checkable
-class Introduced(Protocol):
-    """A source that says something about itself."""
-
-    @property
-    def instructions(self) -> str: ...
-
-    def server_info(self) -> dict[str, Any]:
-        """Its `serverInfo` in wire form; empty while it is unknown."""
-        ...
-
-
 def servers_meta(sources: Mapping[str, ToolSource], withheld: Collection[str]) -> dict[str, Any]:
     """The `_meta` of a handshake: each mounted server with its state and its `serverInfo`."""
     servers = [
         {"name": name, "state": source.status.state, **({"serverInfo": info} if info else {})}
         for name, source in sources.items()
-        if name not in withheld and fits(source, Introduced)
+        if name not in withheld and fits(source, MountedSource)
         for info in (source.server_info(),)
     ]
     return {SERVERS_META_KEY: servers} if servers else {}
 
 
 def joint_instructions(sources: Mapping[str, ToolSource], withheld: Collection[str], budget: int) -> str:
-    """The instructions of the mounted servers, each under its name."""
     return instructions_of(
         (
             (name, source.instructions)
             for name, source in sources.items()
-            if name not in withheld and fits(source, Introduced)
+            if name not in withheld and fits(source, MountedSource)
         ),
         budget,
     )
@@ -135,7 +121,7 @@ def joint_instructions(sources: Mapping[str, ToolSource], withheld: Collection[s
 def _instructed(toolsets: Iterable[Toolset]) -> Iterator[Toolset]:
     """The application's toolsets with instructions, each once; mounted servers speak for themselves."""
     every = (each for toolset in toolsets for each in toolsets_in(toolset))
-    found = {id(each): each for each in every if not fits(each, Introduced) and each.instructions}
+    found = {id(each): each for each in every if not fits(each, MountedSource) and each.instructions}
     yield from found.values()
 
 
@@ -190,7 +176,6 @@ class ServerParts:
         self._introductions = {self._visibility.group(None): text}
 
     def instructions_to(self, identity: Identity | None) -> str | None:
-        """The instructions for a caller, of this server and of its mounted servers."""
         visible, known = self._visibility, self._introductions
         said = self.answers.handshake.instructions
         # A text that a program has set by way of the SDK is for every caller.
@@ -261,9 +246,6 @@ class ClientSide(ServerParts):
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         return self._served.listed(context)
 
-    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
-        return self._served.listed_to(context)
-
     def unknown_to(self, context: ToolContext) -> bool:
         return bool(self._served.unknown_to(context)) or not self._knows_granted(context)
 
@@ -281,15 +263,6 @@ class ClientSide(ServerParts):
                 group.start_soon(source.known_to, context)
         await self._current()
 
-    def granted(self, context: ToolContext) -> list[dict[str, Any]]:
-        return self._served.granted(context)
-
-    def list_hint(self) -> CacheHint:
-        return self._served.list_hint()
-
-    def list_meta(self, context: ToolContext) -> Mapping[str, Any]:
-        return self._served.list_meta(context.identity)
-
     def handshake_meta(self, identity: Identity | None) -> dict[str, Any]:
         return servers_meta(self.registry.sources(), self._withheld(identity))
 
@@ -301,9 +274,6 @@ class ClientSide(ServerParts):
 
     def grants_issued(self, context: ToolContext) -> int:
         return self.grants.issued_to(context) if context.session and self._served.defers else 0
-
-    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        return self._served.input_schema(name, scope)
 
     async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
         if name not in self._served.table:
@@ -559,7 +529,7 @@ class HostCalls(ClientSide):
 
     def _login_of(self, ticket: str) -> PendingLogin | None:
         """The login at a mounted server that has this ticket."""
-        sources = [one for one in self.registry.sources().values() if isinstance(one, LoginSource)]
+        sources = [one for one in self.registry.sources().values() if fits(one, MountedSource)]
         return next((login for one in sources if (login := one.login_of(ticket)) is not None), None)
 
     async def run_http(
@@ -779,7 +749,7 @@ class Lifecycle(ServerParts):
         if self.configured is not None:
             self.configured.share(shared)
         for source in self.toolset.sources():
-            if fits(source, SharedSource):
+            if fits(source, MountedSource):
                 source.share(shared)
 
     async def __aexit__(

@@ -22,7 +22,7 @@ class Connections(Protocol):
     """The connections of one mount, as `CallerConnections` has them."""
 
     timeout: float
-    client_offers: ClientOffers
+    offers: ClientOffers
 
     def of(self, context: ToolContext) -> UpstreamConnection: ...
 
@@ -52,7 +52,7 @@ class CallerOffers(Offers):
 
     @property
     def _own(self) -> ClientOffers:
-        return self._connections.client_offers
+        return self._connections.offers
 
     @property
     def known(self) -> bool:
@@ -60,7 +60,7 @@ class CallerOffers(Offers):
         return self._own.known
 
     def declares(self, capability: str, feature: str = "") -> bool:
-        every = (self._own, *(one.client_offers for one in self._connections.every()))
+        every = (self._own, *(one.offers for one in self._connections.every()))
         return any(offers.declares(capability, feature) for offers in every)
 
     def may_declare(self) -> bool:
@@ -68,7 +68,7 @@ class CallerOffers(Offers):
 
         What a client has been told once stays so.
         """
-        every = (self._own, *(one.client_offers for one in self._connections.every()))
+        every = (self._own, *(one.offers for one in self._connections.every()))
         self._was_open = self._was_open or not any(offers.known for offers in every)
         return self._was_open
 
@@ -94,7 +94,7 @@ class CallerOffers(Offers):
             await _offered(connection)
             if connection.offers.declares(kind.capability):
                 await connection.offers.listed(kind)
-            await connection.client_offers.look(kind, context)
+            await connection.offers.look(kind, context)
         # The list of this caller stays as it was; the lists of other servers are not to fail with it.
         except ToolsetError:
             return
@@ -106,8 +106,8 @@ class CallerOffers(Offers):
         # The reason is told to calls.
         except ToolsetError:
             return ()
-        entries = connection.client_offers.listed_to(kind, context)
-        if entries is not None or connection.client_offers is self._own:
+        entries = connection.offers.listed_to(kind, context)
+        if entries is not None or connection.offers is self._own:
             return entries
         return connection.offers.common(kind.method) if connection.offers.declares(kind.capability) else ()
 
@@ -117,7 +117,7 @@ class CallerOffers(Offers):
         for one in self._connections.every():
             if one.offers.declares(kind.capability):
                 found += one.offers.common(kind.method) or ()
-            found += one.client_offers.listed_to_some(kind)
+            found += one.offers.listed_to_some(kind)
         return found
 
     def hint(self, kind: Kind) -> CacheHint:
@@ -129,24 +129,24 @@ class CallerOffers(Offers):
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read a resource for a caller; see `Exchange.perform` for what it raises."""
-        return await self._calls.sent(context, lambda one: one.client_offers.read(uri, context))
+        return await self._calls.sent(context, lambda one: one.offers.read(uri, context))
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
         """Get a prompt for a caller; see `Exchange.perform` for what it raises."""
-        return await self._calls.sent(context, lambda one: one.client_offers.prompt(name, arguments, context))
+        return await self._calls.sent(context, lambda one: one.offers.prompt(name, arguments, context))
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """Complete an argument for a caller; see `Exchange.perform` for what it raises."""
-        return await self._calls.sent(context, lambda one: one.client_offers.complete(params, context))
+        return await self._calls.sent(context, lambda one: one.offers.complete(params, context))
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` when a resource has changed for a caller; its connection stays open meanwhile."""
         if isinstance(context, WireContext) and context.modern:
             # A stream of changes begins at once: it waits for no login.
             connection = await self._connections.arrived(context, self._connections.timeout)
-            end = await connection.client_offers.watch(uri, updated, context)
+            end = await connection.offers.watch(uri, updated, context)
         else:
-            end = await self._calls.sent(context, lambda one: one.client_offers.watch(uri, updated, context))
+            end = await self._calls.sent(context, lambda one: one.offers.watch(uri, updated, context))
         release = self._connections.held(context)
 
         async def ended() -> None:
@@ -158,11 +158,11 @@ class CallerOffers(Offers):
     def said(self) -> frozenset[str]:
         """The lists that have changed, of any caller; who listens is told to list again, not what."""
         said = self._own.said() | self._connections.said_by_callers()
-        return said.union(*(one.client_offers.said() for one in self._connections.every()))
+        return said.union(*(one.offers.said() for one in self._connections.every()))
 
     def list_news(self) -> Sequence[ListChange]:
         """The lists of single clients that have changed since this was asked last."""
-        every = (self._own, *(one.client_offers for one in self._connections.every()))
+        every = (self._own, *(one.offers for one in self._connections.every()))
         return [news for offers in every for news in offers.list_news()]
 
 
