@@ -44,14 +44,7 @@ def _is_text(part: object) -> bool:
 
 
 def known_caller(written: str, auth: AuthConfig | None, place: str, kept: Sequence[str]) -> Identity:
-    """The caller that a server with this configuration knows by a name or a key.
-
-    Args:
-        written: The name or the key.
-        auth: Who may call.
-        place: The configuration, for messages.
-        kept: The keys of the callers who have logged in before.
-    """
+    """The caller of a name or a key; `kept` has the keys of callers who have logged in before."""
     found = caller_of_key(written)
     tokens = () if auth is None else tuple(auth.tokens)
     issuers = () if auth is None else tuple(each.issuer for each in auth.jwt)
@@ -73,11 +66,7 @@ def known_caller(written: str, auth: AuthConfig | None, place: str, kept: Sequen
 
 
 def _check_issuer(found: Identity, tokens: Sequence[str], issuers: Sequence[str], place: str) -> None:
-    """Refuse the key of a caller whom the configuration lets in by no way.
-
-    Raises:
-        TargetError: it is such a key.
-    """
+    """Refuse the key of a caller whom the configuration lets in by no way."""
     if not (tokens or issuers) or any("${" in issuer for issuer in issuers):
         return
     if found.issuer is None and found.client not in tokens:
@@ -105,8 +94,6 @@ class LoginRecord:
     """Records what is done with the login to one server.
 
     Attributes:
-        stated: What the configuration says of extensions, by key.
-        server: The name of the server.
         caller: The key of the caller whose login it is; empty for the one that all share.
     """
 
@@ -130,7 +117,6 @@ class LoginRecord:
 
 
 def system_user() -> str:
-    """Who runs the command, as the system says."""
     try:
         return getpass.getuser()
     # A user without a name, as in some containers.

@@ -100,7 +100,6 @@ def _text(path: str) -> str:
 
 
 def _servers(path: str) -> dict[str, Mapping[str, Any]]:
-    """The servers of a configuration, by name."""
     if not path or path.endswith(".py") or "://" in path:
         return {}
     try:
@@ -133,7 +132,6 @@ def _tools(target: str) -> Iterator[SeenTool]:
 
 
 def _declared(path: str) -> Iterator[str]:
-    """The functions with the decorator `tool`."""
     try:
         tree = ast.parse(_text(path))
     except (SyntaxError, ValueError, ToolsetError):
@@ -224,7 +222,6 @@ class _Completion(ShellComplete):
         return words[1:], last[:-1]
 
     def complete(self) -> str:
-        """The completions, a line each."""
         try:
             args, incomplete = self.get_completion_args()
             option, equals, _ = incomplete.partition("=")
@@ -237,7 +234,6 @@ class _Completion(ShellComplete):
         return "\n".join(line for line in lines if line)
 
     def _is_lost(self, args: Sequence[str]) -> bool:
-        """Whether the first word is no command."""
         command = next((word for word in args if not word.startswith("-")), None)
         group = cast("click.Group", self.cli)
         return command is not None and group.get_command(click.Context(group), command) is None
@@ -265,7 +261,6 @@ class _Bash(_Completion):
     source_template = _BASH
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        """One completion; bash shows no help."""
         return super().format_completion(CompletionItem(item.value))
 
     def bare(self, value: str) -> str:
@@ -286,7 +281,6 @@ class _Fish(_Completion):
     source_template = _FISH
 
     def written(self, value: str) -> str:
-        """The value; fish quotes it."""
         return value
 
 
@@ -295,7 +289,6 @@ def _escaped(value: str) -> str:
 
 
 def _with_files(items: Iterable[CompletionItem[Any]], head: str) -> Iterator[CompletionItem[Any]]:
-    """The completions, with files for an item that asks for them."""
     for item in items:
         if item.type in ("file", "dir"):
             yield from (CompletionItem(head + path) for path in files(item.value))

@@ -64,8 +64,6 @@ class Finding:
     """What one examination has found.
 
     Attributes:
-        about: What was examined, such as `PATH`.
-        state: Whether something is wrong.
         note: What was found; for a warning or an error also what to do.
         server: The server of a configuration that this is about.
     """
@@ -81,13 +79,8 @@ class Examined:
     """What is examined.
 
     Attributes:
-        machine: The places of clients' files.
-        vault: Where secrets are kept.
         folder: The folder of cached data; `None` if caching is off.
         log: The folder of the logs of servers; `None` if none are kept.
-        port: The port that `serve --transport http` takes.
-        program: The program of this installation.
-        python: The interpreter that runs now.
         file: A configuration file to examine, too; `None` for the clients' files alone.
     """
 
@@ -102,13 +95,12 @@ class Examined:
 
     @classmethod
     def here(cls, port: int, file: Path | None = None) -> Examined:
-        """This machine, and a configuration file."""
         folder, log = cache_folder(), LogChoice().folder({})
         return cls(Machine.here(), Vault(), folder, log, port, "mcp-toolset", file=file)
 
 
 def examine(machine: Examined) -> Iterator[Finding]:
-    """Every finding, in the order in which a reader needs it."""
+    """All findings, in the order in which a reader needs them."""
     for examination in _EXAMINATIONS:
         yield from examination(machine)
 

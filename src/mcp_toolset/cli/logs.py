@@ -48,7 +48,6 @@ _OPTIONS: Final = (
 
 
 def log_options(function: _Function) -> _Function:
-    """The three options; the command receives them as `logging`."""
 
     @wraps(function)
     def told(*args: Any, log: str | None, log_level: str | None, log_format: str, **kwargs: Any) -> Any:
@@ -61,13 +60,7 @@ def log_options(function: _Function) -> _Function:
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What the command line says of the log.
-
-    Attributes:
-        place: The folder, or `off`.
-        level: The least level that is kept.
-        as_json: Whether stderr gets JSON.
-    """
+    """The options of `serve` about its log; `place` is the folder, or `off`."""
 
     place: str | None = None
     level: str | None = None
@@ -124,7 +117,7 @@ def _failing_in(stream: JsonStream) -> Generator[None]:
 
 
 def _served(target: Target) -> str:
-    """What is served, without what may be secret in it."""
+    """The served target, without secrets."""
     match target:
         case ConfigFile() | Program():
             return str(Path(target.path).absolute())

@@ -63,11 +63,9 @@ class _Commands(Commands):
     """Commands whose modules are imported when they are run, or told of."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, in the order of the table; those of other distributions are the last."""
         return list(dict.fromkeys((*COMMANDS, *index().COMMANDS, *commands_of_others())))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name; `None` if there is none."""
         if (home := COMMANDS.get(cmd_name)) is not None:
             module = import_module(f"mcp_toolset.cli.commands.{home}")
         elif (home := index().COMMANDS.get(cmd_name)) is not None:
@@ -81,7 +79,6 @@ class _Commands(Commands):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command with its whole first sentence."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._told(ctx, name)) for name in self.list_commands(ctx)])
 

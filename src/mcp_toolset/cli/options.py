@@ -53,7 +53,6 @@ header_option: Final = click.option(
 
 
 def headers_of(written: Sequence[str], variable: str | None) -> Headers:
-    """The headers that `--header` and `--token-env` say."""
     found = [_header(text) for text in written]
     if variable is not None:
         token = os.environ.get(variable, "").strip()
@@ -103,13 +102,11 @@ class _Help(click.HelpFormatter):
     def write_dl(
         self, rows: Iterable[tuple[str, str | None]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
-        """Write a list of options or commands."""
         super().write_dl(
             [(name, (text or "").replace("-", _TIE)) for name, text in rows], col_max, col_spacing
         )
 
     def getvalue(self) -> str:
-        """The text, with its hyphens."""
         return super().getvalue().replace(_TIE, "-")
 
 
@@ -125,14 +122,12 @@ class Commands(click.Group):
     context_class = Context
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name; `None` if there is none."""
         found = super().get_command(ctx, cmd_name)
         if found is not None:
             found.context_class = Context
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command with its whole first sentence."""
         found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         with formatter.section("Commands"):
             formatter.write_dl([(name, sentence(command)) for name, command in found if command])
@@ -140,14 +135,12 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of the first word."""
         name = args[0]
         if not ctx.resilient_parsing and name[:1] != "-" and self.get_command(ctx, name) is None:
             raise click.UsageError(f"no such command {name!r}{_instead(ctx, name, self)}", ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a mistake that was found without its context gets it."""
         try:
             return super().invoke(ctx)
         except click.UsageError as fault:
@@ -158,7 +151,6 @@ class Commands(click.Group):
 
 
 def sentence(command: click.Command) -> str:
-    """The first sentence of the help of a command."""
     return " ".join((command.help or "").split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
 
 
@@ -195,7 +187,7 @@ def _nearest(written: str, names: Sequence[str]) -> str:
 
 
 def usage_message(fault: click.ClickException) -> str:
-    """The place, the cause and the remedy of a mistake, in one line."""
+    """Place, cause and remedy of a mistake, in one line."""
     match fault:
         case click.NoSuchOption():
             near = _nearest(fault.option_name, fault.possibilities or ())
@@ -239,14 +231,12 @@ def _range(kind: click.IntRange | click.FloatRange) -> str:
 
 
 def _name(param: click.Parameter) -> str:
-    """The parameter as a command line has it."""
     if isinstance(param, click.Option):
         return max(param.opts, key=len)
     return (param.metavar or (param.name or "").upper()).partition(" | ")[0]
 
 
 def _value(fault: click.BadOptionUsage) -> str:
-    """The value of an option, as its help has it."""
     params = [] if fault.ctx is None else fault.ctx.command.params
     option = next((each for each in params if fault.option_name in each.opts), None)
     return (option and option.metavar) or "VALUE"
@@ -256,7 +246,6 @@ _COMMAND: Final = "mcp_toolset.command"
 
 
 def complete_word(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-    """What a shell completes a word to; see `completion.words`."""
     from mcp_toolset.cli.completion import completions
 
     return completions(ctx, param, incomplete)
@@ -266,7 +255,6 @@ class TargetCommand(click.Command):
     """A click command whose target may be a command line after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Set aside the words after `--`; click parses the rest."""
         own, separator, command = _split(args)
         if separator and not command and not ctx.resilient_parsing:
             raise click.UsageError("nothing follows --; write the command to start there", ctx)
@@ -275,12 +263,10 @@ class TargetCommand(click.Command):
 
 
 def has_target(ctx: click.Context, words: Sequence[str]) -> bool:
-    """Whether a `TargetCommand` was given a target."""
     return bool(words or ctx.meta[_COMMAND])
 
 
 def examples(*lines: str) -> str:
-    """The examples below the options in a command's help."""
     return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
@@ -298,14 +284,7 @@ def target_command(name: str, words: str, *lines: str) -> Callable[[Callable[...
 def target_and_words(
     ctx: click.Context, words: Sequence[str], *names: str, more: bool = False
 ) -> tuple[str | None, tuple[str, ...], list[str]]:
-    """Return the target as it was written, the command after `--`, and the words that follow the target.
-
-    Args:
-        ctx: The context of a `TargetCommand`.
-        words: All words of the command.
-        names: What the words after the target are called; each is required.
-        more: Whether further words may follow.
-    """
+    """The target as it was written, the command after `--`, and the words after it; `names` are required."""
     command: tuple[str, ...] = ctx.meta[_COMMAND]
     own = list(words)
     if command and own and own[0].endswith((".json", ".jsonc")) and Path(own[0]).is_file():
@@ -340,19 +319,16 @@ def _split(args: Sequence[str]) -> tuple[list[str], bool, tuple[str, ...]]:
 
 
 def json_option(function: _Function) -> _Function:
-    """`--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")(
         function
     )
 
 
 def dry_run_option(function: _Function) -> _Function:
-    """`--dry-run`."""
     return click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")(function)
 
 
 def scope_option(function: _Function) -> _Function:
-    """`--scope`."""
     return click.option(
         "--scope",
         type=click.Choice(["project", "user"]),
@@ -361,7 +337,6 @@ def scope_option(function: _Function) -> _Function:
 
 
 def lock_option(function: _Function) -> _Function:
-    """`--lock`."""
     return click.option(
         "--lock",
         type=click.Path(dir_okay=False, path_type=Path),
@@ -371,7 +346,6 @@ def lock_option(function: _Function) -> _Function:
 
 
 def timeout_option(function: _Function) -> _Function:
-    """`--timeout`."""
     return click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
@@ -381,7 +355,6 @@ def timeout_option(function: _Function) -> _Function:
 
 
 def deferred_option(function: _Function) -> _Function:
-    """`--deferred` and `--no-deferred`."""
     return click.option(
         "--deferred/--no-deferred",
         default=None,
@@ -427,7 +400,6 @@ def serving_options(function: _Function) -> _Function:
 
 
 def serve_options(function: _Function) -> _Function:
-    """The options of extensions that `serve` alone has."""
     return _with(_of_extensions(index().SERVE_OPTIONS), function)
 
 
@@ -459,32 +431,23 @@ def serving_arguments(ctx: click.Context) -> list[str | Path]:
 
 
 def verbose_option(function: _Function) -> _Function:
-    """`-v`."""
     return click.option("-v", "--verbose", count=True, help="Log to stderr; -vv logs more.")(function)
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How a command that ends by itself connects to its target.
-
-    Attributes:
-        headers: Sent to the target's URL.
-        timeout: Seconds for connecting and for each call; `None` leaves the defaults.
-        verbose: How often `-v` was given.
-    """
+    """How a command that ends by itself connects to its target; `verbose` counts `-v`."""
 
     headers: Headers = field(default=(), repr=False)
     timeout: float | None = None
     verbose: int = 0
 
     def mounting(self, *, deferred: bool | None = None, lock: Path | None = None) -> MountOptions:
-        """The options of the target's mount; see `MountOptions`."""
         from mcp_toolset.cli.mount import MountOptions
 
         return MountOptions(deferred, self.timeout, lock=lock, headers=self.headers)
 
     def log(self) -> None:
-        """Send log records to stderr, warnings only with `-v`."""
         log_to_stderr(self.verbose, quiet=True)
 
 

@@ -23,8 +23,6 @@ class Comparison:
     """One mounted server and its pins.
 
     Attributes:
-        name: The name of its mount.
-        entry: Its part of the lock file.
         pinned: Its pins; `None` if it has none yet.
         listed: The tools that it lists now; `None` if it did not answer.
         complete: Whether the whole list was read; if not, a missing tool does not count as removed.
@@ -57,7 +55,6 @@ class Accepted:
 
 
 def compare(server: ToolsetServer) -> list[Comparison]:
-    """Each mounted server with its pins."""
     remotes = [source for source in server.toolset.sources() if isinstance(source, RemoteToolset)]
     if not remotes:
         raise TargetError(f"{server.name}: no server is mounted in it, so there is nothing to pin")
@@ -77,7 +74,7 @@ def _compared(remote: RemoteToolset) -> Comparison:
 
 
 def orphans(comparisons: Iterable[Comparison], configured: Iterable[str]) -> list[LockEntry]:
-    """Servers that are pinned but no longer configured."""
+    """Pinned servers that are no longer configured."""
     files = {comparison.entry.file for comparison in comparisons}
     known = frozenset(configured)
     return [file.entry(name) for file in files for name in file.servers() if name not in known]
@@ -109,14 +106,7 @@ def _fits(server: str, tool: str, pattern: str) -> bool:
 def accept(
     file: LockFile, changes: Sequence[Accepted], *, pin: Iterable[str] = (), forget: Iterable[str] = ()
 ) -> None:
-    """Write the accepted definitions into the file; pins that other processes wrote meanwhile are kept.
-
-    Args:
-        file: The lock file.
-        changes: The accepted changes.
-        pin: Servers that count as pinned from now on, even without tools.
-        forget: Servers whose pins are removed.
-    """
+    """Write the accepted definitions into the file; pins that other processes wrote meanwhile are kept."""
     fresh, gone = tuple(pin), frozenset(forget)
 
     def changed(servers: Servers) -> Servers:
@@ -143,7 +133,7 @@ def _apply(change: Accepted, tools: dict[str, dict[str, Any]], file: LockFile) -
 
 
 def status_lists(status: SourceStatus) -> dict[str, Any]:
-    """The tools that a status reports: set aside, with hidden text, or changed."""
+    """Tools of a status that are set aside, have hidden text, or have changed."""
     return {
         "set_aside": [{"name": name, "reason": reason} for name, reason in status.set_aside],
         "flagged": [{"name": name, "reason": reason} for name, reason in status.flagged],

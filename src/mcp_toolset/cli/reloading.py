@@ -64,7 +64,6 @@ class ProgramReport:
 
     Attributes:
         files: The files of the program's folder that are in use, each as it was after loading.
-        fault: Why the program cannot be served; empty if it can.
         decides: Whether the program decides by caller: it has `auth` or a `policy`.
     """
 
@@ -83,17 +82,15 @@ class ProgramReport:
         return cls(files, found["fault"], found["decides"])
 
     def write(self, path: Path) -> None:
-        """Replace the report in a file."""
         files = {str(name): stamped for name, stamped in self.files.items()}
         text = json.dumps({"files": files, "fault": self.fault, "decides": self.decides})
         replace_file(path, text.encode(), durable=False)
 
 
 class Child:
-    """The child's side: what it reports, and where."""
+    """Reports about a program to the file at `path`."""
 
     def __init__(self, target: Program | Module, path: Path) -> None:
-        """Report about a program to the file at `path`."""
         self._target = target
         self._path = path
         self._decides = False
@@ -110,7 +107,6 @@ class Child:
             raise click.exceptions.Exit(1) from None
 
     def loaded(self, *, decides: bool) -> None:
-        """Report a program that is loaded."""
         self._decides = decides
         self._write(())
 
@@ -206,20 +202,10 @@ class ProgramReload:
         shared: bool = False,
         every: float = INTERVAL,
         tell: Callable[[str], None] = _log.info,
+        # No bytecode is cached: the cache compares times in whole seconds, and misses a second quick edit.
         command: Sequence[str] = (sys.executable, "-B", "-P", "-m", "mcp_toolset"),
     ) -> None:
-        """Describe it; `running` starts the first child.
-
-        Args:
-            server: What `front` returned.
-            target: The program.
-            arguments: Options of `serve` for the child.
-            shared: Whether several callers reach the server.
-            every: Seconds between two polls of the files.
-            tell: Called with a line about each exchange.
-            command: The command line of this package. It caches no bytecode: the cache compares times in
-                whole seconds, and would miss the second of two quick edits.
-        """
+        """Serve a program, whose options of `serve` are `arguments`; `shared` if several callers reach it."""
         self._server = server
         self._target = target
         self._command = (*command, "serve", str(target), *arguments, "--reported-to")
@@ -235,7 +221,6 @@ class ProgramReload:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Start the program, and follow its files for the length of a block."""
         with TemporaryDirectory(prefix="mcp-toolset-") as folder, _relayed(self._name):
             handle = await self._server.attach(Toolset(name=self._name))
             async with anyio.create_task_group() as group:

@@ -25,10 +25,8 @@ class SeenTool:
     """One tool.
 
     Attributes:
-        name: Its name on the command line.
         tool: The name that its server gives it.
         server: Its server; empty for a tool of the target itself.
-        about: The start of its description.
     """
 
     name: str
@@ -48,7 +46,6 @@ def seen(target: str) -> list[SeenTool]:
 
 
 def remember(target: Target, server: ToolsetServer) -> None:
-    """Keep the names of the tools that the target has now."""
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 
     files = None if isinstance(target, Command) else _files()

@@ -75,19 +75,16 @@ def name_down(server: ToolsetServer) -> bool:
 
 
 def reachable(server: ToolsetServer) -> bool:
-    """Whether a server is up, or there is a local tool."""
     statuses = server.statuses().values()
     up = any(status.is_up for status in statuses)
     return up or not statuses or any(not tool.source for tool in server.toolset.bindings())
 
 
 def report_down(server: ToolsetServer) -> None:
-    """Write to stderr which servers are down; they are retried while the others serve."""
     complain_of(_down(server))
 
 
 def complain_of(lines: Iterable[str]) -> None:
-    """Write each line to stderr."""
     for line in lines:
         complain(line)
 

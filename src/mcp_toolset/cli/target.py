@@ -55,7 +55,6 @@ class Module:
     attribute: str
 
     def __str__(self) -> str:
-        """The target as it is written on the command line."""
         return f"{self.module}:{self.attribute}"
 
 
@@ -67,7 +66,6 @@ class Program:
     attribute: str | None = None
 
     def __str__(self) -> str:
-        """The target as it is written on the command line."""
         return self.path if self.attribute is None else f"{self.path}:{self.attribute}"
 
 
@@ -90,11 +88,7 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def parse_target(text: str | None, command: Sequence[str] = ()) -> Target:
-    """Parse the target that was written, or the command after `--`.
-
-    Raises:
-        TargetError: It has none of the forms, or names a missing file.
-    """
+    """Parse the target that was written, or the command after `--`."""
     if command:
         return Command(tuple(command))
     text = text or ""

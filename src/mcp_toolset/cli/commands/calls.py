@@ -270,7 +270,6 @@ class TypedArguments:
     texts: Mapping[str, Sequence[str]]
 
     def read(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments parsed for a tool with this input schema."""
         if self.whole is not None:
             return self.whole
         return {key: _value(key, texts, schema) for key, texts in self.texts.items()}

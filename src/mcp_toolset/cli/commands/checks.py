@@ -68,12 +68,7 @@ def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bo
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What was found in a file.
-
-    Attributes:
-        mistakes: The file, and the mistakes in it.
-        missing: Why the programs of servers cannot be started on this machine, by the server's name.
-    """
+    """The mistakes in a file, and by server why a program cannot be started on this machine."""
 
     mistakes: Mistakes
     missing: dict[str, str]
@@ -101,7 +96,6 @@ class _Checked:
 
     @property
     def warnings(self) -> list[str]:
-        """What need not be wrong, a line each."""
         return [*self.config.warnings, *(f"{name}: {why}" for name, why in self.missing.items())]
 
     def show(self, output: Output) -> None:

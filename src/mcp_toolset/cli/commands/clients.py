@@ -78,7 +78,6 @@ def _titles() -> list[str]:
 
 
 def _counted(found: Discovery, timeout: float | None) -> dict[str, int]:
-    """The tokens that the tools of each server cost when they are listed, by what tells servers apart."""
     from mcp_toolset.cli.mount import tokens_of_servers
 
     distinct = found.distinct()
@@ -104,7 +103,7 @@ def _facts(server: FoundServer, found: Discovery, costs: Mapping[str, int]) -> d
 
 
 def _fault(server: FoundServer) -> str:
-    """That the program is missing; empty if it is there, or not started by this entry as it is written."""
+    """That the program is missing; empty if it is there, or if the entry does not start it as written."""
     entry = server.entry or {}
     command, env = entry.get("command"), entry.get("env")
     if server.note or server.behind or not isinstance(command, str) or "${" in command:
@@ -115,7 +114,7 @@ def _fault(server: FoundServer) -> str:
 
 
 def _start(server: FoundServer) -> str:
-    """How the server is started or where it is, without what may be secret."""
+    """The command line or the address of a server, without secrets."""
     from mcp_toolset.config.variables import PLAIN_VARIABLES
     from mcp_toolset.upstream.secrets import Secrets, secret_arguments, shown_url
 

@@ -191,7 +191,6 @@ def _folder(config: Path | None) -> Path:
 
 @lru_cache
 def _place(served: str) -> str:
-    """The file that is served, without links."""
     return os.path.realpath(served)
 
 
@@ -218,7 +217,6 @@ def _shown(output: Output, as_json: bool) -> Callable[[Iterable[LogLine]], None]
 
 
 def _explain(folder: Path, lines: Iterable[LogLine], follow: bool) -> None:
-    """Say on stderr why nothing is shown, and what to do."""
     wait = "; waiting for the first line" if follow else ""
     if not lines:
         note(f"no log in {folder} yet: start `mcp-toolset serve mcp.json`, or let a client do so{wait}")
@@ -252,10 +250,9 @@ _INDENT: Final = "    "
 
 
 class LogView:
-    """Writes lines to a stream."""
+    """Writes lines to a stream; on a terminal, a heading tells the day and the process where these change."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Write to `stream`; on a terminal, a heading tells the day and the process where these change."""
         self._stream = stream
         self._is_screen = stream.isatty()
         self._coloured = (
@@ -264,7 +261,6 @@ class LogView:
         self._heading = ""
 
     def show(self, line: LogLine) -> None:
-        """Write a line, and the traceback that belongs to it."""
         text = self._on_screen(line) if self._is_screen else self._in_pipe(line)
         trace = printable(line.text("traceback")).rstrip()
         if trace:

@@ -159,7 +159,6 @@ def explain_command(
 def _caller(
     mounted: ToolsetServer, name: str | None, roles: Sequence[str], scopes: Sequence[str]
 ) -> Identity | None:
-    """The caller that the options describe."""
     from mcp_toolset.cli.callers import caller_of_key
     from mcp_toolset.tools.core.identity import Identity
 
@@ -328,7 +327,6 @@ async def _pin(place: Target, options: MountOptions, wish: _Wish, output: Output
 
 
 def _configured(place: ConfigFile) -> list[str]:
-    """Every server that the file names, disabled servers included."""
     from mcp_toolset.config import load_config
 
     return [server.name for server in load_config(place.path).servers]

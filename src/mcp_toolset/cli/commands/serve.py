@@ -68,16 +68,7 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """What the command line says of who may call.
-
-    Attributes:
-        variables: Environment variables with tokens, each perhaps after the name of its holder.
-        issuer: An authorization server.
-        audience: What its tokens name as their audience.
-        jwks_url: Where its keys are.
-        required_scopes: What each token needs.
-        insecure: Whether every program that reaches the server may call.
-    """
+    """The options that say who may call; in `variables`, the name of its holder may stand before each one."""
 
     variables: tuple[str, ...]
     issuer: str | None
@@ -103,11 +94,7 @@ class Inbound:
         return Authenticator(verifiers, required_scopes=self.required_scopes)
 
     def check_callers(self, config: HubConfig, warn: Callable[[str], None]) -> None:
-        """Refuse, or warn of, rules of a file for callers whose tokens these options do not accept.
-
-        Raises:
-            ConfigError: as `AuthConfig.check_callers` does.
-        """
+        """Refuse, or warn of, rules of a file for callers whose tokens these options do not accept."""
         if self.issuer is not None or not self.variables:
             return
         from mcp_toolset.config.auth import check_known
@@ -140,7 +127,7 @@ class Inbound:
 
 
 def authentication_options(function: _Function) -> _Function:
-    """The options; the command receives them as `inbound`."""
+    """Options for authentication; the command receives them as `inbound`."""
 
     @wraps(function)
     def told(
@@ -307,11 +294,7 @@ def _check_target(
     *,
     has_auth: bool,
 ) -> None:
-    """Refuse options that have no effect on this target, or stand in place of what its file says.
-
-    Raises:
-        UsageError: there is such an option.
-    """
+    """Refuse options that have no effect on this target, or stand in place of what its file says."""
     for key in index().DEFERRED:
         if extensions.get(key) and not server.toolset.defers:
             raise click.UsageError(f"--{key} is for tools behind search, and none is: add --deferred")
@@ -333,7 +316,6 @@ def _check_target(
 
 
 def _check_stdio(ctx: click.Context) -> None:
-    """Refuse options that have no effect on stdio."""
     for name in ("host", "port", "drain", "allow_host", "allow_origin"):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = f"--{name.replace('_', '-')}"
@@ -383,7 +365,7 @@ def _serve_followed(
 
 @contextmanager
 def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
-    """A grant ledger with its store in a file, open for the length of a block; `None` without a path."""
+    """A grant ledger with its store in a file; `None` without a path."""
     if path is None:
         yield None
         return
@@ -395,7 +377,6 @@ def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
 
 
 def _shared(url: str | None) -> SharedState | None:
-    """The state that replicas share, with the keys of the environment; `None` without a URL."""
     if url is None:
         return None
     from mcp_toolset.shared.state import KEYS_VARIABLE, SharedState

@@ -188,7 +188,6 @@ def show_prompts(entries: Sequence[Mapping[str, Any]], output: Output) -> None:
 
 
 def show_resources(entries: Sequence[Mapping[str, Any]], output: Output) -> None:
-    """Resources and resource templates."""
     columns = (Column("resource"), Column("name"), Column("type"), _DESCRIPTION)
     rows = [
         (
@@ -480,7 +479,7 @@ def _show_report(report: Mapping[str, Any], output: Output) -> None:
 
 
 def _show_tools_to_look_at(report: Mapping[str, Any], output: Output) -> None:
-    """Names of missing tools, overrides of texts that the server has changed since, and tools set aside."""
+    """Missing tools, overrides of texts that the server has changed since, and tools set aside."""
     from mcp_toolset.tools.text.hidden_text import visible
 
     for one in report["names"]:

@@ -53,10 +53,6 @@ class FoundServer:
     """One server of one client.
 
     Attributes:
-        client: The client.
-        scope: Whose file it is in.
-        path: That file.
-        name: Its name there.
         entry: Its entry as an `mcpServers` file has it; `None` if only the client can start it.
         note: Why only the client can start it, that it is disabled, or that it is an mcp-toolset.
         behind: Whether it was adopted, and is behind the one entry.
@@ -72,7 +68,7 @@ class FoundServer:
 
     @property
     def key(self) -> str | None:
-        """What two clients that have the same server have in common."""
+        """The same text for the same server of two clients."""
         if self.entry is None:
             return None
         told = {name: self.entry.get(name) for name in _SAME}
@@ -84,7 +80,6 @@ class Discovery:
     """What was found on a machine.
 
     Attributes:
-        servers: The servers, client by client.
         faults: A line for each file that cannot be read.
     """
 
@@ -120,7 +115,6 @@ def is_same(one: object, other: object) -> bool:
 
 
 def discovered(machine: Machine) -> Discovery:
-    """Read the files of all clients; nothing is started."""
     servers, faults = list[FoundServer](), list[str]()
     for name, client in CLIENTS.items():
         # In the user's home the file of the project may be the user's own.
@@ -185,13 +179,7 @@ class Adoption:
     """What adopting changes. The texts contain secrets, so `repr` omits them.
 
     Attributes:
-        path: The client's file.
-        before: Its text.
-        after: Its text with the one entry.
-        diff: The difference of the client's file to show; what may be secret is hidden.
         hub: The hub's file.
-        hub_before: Its text; `None` if it does not exist.
-        hub_after: Its text with the servers.
         names: The names of the servers in the hub's file, by their names in the client.
         left: Why servers stay in the client's file, by name.
         entries: The entries that are taken out of the client's file, as it has them.
@@ -210,7 +198,7 @@ class Adoption:
 
 
 def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = None) -> Adoption:
-    """Plan to move a client's servers into the hub's file; only reads."""
+    """Plan to move a client's servers into the hub's file; writes nothing."""
     program = CLIENTS[client]
     chosen, path = locate(program, scope, machine)
     before = read_regular(path)
@@ -274,13 +262,8 @@ class Restoration:
     """What restoring changes; see `Adoption`.
 
     Attributes:
-        path: The client's file.
-        before: Its text; `None` if it is gone.
-        after: Its text with its own servers again.
         exact: Whether that is the text as it was, byte for byte; else servers were put back into a file that
             has changed since.
-        diff: The difference to show.
-        record: The record of the adoption.
     """
 
     path: Path
@@ -292,7 +275,7 @@ class Restoration:
 
 
 def plan_restoration(client: ClientName, machine: Machine, scope: Scope | None = None) -> Restoration:
-    """Plan to bring the servers of a client back; only reads."""
+    """Plan to bring the servers of a client back; writes nothing."""
     program = CLIENTS[client]
     _, path = locate(program, scope, machine)
     record = AdoptionRecord.read(path, machine)
@@ -443,7 +426,6 @@ def _names_beside(present: Mapping[str, object], added: Mapping[str, object]) ->
 
 
 def _free_name(name: str, entry: object, present: Mapping[str, object]) -> str:
-    """The name, with a number if another server has it; a server that was edited is still the same."""
     wanted, number = name, 1
     while wanted in present and not is_same(present[wanted], entry):
         number += 1

@@ -182,7 +182,6 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        """This machine, and the folder that the command was started in."""
         return cls(Path.home(), sys.platform, os.environ, Path.cwd())
 
     @property
@@ -200,11 +199,7 @@ class Client:
     """One program.
 
     Attributes:
-        title: Its name for people.
-        section: The key of the servers in its file.
         locations: Its file by scope, the default scope first.
-        form: How its entries are written.
-        format: What its file is written in.
         workspace: How the project's folder is written in its project file; see `portable`.
         always: Keys of an entry whose tools it is to show at once, where it defers tools itself.
     """
@@ -218,7 +213,6 @@ class Client:
     always: Mapping[str, object] = field(default_factory=dict[str, object], hash=False)
 
     def entry(self, command: Sequence[str], env: Mapping[str, str]) -> dict[str, object]:
-        """The entry of a server that is started by `command`."""
         return self.form.ours(command, env)
 
 

@@ -192,7 +192,6 @@ def _line_indent(text: str, at: int) -> str | None:
 
 
 def _after_comma(text: str, end: int) -> int | None:
-    """Just after the comma that follows `end`, or None."""
     bare = blank_comments(text)
     comma = _skip(bare, end)
     return comma + 1 if bare[comma : comma + 1] == "," else None
@@ -312,7 +311,6 @@ class _Documents:
 
 
 def _data(node: Any) -> Any:
-    """Plain data of a document's part."""
     if isinstance(node, MutableMapping):
         return {str(key): _data(value) for key, value in cast("_Table", node).items()}
     if isinstance(node, list):

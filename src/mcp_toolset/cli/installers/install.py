@@ -43,13 +43,9 @@ class AdoptionRecord:
     """One client's file that was adopted. It contains secrets of servers, so only the owner can read it.
 
     Attributes:
-        client: The client.
-        path: Its file.
         original: The file's text before the first adoption.
         adopted: Digests of the file's text after each adoption, the last one last.
-        hub_path: The hub's file.
         names: The servers' names in the hub's file, by their names in the client.
-        entries: The servers' entries as the client had them.
     """
 
     client: ClientName
@@ -93,7 +89,6 @@ class AdoptionRecord:
 
     @classmethod
     def read_all(cls, machine: Machine) -> list[AdoptionRecord]:
-        """The records of all clients, for `discover`."""
         paths = [_path_in(file) for file in _records(machine)]
         return [record for path in paths if path and (record := cls.read(Path(path), machine)) is not None]
 
@@ -102,7 +97,7 @@ class AdoptionRecord:
         return Path(self.hub_path)
 
     def is_applied(self, text: str) -> bool:
-        """Whether the one entry has been written: the client's file is no longer as it was."""
+        """Whether the one entry has been written."""
         return text != self.original
 
     def is_unchanged(self, text: str) -> bool:
@@ -130,7 +125,6 @@ class AdoptionRecord:
             ) from None
 
     def remove(self, machine: Machine) -> None:
-        """Remove the record: the servers are back."""
         _file(Path(self.path), machine).unlink(missing_ok=True)
 
 
@@ -180,7 +174,6 @@ class Writing:
     """How paths are written in one file: absolute, or relative to the project's folder.
 
     Attributes:
-        folder: What relative paths on the command line are relative to.
         project: The project whose file it is; `None` for a user's file.
         workspace: How that file names the project's folder.
     """
@@ -204,7 +197,7 @@ class Writing:
         return self.workspace if inside == "." else f"{self.workspace}/{inside.replace(os.sep, '/')}"
 
     def options(self, options: Sequence[str | Path]) -> list[str]:
-        """Options of `serve`; the files among them are paths."""
+        """Options of `serve`, with the files among them as paths."""
         return [self.path(each) if isinstance(each, Path) else each for each in options]
 
     def target(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -282,10 +275,7 @@ class InstallPlan:
     """The change of one file. The texts contain other servers' secrets, so `repr` omits them.
 
     Attributes:
-        path: The client's file.
-        before: The file's text; None if the file does not exist.
         after: The text after the change; None if the file does not exist then either.
-        diff: The unified difference to show, with what may be secret hidden.
         private: Whether only the owner may read the file, if it is created.
     """
 
@@ -297,7 +287,6 @@ class InstallPlan:
 
     @property
     def changed(self) -> bool:
-        """Whether applying the plan would write anything."""
         return self.before != self.after
 
 
@@ -319,20 +308,8 @@ def plan_install(
 ) -> InstallPlan:
     """Plan that `client` starts `mcp-toolset serve TARGET …` under `name`.
 
-    Args:
-        client: The program whose file is changed.
-        name: The key of the entry: letters, digits, `_` and `-`, as the strictest client requires.
-        target_args: TARGET first, then the options of `serve`; or `--` and a command.
-        home: The user's home folder.
-        platform: As `sys.platform` has it.
-        environ: The environment, for the places that depend on it.
-        project: The folder whose file the project scope means.
-        scope: `project` or `user`; None is the client's default.
-        env: Variables for the server, written into the file.
-        force: Replace a different entry of the same name.
-        command: The command that starts mcp-toolset; found if None.
-        cwd: What relative paths in `target_args` are relative to; the project if None.
-        options: Options of `serve` for the entry; files among them as paths.
+    `target_args` is TARGET, or `--` and a command, relative to `cwd` else to `project`. `options` are those
+    of `serve`, with files as paths. `command` starts mcp-toolset; it is found if left out.
     """
     if not _NAME.fullmatch(name):
         raise click.UsageError(
@@ -368,7 +345,7 @@ def plan_uninstall(
     scope: Scope | None = None,
     force: bool = False,
 ) -> InstallPlan:
-    """Plan to remove `name` from the client's file; no change if it is missing. See `plan_install`."""
+    """Plan to remove `name` from the client's file; no change if it is missing."""
     chosen, path = locate(CLIENTS[client], scope, Machine(home, platform, environ, project))
     section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
     text = without_mark(before or "")
@@ -414,7 +391,7 @@ def _check_no_loop(writing: Writing, target_args: Sequence[str], path: Path) -> 
 
 
 def starts_mcp_toolset(entry: object) -> bool:
-    """Whether an entry was made by `install`."""
+    """Whether `install` has made an entry."""
     if not isinstance(entry, dict):
         return False
     table = cast("dict[str, object]", entry)

@@ -88,7 +88,6 @@ def _failed(path: Path, what: str, error: OSError | RuntimeError) -> ConfigError
 
 
 def mend_of(error: OSError | RuntimeError) -> str:
-    """What to do about a file that cannot be read or written."""
     number = error.errno if isinstance(error, OSError) else errno.ELOOP
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return "free some space on the disk"

@@ -41,8 +41,6 @@ class PortableConfig:
         questions: What the user is asked for, by variable.
         files: The files of the folder that the servers name, to be copied.
         secrets: The values that were replaced, which must not be in the bundle.
-        servers: The entries.
-        section: The section `toolset`.
     """
 
     def __init__(

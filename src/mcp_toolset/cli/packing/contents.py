@@ -129,7 +129,6 @@ class Packed:
     """A bundle, and what its author should know.
 
     Attributes:
-        bundle: The bundle.
         programs: The programs that the users need, beside what starts the bundle.
         unasked: The environment variables that the code reads and that the user is not asked for.
     """
@@ -154,7 +153,6 @@ class _Content:
 
 
 def pack_target(target: Target, text: str, wishes: Wishes) -> Packed:
-    """Collect a bundle of a Python target or a configuration."""
     asked = parse_questions(wishes.ask)
     match target:
         case ConfigFile():

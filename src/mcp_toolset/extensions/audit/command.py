@@ -174,7 +174,6 @@ def verify_command(files: Sequence[Path], key_env: str | None, as_json: bool) ->
 
 
 def _lines(file: Path, *, follow: bool) -> Iterator[bytes]:
-    """The lines of a log, and those that are written later if it is followed."""
     from mcp_toolset.extensions.audit.log_files import files_of
 
     files = files_of(file)

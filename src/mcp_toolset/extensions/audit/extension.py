@@ -53,11 +53,7 @@ class TellingLogins(Protocol):
 
 
 class Audit(Extension):
-    """Records calls, and what else happens to one server, in an audit log.
-
-    Attributes:
-        log: The audit log.
-    """
+    """Records calls, and what else happens to one server, in `log`."""
 
     key: ClassVar = "audit"
 
@@ -71,7 +67,7 @@ class Audit(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """See `Extension`; `True` is the log of the configuration."""
+        """`True` is the log of the configuration."""
         if said is not None and said is not True:
             given = cast("object", said)
             if not isinstance(given, AuditLog | str | PathLike):
@@ -87,7 +83,6 @@ class Audit(Extension):
 
     @classmethod
     def event_elsewhere(cls, stated: Settings, kind: str, /, **facts: Any) -> None:
-        """Hand a line over to the process that has the log, or write it."""
         log_of(cast("AuditSettings", stated)).hand_over(kind, **facts)
 
     def bind(self, host: Host) -> Self:
@@ -97,11 +92,9 @@ class Audit(Extension):
         return bound
 
     def observer(self) -> AuditLog:
-        """See `Extension`."""
         return self.log
 
     def event(self, kind: str, /, **facts: Any) -> None:
-        """See `Extension`."""
         self.log.record(kind, **facts, **(self._digests() if kind == "reloaded" else {}))
 
     @asynccontextmanager
@@ -118,11 +111,9 @@ class Audit(Extension):
             yield
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
-        """See `Extension`."""
         return self._running()
 
     def _began(self) -> dict[str, Any]:
-        """What the first line says of the server."""
         server = {"server": self.host.name, "version": self.host.version}
         return {**server, **self._digests(), "toolset": version("mcp-toolset")}
 
@@ -134,7 +125,6 @@ class Audit(Extension):
         return {"configuration": self.log.digest({"file": path.read_text(errors="replace")})}
 
     def intercept(self, method: str, answer: Answer) -> Answer:
-        """Record the requests for resources, prompts, completions and subscriptions."""
         return self._recorded(answer) if method in _READS else answer
 
     def _recorded(self, answer: Answer) -> Answer:
@@ -235,7 +225,6 @@ class Audit(Extension):
 
 
 def log_of(settings: AuditSettings) -> AuditLog:
-    """The log that a file asks for."""
     return AuditLog(settings.path, max_bytes=settings.max_bytes, keep=settings.keep, key=settings.key)
 
 

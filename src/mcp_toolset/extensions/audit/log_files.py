@@ -75,7 +75,6 @@ class Seal:
 
     @property
     def is_keyed(self) -> bool:
-        """Whether a key is needed to make or to check these digests."""
         return self.key is not None
 
 
@@ -84,8 +83,6 @@ class Head:
     """Where a log ends, in a small file beside it: without it, a cut end could not be seen.
 
     Attributes:
-        seq: The number of the last line.
-        digest: The digest of the last line.
         size: The size of the newest file, which ends with that line.
         salt: What the digests of arguments are keyed with, so that small values cannot be guessed.
     """
@@ -108,13 +105,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class ReadHead:
-    """A head as it was read from its file.
-
-    Attributes:
-        head: What it says.
-        keyed: Whether the log has a key.
-        seal: The digest by which it can be checked.
-    """
+    """A head as it was read from its file; `seal` is the digest by which it can be checked."""
 
     head: Head
     keyed: bool
@@ -122,7 +113,6 @@ class ReadHead:
 
     @classmethod
     def of(cls, data: bytes) -> ReadHead | None:
-        """The head in the content of a file; `None` if it is none."""
         try:
             found = cast("dict[str, Any]", json.loads(data))
             head = Head(int(found["seq"]), str(found["digest"]), int(found["size"]), str(found["salt"]))
@@ -131,19 +121,13 @@ class ReadHead:
             return None
 
     def is_sealed(self, seal: Seal) -> bool:
-        """Whether the log's own writer wrote it."""
         return self.keyed == seal.is_keyed and hmac.compare_digest(
             self.seal.encode(errors="replace"), seal.head(self.head).encode()
         )
 
 
 class Chain:
-    """Numbers the lines of a log and chains them.
-
-    Attributes:
-        seq: The number of the last line.
-        digest: The digest of the last line.
-    """
+    """Numbers the lines of a log and chains them; `seq` and `digest` are those of the last line."""
 
     def __init__(self, seal: Seal, seq: int = 0, digest: str = FIRST) -> None:
         self._seal = seal
@@ -180,7 +164,6 @@ _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_
 
 
 def seal_of(key: str | bytes | None) -> Seal:
-    """The digests that belong to a key."""
     if key is None:
         return Seal()
     data = key.encode() if isinstance(key, str) else key
@@ -230,7 +213,6 @@ def open_file(path: Path, flags: int) -> int:
 
 
 def content_of(path: Path, most: int = -1) -> bytes:
-    """The content of a file, or its first bytes."""
     with os.fdopen(open_file(path, os.O_RDONLY), "rb") as opened:
         return opened.read(most)
 
@@ -259,7 +241,6 @@ class Resumed:
     torn: int = 0
 
     def fields(self) -> dict[str, Any]:
-        """The facts, as fields of a line."""
         found = {"unclean": self.unclean, "torn": self.torn}
         return {name: value for name, value in found.items() if value}
 
@@ -268,14 +249,11 @@ class LogFiles:
     """The files of one log, open for one writer.
 
     Attributes:
-        chain: The chain, at the last line that was made.
         rest: Lines that could not be written yet.
-        resumed: What was found when an existing log was continued.
-        salt: What the digests of arguments are keyed with.
     """
 
     def __init__(self, path: Path, seal: Seal, max_bytes: int, keep: int) -> None:
-        """The files at `path` and beside it; nothing is opened yet."""
+        """Files at `path` and beside it; nothing is opened yet."""
         self.path = path
         self.rest = b""
         self.resumed = Resumed()
@@ -292,11 +270,7 @@ class LogFiles:
 
     @contextmanager
     def opened(self, beside: bool = False) -> Generator[LogFiles]:
-        """Lock the log and open it for the length of a block.
-
-        Args:
-            beside: Whether to write a log of its own beside one that another process writes.
-        """
+        """Lock the log and open it; `beside` another process's log, a log of its own is written."""
         with self._locked(MOST_BESIDE if beside else 1):
             try:
                 self._resume()
@@ -322,7 +296,6 @@ class LogFiles:
 
     @property
     def is_full(self) -> bool:
-        """Whether the newest file has reached its size."""
         return self.room <= 0
 
     @property
@@ -331,7 +304,6 @@ class LogFiles:
         return self._limit - self._size - len(self.rest) if self._is_regular else 1 << 30
 
     def append(self, lines: bytes) -> None:
-        """Write lines of the chain, after those that are still to be written."""
         self.rest += lines
         self.flush()
 
@@ -384,7 +356,6 @@ class LogFiles:
         self.append(self.chain.line("rotated", stamp(time.time()), fields) + b"\n")
 
     def _named(self, number: int) -> Path:
-        """The full file whose first line has a number."""
         return self.path.with_name(f"{self.path.name}.{number:012d}")
 
     def _before(self, data: bytes) -> list[int]:
@@ -438,7 +409,6 @@ class LogFiles:
             raise self._unusable(fault) from None
 
     def _read_head(self) -> Head | None:
-        """The head, checked; `None` if there is none."""
         try:
             data = content_of(Head.path_of(self.path))
         except FileNotFoundError:
@@ -529,6 +499,5 @@ class LogFiles:
 
 
 def _number_of(line: bytes) -> int:
-    """The number of a line; 0 if it is none of a log."""
     found = re.match(rb'\{"seq":(\d{1,18}),"prev":"', line)
     return int(found[1]) if found else 0

@@ -56,7 +56,6 @@ class AuditSettings(Settings):
     )
 
     def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
-        """See `Settings`."""
         if self.path.is_dir():
             raise place.error("is a folder, so no line could be written", "name a file in it")
         if self.path.exists() and not self.path.is_file():

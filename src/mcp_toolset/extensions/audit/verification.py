@@ -30,9 +30,7 @@ class Finding:
             stands where another should; `repeated`: a line stands there again, or was put in; `cut`: lines at
             the end are gone; `torn`: a line has no end; `head`: the head is missing or was changed; `key`:
             the log has a key; `foreign`: a file has the name of a full one, and is none.
-        file: The file.
         line: The line in this file, from 1; 0 if it is about the file.
-        text: All of that in one sentence.
     """
 
     kind: Kind
@@ -47,11 +45,6 @@ class Verified:
 
     Attributes:
         lines: The number of lines that are unbroken, from the first one on.
-        files: The files that were read.
-        began: The time of the first line.
-        ended: The time of the last unbroken line.
-        finding: Where it is broken, or `None`.
-        note: What else there is to say; empty for nothing.
     """
 
     lines: int
@@ -71,7 +64,6 @@ def verify(paths: Iterable[Path], seal: Seal | None = None) -> list[Verified]:
 
 
 def _stable(log: Path, given: Sequence[Path], seal: Seal) -> Verified:
-    """Check a log that may be written and rotated meanwhile."""
     whole = log in given
     for _ in range(_TRIES):
         files = files_of(log) if whole else sorted(given)
@@ -102,7 +94,6 @@ class _Place:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Its fields; none if it is not a JSON object."""
         try:
             found: object = json.loads(self.line)
         except (ValueError, RecursionError):
@@ -111,7 +102,6 @@ class _Place:
 
     @property
     def seq(self) -> int:
-        """Its number; 0 without one."""
         seq = self.fields.get("seq")
         return seq if isinstance(seq, int) else 0
 
@@ -132,7 +122,6 @@ class _Check:
         self._note = ""
 
     def run(self) -> Verified:
-        """Read everything; stop where it is broken."""
         if not self._files:
             raise AuditError(f"{self._log}: there is no audit log; give the file that it is written to")
         firsts = [first for file in self._files if (first := _first_line(file)) is not None]
@@ -284,7 +273,6 @@ class _Check:
 
 
 def _numbers_in(names: object) -> list[str]:
-    """The numbers in the names of files that were set aside."""
     every = cast("list[object]", names) if isinstance(names, list) else []
     return [found[0] for name in every if (found := _ASIDE.search(str(name)))]
 

@@ -65,14 +65,9 @@ Title = Annotated[str, Field(description="What it does, in a few words.", max_le
 
 
 class CodeTools:
-    """The two tools of a server, and the runs that they have begun.
-
-    Attributes:
-        waiting: The runs that wait for answers: in a store, where every replica finds them, else here.
-    """
+    """The two tools of a server, and the runs that they have begun."""
 
     def __init__(self, limits: CodeLimits, sandbox: Sandbox | None, host: Host) -> None:
-        """Run snippets in a sandbox that is given, else in that of the extra `code`."""
         self._stated = limits
         self._host = host
         self._sandbox = sandbox or MontySandbox(limits.workers)
@@ -80,14 +75,13 @@ class CodeTools:
         self._places = WeakValueDictionary[str, anyio.Semaphore]()
 
     def tools(self) -> list[Tool[..., Any]]:
-        """The two tools; they are given the caller itself, as a call of `call_tool` is."""
+        """Return both tools; they are given the caller itself, as a call of `call_tool` is."""
         return [
             self._tool(RUN_CODE, "Run code", RUN_TEXT, FIXED_TOOLS[2], reads=False),
             self._tool(RUN_READ_ONLY_CODE, "Run read-only code", READ_TEXT, FIXED_TOOLS[3], reads=True),
         ]
 
     def _tool(self, name: str, shown: str, text: str, by: str, *, reads: bool) -> Tool[..., Any]:
-        """A tool whose code calls tools by `by`."""
 
         @tool(
             name=name,
@@ -110,7 +104,6 @@ class CodeTools:
         return WaitingRuns(self._host.need(SuspendedStore))
 
     async def close(self) -> None:
-        """End the processes of the sandbox, and forget the runs that wait."""
         self.waiting.clear()
         await self._sandbox.close()
 
@@ -144,14 +137,13 @@ class CodeTools:
         return self._places.setdefault(share, anyio.Semaphore(max(1, self._stated.workers - 1)))
 
     async def _before(self, context: ToolContext, owner: str) -> WaitingRun | None:
-        """The run that the client comes back to, if it does."""
+        """Take the run that the client comes back to, if it does."""
         if not isinstance(context, WireContext):
             return None
         handle = context.replay.parked.pop(PARKED, None)
         return None if handle is None else await self.waiting.take(handle, owner)
 
     async def _called(self, by: str, grant: str, called: Called, id: str, context: ToolContext) -> ToolResult:
-        """Make one call of a run."""
         arguments = {"grant": grant, "arguments": called.arguments}
         return await self._host.call(ToolCall(by, arguments, id), context)
 

@@ -59,11 +59,10 @@ class CodeMode(CodeLimits, Extension):
         return bound
 
     def catalog_tools(self) -> Sequence[Tool[..., Any]]:
-        """See `Extension`."""
         return self._made.tools()
 
     def lifespan(self) -> None:
-        """Say what is lost at a restart."""
+        """Warn of what is lost at a restart."""
         store = self.host.need(SuspendedStore)
         if store is None or store is self.host.need(Shared) or not self.host.grants.ends_with_process:
             return
@@ -73,7 +72,6 @@ class CodeMode(CodeLimits, Extension):
         )
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """See `Extension`."""
         return self._running()
 
     @asynccontextmanager

@@ -74,7 +74,7 @@ _NOT_AWAITED: Final = "it is a coroutine that was not awaited: put `await` befor
 
 
 def limit_text(kind: FaultKind | str, mode: CodeLimits) -> str:
-    """A refusal that names the limit of `CodeMode` behind it; empty for what is no limit."""
+    """A refusal that names the limit of `CodeMode` behind it; empty for any other kind."""
     if kind not in _LIMITS:
         return ""
     limit: float = getattr(mode, kind)
@@ -91,23 +91,17 @@ class CallNote:
     error: str = ""
 
     def to_wire(self) -> dict[str, Any]:
-        """The note, without an error if there is none."""
         wire = {"name": self.name, "ok": self.ok, "ms": self.ms}
         return {**wire, "error": self.error} if self.error else wire
 
 
 @dataclass(slots=True)
 class Transcript:
-    """What a run has done so far.
-
-    Attributes:
-        calls: The calls that have ended, in the order of their ends.
-    """
+    """The calls of a run that have ended, and its result."""
 
     calls: list[CallNote] = field(default_factory=list[CallNote])
 
     def value(self, text: str, printed: str, program: Program) -> ToolResult:
-        """The result of a run that has ended by itself, with its value as JSON."""
         size = len(text.encode())
         value = _read(text) if size <= program.mode.value else _TOO_LARGE
         told: dict[str, Any] = {"value": value}
@@ -120,7 +114,7 @@ class Transcript:
         return self._result(told, printed)
 
     def fault(self, fault: SandboxFault | str, printed: str, program: Program) -> ToolResult:
-        """The result of a run that has ended early; what ran stays done."""
+        """Return the result of a run that has ended early; what ran stays done."""
         if isinstance(fault, str):
             told = fault
         else:
@@ -195,13 +189,11 @@ class CodeRun:
     """One run of a program.
 
     Attributes:
-        transcript: What the run has done so far.
         calls: Calls that were begun; those that are made again count once.
         unanswered: The calls without an answer so far, by id.
     """
 
     def __init__(self, program: Program, caller: ToolCaller) -> None:
-        """Make the calls of the snippet by `caller`."""
         self.transcript = Transcript()
         self.calls = 0
         self.unanswered: dict[int, Called] = {}
@@ -214,7 +206,6 @@ class CodeRun:
         self._asking: dict[int, Requests] = {}
 
     def saved(self) -> dict[str, Any]:
-        """What a run that waits for answers has done so far, as JSON."""
         return {
             "ended": [[each.name, each.ok, each.ms, each.error] for each in self.transcript.calls],
             "calls": self.calls,
@@ -231,7 +222,6 @@ class CodeRun:
         return run
 
     async def drive(self, execution: Execution) -> Ended | Asking:
-        """Run to the end, or to a question."""
         outcome: Ended | Asking | SandboxFault = SandboxFault("died", "the run was cancelled")
         async with anyio.create_task_group() as group:
             try:
@@ -271,7 +261,6 @@ class CodeRun:
             self.unanswered[called.id] = called
 
     def _begin(self, step: Paused, group: anyio.abc.TaskGroup) -> None:
-        """Start the calls that the snippet waits for now."""
         for each in sorted(step.waiting):
             if each in self.unanswered and each not in self._running and each not in self._asking:
                 self._start(each, group)
@@ -348,11 +337,8 @@ class WaitingRun:
 
     Attributes:
         id: What tells it from other runs, in the ids of its calls.
-        state: The dump of its sandbox.
-        printed: What it has printed so far.
         run: Its calls so far, and those without an answer; see `CodeRun.saved`.
         asking: What the calls that ask have asked, by their ids.
-        granted: The tools that it may call, each with its grant.
         spent: Seconds that it took so far.
     """
 
@@ -385,7 +371,6 @@ class WaitingRun:
 
     @classmethod
     def of_saved(cls, data: bytes) -> WaitingRun:
-        """What `saved` gave."""
         saved = json.loads(data)
         asking = dict[int, InnerState]()
         for id, one in saved["asking"].items():
@@ -410,13 +395,7 @@ class WaitingRuns:
         return len(self._runs)
 
     async def keep(self, run: WaitingRun, *, owner: str, share: str = "") -> str:
-        """Hold a run until its client comes back; the reference to find it by.
-
-        Args:
-            run: The run.
-            owner: What it is bound to: the caller, the tool, the code and the grants.
-            share: Whose share it takes of what is held; empty if the caller is unknown.
-        """
+        """Hold a run, bound to `owner`, until its client comes back; `share` is whose room it takes."""
         data, handle = run.saved(), secrets.token_urlsafe(18)
         if self._store is not None:
             try:
@@ -435,7 +414,6 @@ class WaitingRuns:
         return handle
 
     async def take(self, handle: str, owner: str) -> WaitingRun:
-        """The run of a reference, once."""
         held = self._store
         data = self._taken(handle, owner) if held is None else await self._got(held, handle, owner)
         if data is None:
@@ -443,7 +421,6 @@ class WaitingRuns:
         return WaitingRun.of_saved(data)
 
     def clear(self) -> None:
-        """Forget the runs of this process."""
         self._runs.clear()
 
     async def _put(self, store: SuspendedStore, handle: str, owner: str, data: bytes, share: str) -> None:
@@ -512,7 +489,7 @@ Call = Callable[[str, Called, str, ToolContext], Awaitable[ToolResult]]
 
 
 class ServedRun:
-    """One run for one request."""
+    """One run for one request, or a run that goes on for its caller."""
 
     def __init__(
         self,
@@ -522,7 +499,6 @@ class ServedRun:
         call: Call,
         before: WaitingRun | None,
     ) -> None:
-        """Run a program for the caller of `context`, or go on with the run that has waited for it."""
         self._program = program
         self._context = context
         self._granted = granted
@@ -564,7 +540,7 @@ class ServedRun:
         return transcript.fault(f"stopped: {limit_text(kind, mode)}", self._printed(), self._program)
 
     async def call(self, called: Called) -> ToolResult:
-        """Make one call of the snippet; see `ToolCaller`."""
+        """Make one call of the snippet."""
         name = self._program.functions.tools[called.function]
         context = self._inner(called.id)
         try:
@@ -600,7 +576,6 @@ class ServedRun:
     async def _wait(
         self, asking: Asking, execution: Execution, keep: Callable[[WaitingRun], Awaitable[str]], spent: float
     ) -> None:
-        """Hold the run, and have the client asked."""
         assert isinstance(self._context, WireContext)
         states = {id: self._states[id] for id in asking.requests}
         waiting = WaitingRun(

@@ -34,12 +34,7 @@ class IndexKeeper:
     """Writes the index of one server's search whenever it has read much that its file does not have."""
 
     def __init__(self, folder: Callable[[], Path | None], shared: Shared | None = None) -> None:
-        """Keep indexes.
-
-        Args:
-            folder: Their folder, asked for by the first search; `None` keeps nothing.
-            shared: What replicas share.
-        """
+        """Keep indexes in a folder, asked for by the first search; `None` keeps nothing."""
         self._folder = folder
         self._shared = shared
         self._asked = ThreadEvent()
@@ -47,12 +42,7 @@ class IndexKeeper:
         self._leave_out: Callable[[CatalogEntry], bool] = _no
 
     def rest(self, index: SearchIndex, leave_out: Callable[[CatalogEntry], bool]) -> None:
-        """Have an index, which is empty so far, begin with its file, and write that.
-
-        Args:
-            index: The index.
-            leave_out: Whether a tool must not be in a file.
-        """
+        """Have an empty index begin with its file, and write that without the tools to `leave_out`."""
         self._index, self._leave_out = index, leave_out
         index.rest_on(self._kept)
 

@@ -68,7 +68,6 @@ class FailureCounts(Generic[_K]):
         self._failures: Recent[_K, _Failures] = Recent(max_entries)
 
     def waits(self, key: _K) -> float:
-        """The remaining seconds of refusal."""
         failures = self._failures.get(key)
         if failures is None or failures.count < self._times:
             return 0.0

@@ -40,7 +40,6 @@ class TaskRecords:
     """
 
     def __init__(self, store: SuspendedStore | None, shared: Shared | None) -> None:
-        """Use the keys of a store; without one, ids end with this process."""
         self._store = store
         self._shared = shared
         self._kept: Kept | None = None if store is None else store.kept(_KIND)
@@ -49,7 +48,6 @@ class TaskRecords:
         self.outlive = store is not None
 
     def serve(self, answer: Callable[[Wire], Awaitable[Wire | None]]) -> None:
-        """Let other replicas ask about tasks that are here."""
         if self._shared is not None:
             self._shared.replicas.serve(_KIND, answer)
 
@@ -60,7 +58,6 @@ class TaskRecords:
         return id if len(id) <= MAX_ID else ""
 
     def is_own(self, id: object) -> bool:
-        """Whether a value is the id of a task of this server's, of this process or another one."""
         return isinstance(id, str) and self._sealer.is_own(id)
 
     def open(self, id: str, owner: str) -> Suspended | None:
@@ -74,7 +71,7 @@ class TaskRecords:
             return None
 
     def require_same(self, sealed: Suspended, tools: Mapping[str, str]) -> None:
-        """Check the definition of the tool; raises `RequestStateError`."""
+        """Raise `RequestStateError` unless the definition of the tool is the same."""
         self._sealer.require_same(sealed, tools)
 
     async def elsewhere(self, id: str, at: str, what: str, answers: Wire) -> Wire | None:
@@ -92,7 +89,6 @@ class TaskRecords:
         return None
 
     async def note_place(self, id: str, *, seconds: float) -> None:
-        """Tell other replicas that a task goes on here."""
         if self._shared is not None:
             await self._put(_place_of(id), self._shared.replicas.own.encode(), seconds)
 
@@ -103,7 +99,6 @@ class TaskRecords:
             await self._put(_name_of(id), sealed.encode(), seconds)
 
     async def outcome(self, id: str) -> dict[str, Any] | None:
-        """How a task has ended; `None` if that is not known."""
         data = await self._got(_name_of(id))
         if data is None:
             return None

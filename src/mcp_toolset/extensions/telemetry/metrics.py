@@ -42,7 +42,6 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many durations."""
         return sum(self.buckets)
 
     def note(self, seconds: float) -> None:
@@ -55,10 +54,9 @@ class Histogram:
 
 
 class Histograms(dict[Key, Histogram]):
-    """A histogram for each key, made when it is first asked for."""
+    """A histogram for each key, made on first use; what has no room is summed under the key `rest`."""
 
     def __init__(self, rest: Key) -> None:
-        """Sum what has no room under the key `rest`."""
         super().__init__()
         self._rest = rest
 
@@ -89,9 +87,6 @@ class CallKey(NamedTuple):
     """What calls are told apart by.
 
     Attributes:
-        tool: The public name of the tool; empty if there is none.
-        server: The name of its mounted server; empty for a local tool.
-        outcome: The outcome, as in a `CallReport`.
         error: A class of the error, of few; empty without one.
         code: The code of the error that the request had for an answer; empty if it had a result.
         version: The protocol revision of a request that was nothing but this call; empty for other calls.
@@ -106,7 +101,7 @@ class CallKey(NamedTuple):
 
 
 class RequestKey(NamedTuple):
-    """What other requests of clients are told apart by."""
+    """Labels of another request of a client."""
 
     method: str
     version: str
@@ -114,7 +109,7 @@ class RequestKey(NamedTuple):
 
 
 class SentKey(NamedTuple):
-    """What requests to mounted servers are told apart by; `tool` is the server's own name of a tool."""
+    """Labels of a request to a mounted server; `tool` is the server's own name of a tool."""
 
     method: str
     tool: str
@@ -143,7 +138,6 @@ class Sampling:
 
     @classmethod
     def of_environment(cls) -> Sampling:
-        """What the variables of OpenTelemetry say."""
         said = os.environ.get(_SAMPLER, "").strip().lower()
         if not said:
             return cls()
@@ -163,9 +157,7 @@ class Traces:
     """Chooses requests before they are handled: OpenTelemetry makes a span before it asks its sampler.
 
     Attributes:
-        tracer: Makes spans; `None` while no collector takes any.
         due: Whether a request without a trace of its client may be chosen; else `sampled` need not be asked.
-        active: The requests that are traced now.
     """
 
     def __init__(self, rate: float) -> None:
@@ -222,7 +214,6 @@ class CallMetrics:
         calls: All calls that an audit log has.
         requests: Requests that are no calls of tools.
         sent: Requests to mounted servers in the course of calls.
-        traces: Which calls are traced; `None` for none.
     """
 
     def __init__(self, traces: Traces | None = None) -> None:
@@ -298,13 +289,7 @@ _SERVER: Final = "mcp_toolset.server"
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """One metric of durations in seconds.
-
-    Attributes:
-        name: Its name.
-        told: What it is.
-        points: By its attributes a histogram.
-    """
+    """One metric of durations in seconds; `told` is its description, `points` has histograms by attributes."""
 
     name: str
     told: str

@@ -38,13 +38,7 @@ class _Page(Collector):
 
 
 def page(series: Iterable[Durations], up: Mapping[str, bool], accepted: str) -> tuple[bytes, str]:
-    """The page and its content type.
-
-    Args:
-        series: The metrics.
-        up: By the name of each mounted server, whether calls reach it.
-        accepted: What the reader accepts (`Accept`).
-    """
+    """The page and its content type, chosen by what the reader accepts (`Accept`)."""
     registry = CollectorRegistry()
     registry.register(_Page(series, up))
     encode, kind = choose_encoder(accepted)
