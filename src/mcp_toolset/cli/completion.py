@@ -34,7 +34,8 @@ _LARGEST: Final = 4 * 1024 * 1024
 def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
     said: Mapping[str, Any] = ctx.params
     words: tuple[str, ...] = said.get("words") or ()
-    file = str(said.get("file") or said.get("config") or (words[0] if words else "") or _usual())
+    usual = next((name for name in USUAL_FILES if Path(name).is_file()), "")
+    file = str(said.get("file") or said.get("config") or (words[0] if words else "") or usual)
     match ctx.info_name, param.name:
         case _ if ctx.meta.get(SEPARATED):
             return _items(files(incomplete))
@@ -85,10 +86,6 @@ def _items(values: Iterable[str]) -> list[CompletionItem[Any]]:
 
 def _starting(names: Iterable[str], incomplete: str) -> list[CompletionItem[Any]]:
     return _items(name for name in names if name.startswith(incomplete))
-
-
-def _usual() -> str:
-    return next((name for name in USUAL_FILES if Path(name).is_file()), "")
 
 
 def _text(path: str) -> str:

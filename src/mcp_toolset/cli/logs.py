@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, redirect_stderr
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.cli.options import gathered
 from mcp_toolset.cli.output import log_to_stderr
 from mcp_toolset.cli.target import Command, ConfigFile, Program, Target, Url, default_name
 from mcp_toolset.errors import ToolsetError
@@ -23,39 +23,6 @@ if TYPE_CHECKING:
 
 
 LEVELS: Final = ("debug", "info", "warning", "error")
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-_OPTIONS: Final = (
-    click.option(
-        "--log",
-        metavar="FOLDER|off",
-        help="Keep the log that mcp-toolset logs shows in FOLDER; off keeps none.",
-    ),
-    click.option(
-        "--log-level",
-        type=click.Choice(LEVELS),
-        metavar="LEVEL",
-        help="The least level in that log: debug, info (the default), warning or error.",
-    ),
-    click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="What the lines on stderr are.",
-    ),
-)
-
-
-def log_options(function: _Function) -> _Function:
-
-    @wraps(function)
-    def told(*args: Any, log: str | None, log_level: str | None, log_format: str, **kwargs: Any) -> Any:
-        return function(*args, logging=LogOptions(log, log_level, log_format == "json"), **kwargs)
-
-    for option in reversed(_OPTIONS):
-        told = option(told)
-    return cast("_Function", told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +31,7 @@ class LogOptions:
 
     place: str | None = None
     level: str | None = None
-    as_json: bool = False
+    style: str = "text"
 
     @contextmanager
     def keeping(self, target: Target, verbose: int) -> Generator[ServingLog]:
@@ -73,7 +40,7 @@ class LogOptions:
 
         with ExitStack() as stack:
             # The log comes later: it is a handler as well, and after it no other would be made.
-            if not self.as_json:
+            if self.style == "text":
                 log_to_stderr(verbose, quiet=False)
             else:
                 from mcp_toolset.serving.log_lines import JsonFormatter, JsonStream
@@ -91,6 +58,33 @@ class LogOptions:
         if self.place is None:
             return LogChoice(None, self.level)
         return LogChoice(False if self.place == OFF else Path(self.place), self.level)
+
+
+log_options: Final = gathered(
+    "logging",
+    LogOptions,
+    click.option(
+        "--log",
+        "place",
+        metavar="FOLDER|off",
+        help="Keep the log that mcp-toolset logs shows in FOLDER; off keeps none.",
+    ),
+    click.option(
+        "--log-level",
+        "level",
+        type=click.Choice(LEVELS),
+        metavar="LEVEL",
+        help="The least level in that log: debug, info (the default), warning or error.",
+    ),
+    click.option(
+        "--log-format",
+        "style",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="What the lines on stderr are.",
+    ),
+)
 
 
 @contextmanager

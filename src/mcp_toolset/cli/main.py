@@ -150,17 +150,13 @@ def _run(arguments: Sequence[str] | None) -> int:
         if debugging() and not isinstance(fault, click.ClickException):
             raise
         told = innermost(fault, ToolsetError, click.ClickException)
-        if isinstance(told, ToolsetError) and _wants_json(sys.argv[1:] if arguments is None else arguments):
+        words = [*(sys.argv[1:] if arguments is None else arguments), "--"]
+        if isinstance(told, ToolsetError) and "--json" in words[: words.index("--")]:
             # A program that reads the answer reads the reason, too.
             sys.stdout.write(json.dumps({"error": str(told)}) + "\n")
             sys.stdout.flush()
         return _failed(told)
     return code if isinstance(code, int) else 0
-
-
-def _wants_json(arguments: Sequence[str]) -> bool:
-    words = (*arguments, "--")
-    return "--json" in words[: words.index("--")]
 
 
 def _failed(fault: BaseException) -> int:

@@ -451,7 +451,10 @@ def _is_sdk_server(value: object) -> bool:
 
 def _served(value: Any, target: Module | Program, options: MountOptions) -> ToolsetServer:
     if isinstance(value, ToolsetServer):
-        return _adapted(value, options)
+        made = _with_options(value, options)
+        if not options.serves:
+            made.extensions.leave_served()
+        return made
     name = default_name(str(target))
     if isinstance(value, Toolset):
         toolset = cast("Toolset", value)
@@ -468,13 +471,6 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
         f"{target}: cannot serve a value of type {type(value).__name__}; "
         "name a tool, function, toolset or server"
     )
-
-
-def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
-    made = _with_options(server, options)
-    if not options.serves:
-        made.extensions.leave_served()
-    return made
 
 
 def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
@@ -594,7 +590,6 @@ def run(work: Callable[[], Awaitable[_Result]]) -> _Result:
 def run_on(
     target: Target, options: MountOptions, work: Callable[[ToolsetServer], Awaitable[_Result]]
 ) -> _Result:
-
     async def working() -> _Result:
         async with opened(target, options) as server:
             return await work(server)

@@ -31,19 +31,6 @@ _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HOW: Final = "write NAME:VALUE, such as 'X-Api-Key: ${API_KEY}' in single quotes"
 
 
-def credential_options(function: _Function) -> _Function:
-    """`--header` and `--token-env`; the command receives both as `headers`."""
-
-    @wraps(function)
-    def told(*args: Any, header: Sequence[str], token_env: str | None, **kwargs: Any) -> Any:
-        return function(*args, headers=headers_of(header, token_env), **kwargs)
-
-    token = click.option(
-        "--token-env", metavar="VAR", help="Send the bearer token in this environment variable to the URL."
-    )
-    return cast("_Function", header_option(token(told)))
-
-
 header_option: Final = click.option(
     "--header",
     multiple=True,
@@ -52,13 +39,13 @@ header_option: Final = click.option(
 )
 
 
-def headers_of(written: Sequence[str], variable: str | None) -> Headers:
-    found = [_header(text) for text in written]
-    if variable is not None:
-        token = os.environ.get(variable, "").strip()
+def headers_of(header: Sequence[str], token_env: str | None) -> Headers:
+    found = [_header(text) for text in header]
+    if token_env is not None:
+        token = os.environ.get(token_env, "").strip()
         if not token:
-            raise click.UsageError(f"--token-env {variable}: the variable is not set; export it first")
-        found.append(("Authorization", _checked(f"Bearer {token}", f"--token-env {variable}")))
+            raise click.UsageError(f"--token-env {token_env}: the variable is not set; export it first")
+        found.append(("Authorization", _checked(f"Bearer {token}", f"--token-env {token_env}")))
     return tuple(found)
 
 
@@ -218,16 +205,13 @@ def _bad_value(param: click.Parameter, text: str) -> str:
                 return f"{option}{value} is not one of {', '.join(map(repr, choices))}{near}"
             return f"{value} is no {param.name}{near or f'; use {_either(choices)}'}"
         case click.IntRange() | click.FloatRange() if found:
-            return f"{option}{value} is not {_range(param.type)}"
+            kind = param.type
+            number = "a whole number" if isinstance(kind, click.IntRange) else "a number"
+            least = f"above {kind.min}" if kind.min_open else f"from {kind.min} on"
+            limits = least if kind.max is None else f"from {kind.min} to {kind.max}"
+            return f"{option}{value} is not {number} {limits}"
         case _:
             return f"{_name(param)}: {text[:1].lower()}{text[1:]}"
-
-
-def _range(kind: click.IntRange | click.FloatRange) -> str:
-    number = "a whole number" if isinstance(kind, click.IntRange) else "a number"
-    if kind.max is not None:
-        return f"{number} from {kind.min} to {kind.max}"
-    return f"{number} above {kind.min}" if kind.min_open else f"{number} from {kind.min} on"
 
 
 def _name(param: click.Parameter) -> str:
@@ -255,11 +239,13 @@ class TargetCommand(click.Command):
     """A click command whose target may be a command line after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own, separator, command = _split(args)
-        if separator and not command and not ctx.resilient_parsing:
+        separated = "--" in args
+        at = args.index("--") if separated else len(args)
+        command = tuple(args[at + 1 :])
+        if separated and not command and not ctx.resilient_parsing:
             raise click.UsageError("nothing follows --; write the command to start there", ctx)
-        ctx.meta[_COMMAND], ctx.meta[SEPARATED] = command, separator
-        return super().parse_args(ctx, own)
+        ctx.meta[_COMMAND], ctx.meta[SEPARATED] = command, separated
+        return super().parse_args(ctx, args[:at])
 
 
 def has_target(ctx: click.Context, words: Sequence[str]) -> bool:
@@ -311,57 +297,35 @@ def written(target: str | None, command: Sequence[str]) -> str:
     return target or "-- " + " ".join(command)
 
 
-def _split(args: Sequence[str]) -> tuple[list[str], bool, tuple[str, ...]]:
-    if "--" not in args:
-        return list(args), False, ()
-    at = args.index("--")
-    return list(args[:at]), True, tuple(args[at + 1 :])
-
-
-def json_option(function: _Function) -> _Function:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")(
-        function
-    )
-
-
-def dry_run_option(function: _Function) -> _Function:
-    return click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")(function)
-
-
-def scope_option(function: _Function) -> _Function:
-    return click.option(
-        "--scope",
-        type=click.Choice(["project", "user"]),
-        help="The file of the project or of the user; the client's default if not given.",
-    )(function)
-
-
-def lock_option(function: _Function) -> _Function:
-    return click.option(
-        "--lock",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="The lock file; by default beside the configuration, or mcp-toolset.lock.json here.",
-    )(function)
-
-
-def timeout_option(function: _Function) -> _Function:
-    return click.option(
-        "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
-        metavar="SECONDS",
-        help="Seconds for connecting, and for each call.",
-    )(function)
-
-
-def deferred_option(function: _Function) -> _Function:
-    return click.option(
-        "--deferred/--no-deferred",
-        default=None,
-        help="Put all tools of mounted servers behind search, or list all.",
-    )(function)
-
-
+json_option: Final = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON value and nothing else."
+)
+dry_run_option: Final = click.option(
+    "--dry-run", is_flag=True, help="Show the difference and change nothing."
+)
+scope_option: Final = click.option(
+    "--scope",
+    type=click.Choice(["project", "user"]),
+    help="The file of the project or of the user; the client's default if not given.",
+)
+lock_option: Final = click.option(
+    "--lock",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The lock file; by default beside the configuration, or mcp-toolset.lock.json here.",
+)
+timeout_option: Final = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Seconds for connecting, and for each call.",
+)
+deferred_option: Final = click.option(
+    "--deferred/--no-deferred",
+    default=None,
+    help="Put all tools of mounted servers behind search, or list all.",
+)
+verbose_option: Final = click.option("-v", "--verbose", count=True, help="Log to stderr; -vv logs more.")
 _SERVING: Final = (
     click.option(
         "--grants",
@@ -430,8 +394,21 @@ def serving_arguments(ctx: click.Context) -> list[str | Path]:
     return given
 
 
-def verbose_option(function: _Function) -> _Function:
-    return click.option("-v", "--verbose", count=True, help="Log to stderr; -vv logs more.")(function)
+def gathered(
+    into: str, make: Callable[..., Any], *options: Callable[[Any], Any]
+) -> Callable[[_Function], _Function]:
+    """Options whose values a command receives in one argument: what `make` returns for them."""
+
+    def declare(function: _Function) -> _Function:
+        @wraps(function)
+        def told(*args: Any, **given: Any) -> Any:
+            own = {name: given.pop(name) for name in names}
+            return function(*args, **{into: make(**own)}, **given)
+
+        names = [option(told).__click_params__[-1].name for option in reversed(options)]
+        return cast("_Function", told)
+
+    return declare
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,11 +428,11 @@ class Reach:
         log_to_stderr(self.verbose, quiet=True)
 
 
-def reach_options(function: _Function) -> _Function:
-    """`--header`, `--token-env`, `--timeout` and `-v`; the command receives all of them as `reach`."""
+def _reach(header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int) -> Reach:
+    return Reach(headers_of(header, token_env), timeout, verbose)
 
-    @wraps(function)
-    def told(*args: Any, headers: Headers, timeout: float | None, verbose: int, **kwargs: Any) -> Any:
-        return function(*args, reach=Reach(headers, timeout, verbose), **kwargs)
 
-    return cast("_Function", credential_options(timeout_option(verbose_option(told))))
+_token_option: Final = click.option(
+    "--token-env", metavar="VAR", help="Send the bearer token in this environment variable to the URL."
+)
+reach_options: Final = gathered("reach", _reach, header_option, _token_option, timeout_option, verbose_option)

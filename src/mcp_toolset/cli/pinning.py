@@ -13,7 +13,7 @@ from mcp_toolset.catalog.pins.differences import Difference, compared
 from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile, Pinned, Servers
 from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.core.source import SourceStatus, ToolChange
+from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.text.hidden_text import visible
 from mcp_toolset.upstream.toolset import RemoteToolset
 
@@ -137,13 +137,14 @@ def status_lists(status: SourceStatus) -> dict[str, Any]:
     return {
         "set_aside": [{"name": name, "reason": reason} for name, reason in status.set_aside],
         "flagged": [{"name": name, "reason": reason} for name, reason in status.flagged],
-        "changes": [_of_status(change) for change in status.changes],
+        "changes": [
+            {
+                **change_json(one.name, one.pinned and canonical(one.pinned), canonical(one.offered)),
+                "held": one.held,
+            }
+            for one in status.changes
+        ],
     }
-
-
-def _of_status(change: ToolChange) -> dict[str, Any]:
-    old = None if change.pinned is None else canonical(change.pinned)
-    return {**change_json(change.name, old, canonical(change.offered)), "held": change.held}
 
 
 def change_json(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> dict[str, Any]:

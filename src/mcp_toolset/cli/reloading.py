@@ -21,7 +21,6 @@ from collections.abc import (
     Collection,
     Generator,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -131,7 +130,9 @@ class Child:
 
     def _files(self, more: Iterable[str]) -> frozenset[Path]:
         own = main_file(self._target)
-        found = {file for file in map(Path, (*_imported(), *more)) if is_of_project(file, own)}
+        imported = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        files = map(Path, (*(file for file in imported if isinstance(file, str)), *more))
+        found = {file for file in files if is_of_project(file, own)}
         return frozenset(found | {own})
 
     def _write(self, more: Collection[str], fault: str = "") -> None:
@@ -145,13 +146,6 @@ def main_file(target: Program | Module) -> Path:
         return Path(target.path).absolute()
     first, *_ = target.module.split(".")
     return Path.cwd() / f"{first}.py"
-
-
-def _imported() -> Iterator[str]:
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str):
-            yield file
 
 
 def _frames_of(fault: BaseException) -> list[tuple[str, int | None]]:

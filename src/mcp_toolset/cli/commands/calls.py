@@ -119,22 +119,14 @@ async def _call(
 
     try:
         with anyio.fail_after(seconds), working(f"calling {binding.name} …"):
-            return await _sent(server, binding, arguments, key)
+            return await server.call_as_host(binding.name, arguments, context=TerminalContext(key))
     except TimeoutError:
         raise CallError(
             f"{binding.name}: no result within {seconds:g} s; allow more with --timeout"
         ) from None
 
 
-async def _sent(
-    server: ToolsetServer, binding: ToolBinding, arguments: dict[str, Any], key: str | None
-) -> ToolResult:
-
-    return await server.call_as_host(binding.name, arguments, context=TerminalContext(key))
-
-
 def _show_result(result: ToolResult, tool: str, output: Output, as_json: bool) -> None:
-
     if as_json:
         output.json(dict(result.wire))
     elif result.is_error:
@@ -145,7 +137,6 @@ def _show_result(result: ToolResult, tool: str, output: Output, as_json: bool) -
 
 
 def _text(result: ToolResult) -> str:
-
     if not result.content:
         return result.text
     return "\n".join(map(block_text, result.content))
@@ -197,7 +188,6 @@ async def _get(
 
 
 def _show_prompt(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
-
     if as_json:
         output.json(dict(result))
         return
@@ -249,7 +239,6 @@ async def _resource(server: ToolsetServer, uri: str, target: str) -> Mapping[str
 
 
 def _show_resource(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
-
     if as_json:
         output.json(dict(result))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections import Counter
@@ -70,11 +69,8 @@ def discover_command(tokens: bool, timeout: float | None, as_json: bool) -> None
         elif rows:
             _show_found(rows, found, output)
         else:
-            output.say(f"no client here has a server; looked for {', '.join(_titles())}")
-
-
-def _titles() -> list[str]:
-    return [client.title for client in CLIENTS.values()]
+            titles = ", ".join(client.title for client in CLIENTS.values())
+            output.say(f"no client here has a server; looked for {titles}")
 
 
 def _counted(found: Discovery, timeout: float | None) -> dict[str, int]:
@@ -227,7 +223,11 @@ def install_command(
             raise click.UsageError("--adopt takes the client's own servers; leave TARGET out", ctx)
         return adopt_servers(client, scope, dry_run=dry_run, yes=yes, as_json=as_json)
     target, command, _ = target_and_words(ctx, words)
-    env = dict(_variable(ctx, variable) for variable in variables)
+    env: dict[str, str] = {}
+    for variable in variables:
+        key, sign, env[key] = variable.partition("=")
+        if not sign or not key:
+            raise click.UsageError(f"--env {key or variable!r}: no value; write --env KEY=VALUE", ctx)
     parse_target(target, command)
 
     from mcp_toolset.cli.installers.install import plan_install
@@ -237,11 +237,6 @@ def install_command(
         client,
         name or default_name(target, command),
         ["--", *command] if command else [target or ""],
-        home=Path.home(),
-        platform=sys.platform,
-        environ=os.environ,
-        project=Path.cwd(),
-        scope=scope,
         env=env,
         force=force,
         options=serving_arguments(ctx),
@@ -280,48 +275,25 @@ def uninstall_command(
 
     from mcp_toolset.cli.installers.install import plan_uninstall
 
-    plan = partial(
-        plan_uninstall,
-        client,
-        name or default_name(target, command),
-        home=Path.home(),
-        platform=sys.platform,
-        environ=os.environ,
-        project=Path.cwd(),
-        scope=scope,
-        force=force,
-    )
+    plan = partial(plan_uninstall, client, name or default_name(target, command), force=force)
     _carry_out(plan, client, scope, dry_run, as_json)
 
 
-def _variable(ctx: click.Context, text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not sign or not key:
-        raise click.UsageError(f"--env {key or text!r}: no value; write --env KEY=VALUE", ctx)
-    return key, value
-
-
 def _carry_out(
-    make: Callable[[], InstallPlan], client: ClientName, scope: Scope | None, dry_run: bool, as_json: bool
+    make: Callable[..., InstallPlan], client: ClientName, scope: Scope | None, dry_run: bool, as_json: bool
 ) -> None:
     from mcp_toolset.cli.installers.install import apply
     from mcp_toolset.cli.installers.replacing import held
 
     machine = Machine.here()
     with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):
-        plan = make()
+        plan = make(machine=machine, scope=scope)
         backup = None if dry_run else apply(plan)
     with answering() as output:
         if as_json:
-            output.json(
-                {
-                    "path": str(plan.path),
-                    "changed": plan.changed,
-                    "applied": plan.changed and not dry_run,
-                    "backup": None if backup is None else str(backup),
-                    "diff": plan.diff,
-                }
-            )
+            done = {"changed": plan.changed, "applied": plan.changed and not dry_run}
+            kept = None if backup is None else str(backup)
+            output.json({"path": str(plan.path), **done, "backup": kept, "diff": plan.diff})
         elif dry_run or not plan.changed:
             output.text(plan.diff.rstrip("\n") if plan.changed else f"{plan.path}: nothing to change")
         else:
@@ -374,7 +346,6 @@ def _agreed(as_json: bool) -> bool:
 
 
 def _show_plan(plan: Adoption, output: Output) -> None:
-
     output.text(plan.diff.rstrip("\n"))
     output.say(f"{counted(len(plan.names), 'server')} → {plan.hub}, behind search:")
     for name, own in plan.names.items():

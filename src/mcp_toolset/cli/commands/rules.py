@@ -137,7 +137,9 @@ def explain_command(
 
     async def explain(mounted: ToolsetServer) -> dict[str, Any]:
         caller = _caller(mounted, name, roles, scopes)
-        told = {"caller": None if caller is None else caller.subject or caller.client or "", **_file(mounted)}
+        told: dict[str, Any] = {"caller": None if caller is None else caller.subject or caller.client or ""}
+        if mounted.configured is not None:
+            told["file"] = str(mounted.configured.config.path)
         if caller is not None:
             told |= {"roles": sorted(caller.roles), "scopes": sorted(caller.scopes)}
         if not rest:
@@ -170,10 +172,6 @@ def _caller(
         return Identity.of(name, roles=roles or token.roles, scopes=scopes or token.scopes)
     found = caller_of_key(name or "") or Identity.of(None, name or "")
     return replace(found, roles=frozenset(roles), scopes=frozenset(scopes))
-
-
-def _file(mounted: ToolsetServer) -> dict[str, Any]:
-    return {} if mounted.configured is None else {"file": str(mounted.configured.config.path)}
 
 
 def _tools(mounted: ToolsetServer) -> list[ToolBinding]:
@@ -374,14 +372,10 @@ def _show_pins(report: dict[str, Any], output: Output, *, existed: bool, written
     for name in report["not_configured"]:
         output.text(f"{name}: pinned, but no longer configured")
     if written:
-        lock = report["servers"][0]["lock"]
-        output.text(f"{'accepted' if existed else 'pinned'} in {lock}: {_count(report['accepted'])}")
+        lock, accepted = report["servers"][0]["lock"], counted(len(report["accepted"]), "definition")
+        output.text(f"{'accepted' if existed else 'pinned'} in {lock}: {accepted}")
     elif any(server["changes"] for server in report["servers"]) or report["not_configured"]:
         output.text("accept all of it with --accept, or name what to accept")
-
-
-def _count(accepted: Sequence[str]) -> str:
-    return counted(len(accepted), "definition")
 
 
 def _state(server: dict[str, Any]) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
@@ -16,6 +15,7 @@ from mcp_toolset._index import index
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.cli.logs import LogOptions, log_options
 from mcp_toolset.cli.options import (
+    gathered,
     header_option,
     headers_of,
     serve_options,
@@ -41,29 +41,6 @@ if TYPE_CHECKING:
     from mcp_toolset.serving.serve import Serving, TransportName
     from mcp_toolset.serving.serving_log import ServingLog
     from mcp_toolset.shared.state import SharedState
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_OPTIONS: Final = (
-    click.option(
-        "--auth-token-env",
-        multiple=True,
-        metavar="[NAME=]VAR",
-        help="Accept the bearer token in this environment variable, from a client that is called NAME.",
-    ),
-    click.option("--issuer", metavar="URL", help="Accept the tokens (JWT) of this authorization server."),
-    click.option(
-        "--audience", multiple=True, metavar="TEXT", help="The audience of those tokens: the claim aud."
-    ),
-    click.option(
-        "--jwks-url", metavar="URL", help="Where the keys of the issuer are, if its metadata does not say it."
-    ),
-    click.option("--required-scope", multiple=True, metavar="SCOPE", help="A scope that each JWT needs."),
-    click.option(
-        "--insecure",
-        is_flag=True,
-        help="Accept calls without a token from every program that can reach --host.",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,26 +103,36 @@ class Inbound:
             raise click.UsageError("--required-scope needs --issuer or --auth-token-env")
 
 
-def authentication_options(function: _Function) -> _Function:
-    """Options for authentication; the command receives them as `inbound`."""
-
-    @wraps(function)
-    def told(
-        *args: Any,
-        auth_token_env: Sequence[str],
-        issuer: str | None,
-        audience: Sequence[str],
-        jwks_url: str | None,
-        required_scope: Sequence[str],
-        insecure: bool,
-        **kwargs: Any,
-    ) -> Any:
-        inbound = Inbound((*auth_token_env,), issuer, (*audience,), jwks_url, (*required_scope,), insecure)
-        return function(*args, inbound=inbound, **kwargs)
-
-    for option in reversed(_OPTIONS):
-        told = option(told)
-    return cast("_Function", told)
+_authentication_options: Final = gathered(
+    "inbound",
+    Inbound,
+    click.option(
+        "--auth-token-env",
+        "variables",
+        multiple=True,
+        metavar="[NAME=]VAR",
+        help="Accept the bearer token in this environment variable, from a client that is called NAME.",
+    ),
+    click.option("--issuer", metavar="URL", help="Accept the tokens (JWT) of this authorization server."),
+    click.option(
+        "--audience", multiple=True, metavar="TEXT", help="The audience of those tokens: the claim aud."
+    ),
+    click.option(
+        "--jwks-url", metavar="URL", help="Where the keys of the issuer are, if its metadata does not say it."
+    ),
+    click.option(
+        "--required-scope",
+        "required_scopes",
+        multiple=True,
+        metavar="SCOPE",
+        help="A scope that each JWT needs.",
+    ),
+    click.option(
+        "--insecure",
+        is_flag=True,
+        help="Accept calls without a token from every program that can reach --host.",
+    ),
+)
 
 
 @target_command(
@@ -180,7 +167,7 @@ def authentication_options(function: _Function) -> _Function:
 @click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
 @click.option("--name", help="The server's name, as clients see it.")
 @serving_options
-@authentication_options
+@_authentication_options
 @header_option
 @click.option(
     "--token-env",
@@ -245,9 +232,13 @@ def serve_command(
     # Most objects of a start are made by imports, which the collector is not to scan.
     from mcp_toolset.concurrency.workers import starting
 
-    child = None if reported_to is None else _child(place, reported_to)
-    if child is not None:
-        logging = replace(logging, place="off")
+    child = None
+    if reported_to is not None:
+        from mcp_toolset.cli.reloading import Child
+
+        if not isinstance(place, Program | Module):
+            raise click.UsageError("--reported-to is what --reload starts a program with")
+        child, logging = Child(place, reported_to), replace(logging, place="off")
     with starting(), logging.keeping(place, verbose) as log:
         from mcp_toolset.serving.serve import Serving
 
@@ -336,14 +327,6 @@ def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> Progr
         other = "--shared" if shared else "--header"
         raise click.UsageError(f"--reload and {other} exclude each other; leave one of them out")
     return target
-
-
-def _child(target: Target, path: Path) -> Child:
-    from mcp_toolset.cli.reloading import Child
-
-    if not isinstance(target, Program | Module):
-        raise click.UsageError("--reported-to is what --reload starts a program with")
-    return Child(target, path)
 
 
 def _serve_followed(

@@ -373,8 +373,10 @@ _TOOLS = tuple(map(Column, ("tool", "server", "found by", "bytes", "tokens")))
 
 def _report(server: ToolsetServer) -> dict[str, Any]:
     from mcp_toolset.cli.mount import size_of
+    from mcp_toolset.protocol.eras import lowered_tool
     from mcp_toolset.server.tool_table import overridden
 
+    wires = {binding.name: binding.to_wire() for binding in server.bindings()}
     tools = [_tool(binding) for binding in server.bindings()]
     listed = [tool for tool in tools if not tool["deferred"]]
     return {
@@ -383,7 +385,8 @@ def _report(server: ToolsetServer) -> dict[str, Any]:
         "deferred": {"tools": len(tools) - len(listed)},
         "servers": [_server(source) for source in server.toolset.sources()],
         "tools": tools,
-        "lowered": [name for name, lowered in map(_lowered, server.bindings()) if lowered],
+        # Definitions that are cut for clients up to 2025-11-25.
+        "lowered": [name for name, wire in wires.items() if lowered_tool(wire) is not wire],
         "set_aside": [{"name": name, "reason": reason} for name, reason in server.toolset.set_aside()],
         "names": [
             {"name": one.name, "where": one.where, "reason": one.reason, "waiting": list(one.waiting)}
@@ -406,14 +409,6 @@ def _tool(binding: ToolBinding) -> dict[str, Any]:
         "read_only": binding.definition.read_only,
         **size_of(binding.to_wire()),
     }
-
-
-def _lowered(binding: ToolBinding) -> tuple[str, bool]:
-    """A tool's row, and whether its definition is cut for clients up to 2025-11-25."""
-    from mcp_toolset.protocol.eras import lowered_tool
-
-    wire = binding.to_wire()
-    return binding.name, lowered_tool(wire) is not wire
 
 
 def _server(source: ToolSource) -> dict[str, Any]:
@@ -464,7 +459,10 @@ def _show_report(report: Mapping[str, Any], output: Output) -> None:
         output.text("")
     if report["tools"]:
         keys = ("name", "server", "deferred", "bytes", "tokens_estimate")
-        output.table(_TOOLS, _cells(map(_found_by, report["tools"]), keys))
+        found_by = [
+            {**tool, "deferred": "search" if tool["deferred"] else "list"} for tool in report["tools"]
+        ]
+        output.table(_TOOLS, _cells(found_by, keys))
     if lowered := report["lowered"]:
         cut = "clients up to 2025-11-25 are listed no output schema, since it is not one of an object"
         output.say(f"lowered: {len(lowered)} ({', '.join(lowered)}): {cut}")
@@ -488,10 +486,6 @@ def _show_tools_to_look_at(report: Mapping[str, Any], output: Output) -> None:
         output.say(f"overridden: {one['name']}: its own {one['place']} has changed at the server")
     for tool in report["set_aside"]:
         output.say(f"set aside: {visible(tool['name'])}: {tool['reason']}")
-
-
-def _found_by(tool: Mapping[str, Any]) -> dict[str, Any]:
-    return {**tool, "deferred": "search" if tool["deferred"] else "list"}
 
 
 def _cells(rows: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[list[str]]:

@@ -213,7 +213,8 @@ class Writing:
         first, *rest = arguments
         if first == "--":
             return ("--", *self._command(rest)), {}
-        file, attribute = _file_and_attribute(first)
+        file, colon, name = first.rpartition(":")
+        file, attribute = (file, colon + name) if file.endswith(".py") else (first, "")
         if (self.folder / file).exists():
             return (self.path(file) + attribute, *rest), {}
         if file.endswith((".json", ".jsonc", ".py")) and "://" not in first:
@@ -262,11 +263,6 @@ def launcher(machine: Machine, *, portable: bool = False, python: str = sys.exec
     return (os.path.abspath(found),) if found else (python, "-m", "mcp_toolset.cli.main")
 
 
-def _file_and_attribute(target: str) -> tuple[str, str]:
-    file, colon, attribute = target.rpartition(":")
-    return (file, colon + attribute) if file.endswith(".py") else (target, "")
-
-
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -295,10 +291,7 @@ def plan_install(
     name: str,
     target_args: Sequence[str],
     *,
-    home: Path,
-    platform: str,
-    environ: Mapping[str, str],
-    project: Path,
+    machine: Machine,
     scope: Scope | None = None,
     env: Mapping[str, str] | None = None,
     force: bool = False,
@@ -315,7 +308,7 @@ def plan_install(
         raise click.UsageError(
             f"--name: {name!r} cannot name a server; use up to 64 letters, digits, _ and -"
         )
-    machine, folder = Machine(home, platform, environ, project), (cwd or project).absolute()
+    project, folder = machine.project, (cwd or machine.project).absolute()
     chosen, path = locate(CLIENTS[client], scope, machine)
     _check_no_loop(Writing(folder), target_args, path)
     writing = Writing(folder, project, CLIENTS[client].workspace) if chosen == "project" else Writing(folder)
@@ -338,20 +331,17 @@ def plan_uninstall(
     client: ClientName,
     name: str,
     *,
-    home: Path,
-    platform: str,
-    environ: Mapping[str, str],
-    project: Path,
+    machine: Machine,
     scope: Scope | None = None,
     force: bool = False,
 ) -> InstallPlan:
     """Plan to remove `name` from the client's file; no change if it is missing."""
-    chosen, path = locate(CLIENTS[client], scope, Machine(home, platform, environ, project))
+    chosen, path = locate(CLIENTS[client], scope, machine)
     section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
     text = without_mark(before or "")
     present = form.entries(text, section, str(path))
     if name not in present:
-        _check_not_adopted(client, name, path, Machine(home, platform, environ, project))
+        _check_not_adopted(client, name, path, machine)
     if before is None or name not in present:
         return _plan(path, before, before, CLIENTS[client], name, chosen)
     if not force and not starts_mcp_toolset(present[name]):

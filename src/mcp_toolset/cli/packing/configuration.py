@@ -63,7 +63,7 @@ class PortableConfig:
         self.servers = {
             name: self._server(name, entry, place.at(name))
             for name, entry in section.items()
-            if _is_on(entry)
+            if entry.get("disabled") is not True and entry.get("enabled") is not False
         }
         if not self.servers:
             raise place.error("no server is enabled", "enable one with `mcp-toolset enable`")
@@ -216,10 +216,6 @@ class PortableConfig:
                 self.secrets.append(value)
         self.questions[variable] = self._asked.get(variable) or Question(variable, kind, default, about)
         return f"${{{variable}}}"
-
-
-def _is_on(entry: Mapping[str, Any]) -> bool:
-    return entry.get("disabled") is not True and entry.get("enabled") is not False
 
 
 def _program(command: str, place: Place) -> str:

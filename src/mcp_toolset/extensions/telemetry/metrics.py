@@ -289,7 +289,7 @@ _SERVER: Final = "mcp_toolset.server"
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """One metric of durations in seconds; `told` is its description, `points` has histograms by attributes."""
+    """One metric of durations in seconds; `told` is its description, `points` has histograms by labels."""
 
     name: str
     told: str
