@@ -12,6 +12,7 @@ import click
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import Settings
+from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import TargetError, ToolsetError
 from mcp_toolset.extending.finding import find
 from mcp_toolset.tools.core.identity import Identity
@@ -79,7 +80,6 @@ def _check_issuer(found: Identity, tokens: Sequence[str], issuers: Sequence[str]
 
 
 def _mend(written: str, tokens: Sequence[str], keys: bool) -> str:
-    from mcp_toolset.config.keys import did_you_mean
 
     if mend := did_you_mean(written, tokens):
         return mend

@@ -16,24 +16,22 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from mcp_toolset import __version__
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.cli.installers.adoption import Discovery, FoundServer, discovered
 from mcp_toolset.cli.installers.clients import CLIENTS, Machine
+from mcp_toolset.config import HubConfig, ServerConfig, load_config, parse_config
 from mcp_toolset.config.loops import served_files
 from mcp_toolset.errors import NEEDS_LOGIN, ConfigError, ToolsetError
 from mcp_toolset.security.secrets.vault import Vault
 from mcp_toolset.serving.log_file import VARIABLE
 from mcp_toolset.serving.serving_log import LogChoice
+from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.text.screen import counted
-
-if TYPE_CHECKING:
-    from mcp_toolset.config import HubConfig, ServerConfig
-    from mcp_toolset.tools.core.source import SourceStatus
-
+from mcp_toolset.upstream.secrets import Secrets
 
 State: TypeAlias = Literal["ok", "warning", "error"]
 
@@ -177,8 +175,6 @@ def _groups(
     examined: Examined, faulty: Collection[tuple[str, str]]
 ) -> list[tuple[str, Callable[[], HubConfig]]]:
     """The servers of clients together, and each configuration that is served or named, with its title."""
-    from mcp_toolset.config import load_config, parse_config
-
     of_clients: dict[str, Any] = {}
     files: dict[Path, str] = {}
     if examined.file is not None:
@@ -277,7 +273,6 @@ def _of_configuration(about: str, served: Path) -> Iterator[Finding]:
 
 def start_fault(server: ServerConfig) -> str:
     """Why the program of a configured server cannot be started here; empty if it can, or needs none."""
-    from mcp_toolset.upstream.secrets import Secrets
     from mcp_toolset.upstream.target import program_fault
 
     if server.disabled or server.fault or not server.command:

@@ -37,12 +37,23 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import idle_rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.cli.servers import complain_of, opening, reachable, require_something, warn_of_keys
-from mcp_toolset.cli.target import Command, ConfigFile, Headers, Module, Program, Target, Url, default_name
+from mcp_toolset.cli.target import (
+    Command,
+    ConfigFile,
+    Headers,
+    Module,
+    Program,
+    Target,
+    Url,
+    default_name,
+    served_as,
+)
 from mcp_toolset.concurrency.signals import run_until_signal
 from mcp_toolset.errors import TargetError, ToolsetError
 from mcp_toolset.extending.finding import served_keywords
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.serve import capturing, guarded_ones, tell_passed_over
+from mcp_toolset.serving.serving_log import LogChoice, logged
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.function import Tool
@@ -416,7 +427,6 @@ async def opened(
     target: Target, options: MountOptions, *, reasons: bool = True
 ) -> AsyncGenerator[ToolsetServer]:
     """The target's server with all its mounts opened; without `reasons`, the command says why one is down."""
-    from mcp_toolset.cli.logs import logging_of
     from mcp_toolset.cli.seen import remember
 
     server = mount(target, options.looking)
@@ -431,6 +441,14 @@ async def opened(
             require_something(server)
         remember(target, server)
         yield server
+
+
+@contextmanager
+def logging_of(server: ToolsetServer, target: Target) -> Generator[None]:
+    """Keep what the mounted servers of a command write to stderr, for `mcp-toolset logs`."""
+    with logged(LogChoice(), served_as(target)) as log:
+        log.follow(server, one_client=False)
+        yield
 
 
 def is_mountable(value: object) -> bool:
@@ -599,8 +617,6 @@ def run_on(
 
 def read_once(config: HubConfig, timeout: float | None, take: Callable[[ToolsetServer], _Result]) -> _Result:
     """Pass the servers of a configuration to `take`, once each has listed its tools or failed."""
-    from mcp_toolset.cli.logs import logging_of
-
     server = mount_config(config, MountOptions(deferred=False, timeout=timeout).looking)
 
     async def reading() -> _Result:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mcp_toolset.cli.mount import MountOptions
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+LEVELS: Final = ("debug", "info", "warning", "error")
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HOW: Final = "write NAME:VALUE, such as 'X-Api-Key: ${API_KEY}' in single quotes"
 

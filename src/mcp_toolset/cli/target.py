@@ -126,6 +126,19 @@ def _file(path: str) -> str:
     return path
 
 
+def served_as(target: Target) -> str:
+    """The served target, without secrets."""
+    match target:
+        case ConfigFile() | Program():
+            return str(Path(target.path).absolute())
+        case Url():
+            return default_name(target.url)
+        case Command():
+            return default_name(None, target.argv)
+        case _:
+            return str(target)
+
+
 def default_name(text: str | None, command: Sequence[str] = ()) -> str:
     """A short name of letters, digits, `_` and `-` for a target, made from its path, module or host."""
     raw = _command_name(command) if command else _text_name(text or "")

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from mcp_toolset.cli.logs import LEVELS
-from mcp_toolset.cli.options import complete_word, examples
+from mcp_toolset.cli.options import LEVELS, complete_word, examples
 from mcp_toolset.cli.output import Output, answering, note, one_line, printable
 from mcp_toolset.errors import ConfigError, StoreError, TargetError
+from mcp_toolset.tools.text.hidden_text import plain_to_see
 from mcp_toolset.tools.text.screen import fitted
 
 if TYPE_CHECKING:
@@ -201,7 +201,6 @@ def _is_about(line: LogLine, server: str) -> bool:
 
 
 def _shown(output: Output, as_json: bool) -> Callable[[Iterable[LogLine]], None]:
-    from mcp_toolset.tools.text.hidden_text import plain_to_see
 
     view = LogView(output.stream)
 

@@ -22,6 +22,7 @@ from mcp_toolset.cli.options import (
 from mcp_toolset.cli.output import Column, Output, answering
 from mcp_toolset.cli.target import ConfigFile, Target, parse_target
 from mcp_toolset.errors import ConfigError, TargetError
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.pinning import Comparison
     from mcp_toolset.server.server import ToolsetServer
-    from mcp_toolset.tools.core.identity import Identity
     from mcp_toolset.tools.view.view import ToolBinding
 
 
@@ -162,7 +162,6 @@ def _caller(
     mounted: ToolsetServer, name: str | None, roles: Sequence[str], scopes: Sequence[str]
 ) -> Identity | None:
     from mcp_toolset.cli.callers import caller_of_key
-    from mcp_toolset.tools.core.identity import Identity
 
     if name is None and not roles and not scopes:
         return None

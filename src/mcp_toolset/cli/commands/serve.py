@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +14,8 @@ from click.core import ParameterSource
 
 from mcp_toolset._index import index
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.cli.logs import LogOptions, log_options
 from mcp_toolset.cli.options import (
+    LEVELS,
     gathered,
     header_option,
     headers_of,
@@ -25,9 +26,9 @@ from mcp_toolset.cli.options import (
     target_command,
     verbose_option,
 )
-from mcp_toolset.cli.output import answering, complain, note
-from mcp_toolset.cli.target import ConfigFile, Module, Program, Target, Url, parse_target
-from mcp_toolset.errors import ConfigError
+from mcp_toolset.cli.output import answering, complain, log_to_stderr, note
+from mcp_toolset.cli.target import ConfigFile, Module, Program, Target, Url, parse_target, served_as
+from mcp_toolset.errors import ConfigError, ToolsetError
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig
     from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.server.server import ToolsetServer
+    from mcp_toolset.serving.log_lines import JsonStream
     from mcp_toolset.serving.serve import Serving, TransportName
-    from mcp_toolset.serving.serving_log import ServingLog
+    from mcp_toolset.serving.serving_log import LogChoice, ServingLog
     from mcp_toolset.shared.state import SharedState
 
 
@@ -135,6 +137,68 @@ _authentication_options: Final = gathered(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """The options of `serve` about its log; `place` is the folder, or `off`."""
+
+    place: str | None = None
+    level: str | None = None
+    style: str = "text"
+
+    @contextmanager
+    def keeping(self, target: Target, verbose: int) -> Generator[ServingLog]:
+        """Keep the log of this process for the length of a block, and tell stderr of records."""
+        from mcp_toolset.serving.serving_log import logged
+
+        with ExitStack() as stack:
+            # The log comes later: it is a handler as well, and after it no other would be made.
+            if self.style == "text":
+                log_to_stderr(verbose, quiet=False)
+            else:
+                from mcp_toolset.serving.log_lines import JsonFormatter, JsonStream
+
+                log_to_stderr(verbose, quiet=False, formatter=JsonFormatter(lambda text: log.clear(text)))
+                stream = stack.enter_context(redirect_stderr(JsonStream(sys.stderr)))
+                stack.enter_context(_failing_in(stream))
+            log = stack.enter_context(logged(self._choice(), served_as(target)))
+            yield log
+
+    def _choice(self) -> LogChoice:
+        from mcp_toolset.serving.log_file import OFF
+        from mcp_toolset.serving.serving_log import LogChoice
+
+        if self.place is None:
+            return LogChoice(None, self.level)
+        return LogChoice(False if self.place == OFF else Path(self.place), self.level)
+
+
+_log_options: Final = gathered(
+    "logging",
+    LogOptions,
+    click.option(
+        "--log",
+        "place",
+        metavar="FOLDER|off",
+        help="Keep the log that mcp-toolset logs shows in FOLDER; off keeps none.",
+    ),
+    click.option(
+        "--log-level",
+        "level",
+        type=click.Choice(LEVELS),
+        metavar="LEVEL",
+        help="The least level in that log: debug, info (the default), warning or error.",
+    ),
+    click.option(
+        "--log-format",
+        "style",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="What the lines on stderr are.",
+    ),
+)
+
+
 @target_command(
     "serve",
     "TARGET | -- COMMAND…",
@@ -189,7 +253,7 @@ _authentication_options: Final = gathered(
     "in memory is lost each time.",
 )
 @click.option("--reported-to", hidden=True, type=click.Path(path_type=Path))
-@log_options
+@_log_options
 @verbose_option
 @click.pass_context
 def serve_command(
@@ -412,3 +476,16 @@ def _serve(
         log=log,
         within=within,
     )
+
+
+@contextmanager
+def _failing_in(stream: JsonStream) -> Generator[None]:
+    """Tell the error that ends a block as JSON, and leave with its exit code."""
+    try:
+        yield
+    except click.ClickException as fault:
+        stream.say("error", fault.format_message())
+        raise click.exceptions.Exit(fault.exit_code) from None
+    except ToolsetError as fault:
+        stream.say("error", str(fault))
+        raise click.exceptions.Exit(1) from None

@@ -23,6 +23,7 @@ from mcp_toolset.cli.output import Column, Output, answering
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError, TargetError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.text.hidden_text import visible
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
@@ -445,7 +446,6 @@ def _connection(source: ToolSource) -> dict[str, Any]:
 
 def _show_report(report: Mapping[str, Any], output: Output) -> None:
     from mcp_toolset.cli.pinning import change_lines
-    from mcp_toolset.tools.text.hidden_text import visible
 
     listed, deferred = report["listed"], report["deferred"]["tools"]
     cost = f"{listed['bytes']} bytes, about {listed['tokens_estimate']} tokens"
@@ -478,8 +478,6 @@ def _show_report(report: Mapping[str, Any], output: Output) -> None:
 
 def _show_tools_to_look_at(report: Mapping[str, Any], output: Output) -> None:
     """Missing tools, overrides of texts that the server has changed since, and tools set aside."""
-    from mcp_toolset.tools.text.hidden_text import visible
-
     for one in report["names"]:
         output.say(f"no such tool: {one['where']}({visible(one['name'])!r}): {visible(one['reason'])}")
     for one in report["overridden"]:

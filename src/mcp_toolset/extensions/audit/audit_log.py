@@ -322,13 +322,11 @@ class AuditLog(Rule):
         self._awake = False
         # What was queued before that did not wake it.
         if not self._queue:
-            self._pause(self._patience())
+            patience = None
+            if self._fsync is not None and self._synced:
+                patience = max(0, self._synced + self._fsync - _GATHER - monotonic())
+            self._pause(patience)
         self._awake = True
-
-    def _patience(self) -> float | None:
-        if self._fsync is None or not self._synced:
-            return None
-        return max(0, self._synced + self._fsync - _GATHER - monotonic())
 
     def _pause(self, seconds: float | None) -> None:
         with suppress(Empty):

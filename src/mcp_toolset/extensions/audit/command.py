@@ -17,7 +17,9 @@ import click
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.options import Commands, examples
+from mcp_toolset.cli.output import answering, working
 from mcp_toolset.errors import AuditError
+from mcp_toolset.tools.text.hidden_text import in_log
 
 if TYPE_CHECKING:
     from mcp_toolset.extensions.audit.verification import Verified
@@ -28,20 +30,7 @@ _LOOK: Final = 0.25
 """Seconds between two looks at a log that is followed."""
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_TOLD: Final = (
-    "seq",
-    "prev",
-    "digest",
-    "event",
-    "time",
-    "who",
-    "key",
-    "tool",
-    "server",
-    "outcome",
-    "reason",
-    "rule",
-)
+_TOLD: Final = "seq prev digest event time who key tool server outcome reason rule".split()
 _AT_LENGTH: Final = ("arguments", "session", "round", "id", "trace", "protocol", "ran", "roles")
 
 
@@ -127,9 +116,6 @@ def show_command(file: Path, as_json: bool, follow: bool, **wanted: str | None) 
 
     The oldest are first, and older files of the log FILE are included.
     """
-    from mcp_toolset.cli.output import answering
-    from mcp_toolset.tools.text.hidden_text import in_log
-
     chosen = _Wanted(**wanted)
     with answering(as_json=as_json) as output:
         for line in _lines(file, follow=follow):
@@ -155,7 +141,6 @@ def verify_command(files: Sequence[Path], key_env: str | None, as_json: bool) ->
     The exit code is 1 if a line was changed, removed, moved or inserted. FILE is a log; older files of the
     log are checked too.
     """
-    from mcp_toolset.cli.output import answering, working
     from mcp_toolset.extensions.audit.log_files import seal_of
     from mcp_toolset.extensions.audit.verification import verify
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial, reduce
 from importlib.metadata import version
 from os import PathLike
@@ -30,17 +30,12 @@ if TYPE_CHECKING:
 TAKE_OVER: Final = 2.0
 """Seconds between two looks at what other processes have handed over."""
 
+_STREAM: Final = "subscriptions/listen"
 _READS: Final = (
-    "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "prompts/get",
-    "completion/complete",
-    "subscriptions/listen",
+    *("resources/read", "resources/subscribe", "resources/unsubscribe"),
+    *("prompts/get", "completion/complete", _STREAM),
 )
 """Methods whose requests are recorded; calls of tools are recorded where they are made."""
-
-_STREAM: Final = "subscriptions/listen"
 
 
 @runtime_checkable
@@ -79,11 +74,11 @@ class Audit(Extension):
             return cls(cast("AuditLog | str", given))
         if stated is None:
             raise DefinitionError("audit=True does not say where to: give the path of a file")
-        return cls(log_of(cast("AuditSettings", stated)))
+        return cls(_log_of(cast("AuditSettings", stated)))
 
     @classmethod
     def event_elsewhere(cls, stated: Settings, kind: str, /, **facts: Any) -> None:
-        log_of(cast("AuditSettings", stated)).hand_over(kind, **facts)
+        _log_of(cast("AuditSettings", stated)).hand_over(kind, **facts)
 
     def bind(self, host: Host) -> Self:
         """Record what happens to this server; servers may share a log."""
@@ -98,7 +93,7 @@ class Audit(Extension):
         self.log.record(kind, **facts, **(self._digests() if kind == "reloaded" else {}))
 
     @asynccontextmanager
-    async def _running(self) -> AsyncGenerator[None]:
+    async def lifespan(self) -> AsyncGenerator[None]:
         """Hold the log open for the length of a block, and follow the grants."""
         async with AsyncExitStack() as stack:
             await anyio.to_thread.run_sync(partial(self.log.open, self._began, beside=True))
@@ -109,9 +104,6 @@ class Audit(Extension):
             stack.callback(group.cancel_scope.cancel)
             group.start_soon(self._take_over)
             yield
-
-    def lifespan(self) -> AbstractAsyncContextManager[None]:
-        return self._running()
 
     def _began(self) -> dict[str, Any]:
         server = {"server": self.host.name, "version": self.host.version}
@@ -224,7 +216,7 @@ class Audit(Extension):
             await anyio.to_thread.run_sync(self.log.close)
 
 
-def log_of(settings: AuditSettings) -> AuditLog:
+def _log_of(settings: AuditSettings) -> AuditLog:
     return AuditLog(settings.path, max_bytes=settings.max_bytes, keep=settings.keep, key=settings.key)
 
 

@@ -196,16 +196,15 @@ class _Check:
                 place = _Place(file, number + 1, broken.rstrip(b"\n"))
                 if not broken.endswith(b"\n"):
                     return self._torn(place)
-                following = next(lines, b"") or self._first_after(file)
+                later = (_first_line(one) for one in self._files[self._files.index(file) + 1 :])
+                following = next(lines, b"") or next(
+                    (first.line for first in later if first is not None), b""
+                )
                 return self._judged(place, following.rstrip(b"\n"))
         if seq == sealed and digest != seal and self._last is not None:
             self._count, changed, self._last = self._count - 1, self._last, before
             return changed.finding("changed", f"line {seq} was changed")
         return None
-
-    def _first_after(self, file: Path) -> bytes:
-        later = self._files[self._files.index(file) + 1 :]
-        return next((first.line for one in later if (first := _first_line(one)) is not None), b"")
 
     def _judged(self, this: _Place, following: bytes) -> Finding:
         """What is wrong where the chain breaks at a line."""

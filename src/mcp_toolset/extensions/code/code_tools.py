@@ -24,7 +24,7 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.errors import CallError
 from mcp_toolset.extensions.code.monty_sandbox import MontySandbox
-from mcp_toolset.extensions.code.runs import PARKED, ServedRun, WaitingRun, WaitingRuns
+from mcp_toolset.extensions.code.runs import PARKED, ServedRun, WaitingRuns
 from mcp_toolset.extensions.code.sandbox import Called, CodeLimits, Program, Sandbox
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.names import FIXED_TOOLS
@@ -112,8 +112,11 @@ class CodeTools:
     ) -> ToolResult:
         if isinstance(context, WireContext) and context.replay.foreign:
             raise CallError(f"{FOREIGN}; run the code again")
-        bound = _digest([by, code, grants, owner_of(context)])
-        before = await self._before(context, bound)
+        bound = hashlib.sha256(json.dumps([by, code, grants, owner_of(context)]).encode()).hexdigest()
+        parked = context.replay.parked if isinstance(context, WireContext) else {}
+        handle = parked.pop(PARKED, None)
+        # The client comes back to this run.
+        before = None if handle is None else await self.waiting.take(handle, bound)
         # A run that goes on keeps its functions; the grant of each is checked by each call.
         granted = await self._host.in_scope(grants, context) if before is None else before.granted
         program = Program(code, Functions(granted), self._limits())
@@ -136,17 +139,6 @@ class CodeTools:
             return nullcontext()
         return self._places.setdefault(share, anyio.Semaphore(max(1, self._stated.workers - 1)))
 
-    async def _before(self, context: ToolContext, owner: str) -> WaitingRun | None:
-        """Take the run that the client comes back to, if it does."""
-        if not isinstance(context, WireContext):
-            return None
-        handle = context.replay.parked.pop(PARKED, None)
-        return None if handle is None else await self.waiting.take(handle, owner)
-
     async def _called(self, by: str, grant: str, called: Called, id: str, context: ToolContext) -> ToolResult:
         arguments = {"grant": grant, "arguments": called.arguments}
         return await self._host.call(ToolCall(by, arguments, id), context)
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()

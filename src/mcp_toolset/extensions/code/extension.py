@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -12,12 +12,11 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extending.extension import Extension
+from mcp_toolset.extending.extension import Extension, Host
 from mcp_toolset.extensions.code.sandbox import CodeLimits, Sandbox
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Host
     from mcp_toolset.extensions.code.code_tools import CodeTools
     from mcp_toolset.tools.declare.function import Tool
 
@@ -71,11 +70,8 @@ class CodeMode(CodeLimits, Extension):
             "memory; keep them in a file, as by `--grants FILE`"
         )
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        return self._running()
-
     @asynccontextmanager
-    async def _running(self) -> AsyncGenerator[None]:
+    async def running(self) -> AsyncGenerator[None]:
         try:
             yield
         finally:

@@ -40,7 +40,6 @@ from mcp_toolset.extensions.code.sandbox import (
     Ended,
     Execution,
     FaultKind,
-    Paused,
     Program,
     Sandbox,
     SandboxFault,
@@ -119,8 +118,14 @@ class Transcript:
             told = fault
         else:
             limit = limit_text(fault.kind, program.mode)
-            told = f"stopped: {limit}" if limit else _shortened(fault.text)
-            told += _hint(fault.text, program)
+            told, half = fault.text, MAX_TRACEBACK // 2
+            if limit:
+                told = f"stopped: {limit}"
+            elif len(told) > MAX_TRACEBACK:
+                told = f"{told[:half]}\n…\n{told[-half:]}"
+            if "NameError" in fault.text:
+                names = ", ".join(sorted(program.functions.tools)) or "none: pass grants"
+                told += f"\nFunctions in scope: {names}"
         return self._result({"error": told}, printed, is_error=True)
 
     def _result(self, told: dict[str, Any], printed: str, *, is_error: bool = False) -> ToolResult:
@@ -150,20 +155,6 @@ def _read(text: str) -> object:
     # Nested too deeply to be read, or what a snippet has put in place of the JSON.
     except (RecursionError, ValueError):
         return _TOO_LARGE
-
-
-def _hint(text: str, program: Program) -> str:
-    if "NameError" not in text:
-        return ""
-    names = ", ".join(sorted(program.functions.tools)) or "none: pass grants"
-    return f"\nFunctions in scope: {names}"
-
-
-def _shortened(text: str) -> str:
-    if len(text) <= MAX_TRACEBACK:
-        return text
-    half = MAX_TRACEBACK // 2
-    return f"{text[:half]}\n…\n{text[-half:]}"
 
 
 MAX_MESSAGE = 2000
@@ -246,7 +237,9 @@ class CodeRun:
                 return step
             for called in step.fresh:
                 self._take(called)
-            self._begin(step, group)
+            for each in sorted(step.waiting):
+                if each in self.unanswered and each not in self._running and each not in self._asking:
+                    self._start(each, group)
             await self._settled()
             if not self._answers and not self._asking:
                 raise SandboxFault("died", "the sandbox waits for no call")
@@ -259,11 +252,6 @@ class CodeRun:
             self._answers[called.id] = CallAnswer(error=limit_text("calls", self._program.mode))
         else:
             self.unanswered[called.id] = called
-
-    def _begin(self, step: Paused, group: anyio.abc.TaskGroup) -> None:
-        for each in sorted(step.waiting):
-            if each in self.unanswered and each not in self._running and each not in self._asking:
-                self._start(each, group)
 
     def _start(self, call: int, group: anyio.abc.TaskGroup) -> None:
         self._running.add(call)

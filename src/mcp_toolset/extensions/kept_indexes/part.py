@@ -39,7 +39,7 @@ class IndexKeeper:
         self._shared = shared
         self._asked = ThreadEvent()
         self._index: SearchIndex | None = None
-        self._leave_out: Callable[[CatalogEntry], bool] = _no
+        self._leave_out: Callable[[CatalogEntry], bool] = lambda entry: False
 
     def rest(self, index: SearchIndex, leave_out: Callable[[CatalogEntry], bool]) -> None:
         """Have an empty index begin with its file, and write that without the tools to `leave_out`."""
@@ -105,10 +105,6 @@ class IndexKeeper:
         if path is not None and (others := self._others()) is not None:
             content = await anyio.to_thread.run_sync(path.read_bytes)
             await others.put(path.name.partition("-")[0], path.name, content)
-
-
-def _no(entry: CatalogEntry) -> bool:
-    return False
 
 
 PART = IndexKeeper

@@ -206,7 +206,7 @@ class ResultCache:
             result = None
         if result is None or not is_own:
             return await next() if result is None or self._is_personal(result) else result
-        if _is_success(result):
+        if result.is_complete and not result.is_error:
             self._kept.put(key, (self._now() + left, result))
             if self._store is not None and is_new:
                 await self._store.save(key, result, self._ttl)
@@ -248,7 +248,3 @@ class ResultCache:
         if self._only is not None:
             return not self._only.isdisjoint(names)
         return definition.read_only and (definition.annotations or {}).get("idempotentHint") is not False
-
-
-def _is_success(result: ToolResult) -> bool:
-    return result.is_complete and not result.is_error

@@ -173,10 +173,6 @@ _PARAMS: Final[Mapping[str, type[BaseModel]]] = {
 """What the SDK takes the parameters of a method for, where a program calls a handler by itself."""
 
 
-def _passed(middleware: Any, call_next: CallNext, ctx: Request) -> Awaitable[HandlerResult]:
-    return middleware(ctx, call_next)
-
-
 def _info_in(options: InitializationOptions) -> dict[str, Any]:
     info = types.Implementation(
         name=options.server_name,
@@ -187,6 +183,10 @@ def _info_in(options: InitializationOptions) -> dict[str, Any]:
         icons=options.icons,
     )
     return info.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def _passed(middleware: Any, call_next: CallNext, ctx: Request) -> Awaitable[HandlerResult]:
+    return middleware(ctx, call_next)
 
 
 class _Named:

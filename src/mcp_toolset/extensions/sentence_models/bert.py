@@ -115,7 +115,8 @@ class SentenceModel:
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """See `Embedder`."""
-        read = [self._pieces.read(text, self._longest) for text in texts]
+        longest = min(_LONGEST_TEXT, self._config["max_position_embeddings"])
+        read = [self._pieces.read(text, longest) for text in texts]
         by_length = sorted(range(len(read)), key=lambda place: len(read[place]))
         vectors: dict[int, list[float]] = {}
         for start in range(0, len(read), _BATCH):
@@ -135,10 +136,6 @@ class SentenceModel:
     @cached_property
     def _weights(self) -> Mapping[str, Any]:
         return _read_weights(self._numpy, self._folder / "model.safetensors")
-
-    @property
-    def _longest(self) -> int:
-        return min(_LONGEST_TEXT, self._config["max_position_embeddings"])
 
     def _version(self) -> str:
         """A digest of the shapes and the first of the numbers: another training has others."""

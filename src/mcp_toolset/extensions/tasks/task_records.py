@@ -84,7 +84,10 @@ class TaskRecords:
             except (CallError, StoreError):
                 before, at = at, (await self._got(_place_of(id)) or b"").decode()
                 if at == before or not at:
-                    await self._require_gone(before)
+                    if await shared.replicas.lives(before):
+                        raise CallError(
+                            "the replica that has the task gave no answer; ask again later"
+                        ) from None
                     return None
         return None
 
@@ -104,10 +107,6 @@ class TaskRecords:
             return None
         found = self._keys().open(_OUTCOME, data.decode("ascii", "replace"), bound=id)
         return None if found is None else json.loads(found)
-
-    async def _require_gone(self, replica: str) -> None:
-        if self._shared is not None and await self._shared.replicas.lives(replica):
-            raise CallError("the replica that has the task gave no answer; ask again later")
 
     async def _put(self, name: str, data: bytes, seconds: float) -> None:
         try:

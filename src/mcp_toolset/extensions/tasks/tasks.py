@@ -330,10 +330,6 @@ class Tasks:
     def _acknowledged(self) -> dict[str, Any]:
         return {"resultType": "complete", "_meta": dict(self.calls.stamp)}
 
-    def _require(self, request: RequestContext) -> None:
-        if request.modern and not takes_tasks(request):
-            raise refusal(ClientCapabilityError(f"extensions.{TASKS}"))
-
     def _task_of(self, request: RequestContext, created: float | None = None) -> Task:
         way = TaskWay(request.way)
         task = Task(_owner(request), way, self._now() if created is None else created)
@@ -346,7 +342,8 @@ class Tasks:
         is_known = self.calls.offers_tasks() or self._tasks or self._records.is_own(params.get("taskId"))
         if not is_known:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
-        self._require(request)
+        if request.modern and not takes_tasks(request):
+            raise refusal(ClientCapabilityError(f"extensions.{TASKS}"))
         if fault := TASK.fault(params):
             raise MCPError(INVALID_PARAMS, f"Invalid params: {fault}")
         self._forget()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields
 from functools import partial
 from importlib.util import find_spec
@@ -167,11 +167,11 @@ class Observability(Extension):
         up = {name: is_up for name, is_up in self._up().items() if sees(name, "")}
         return page(series_of(self.counts, sees), up, accepted)
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        return self._sending() if self.options.otlp else nullcontext()
-
     @asynccontextmanager
-    async def _sending(self) -> AsyncGenerator[None]:
+    async def running(self) -> AsyncGenerator[None]:
+        if not self.options.otlp:
+            yield
+            return
         # OpenTelemetry takes long to import.
         collector = await anyio.to_thread.run_sync(self._collector)
         async with AsyncExitStack() as stack:

@@ -8,19 +8,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import random
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.call_report import REFUSALS, outcome_of
+from mcp_toolset.calls.pipeline.call_report import REFUSALS, CallReport, outcome_of
+from mcp_toolset.calls.pipeline.observers import Observation
 from mcp_toolset.calls.pipeline.reporting import NAME
 from mcp_toolset.errors import DefinitionError, UnknownToolError, UpstreamProtocolError
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import ToolResult, is_plain
-
-if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.call_report import CallReport
-    from mcp_toolset.calls.pipeline.observers import Observation
-    from mcp_toolset.tools.binding.binding import ToolBinding
 
 BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper bounds of the buckets in seconds, of the conventions for MCP; the last bucket has none."""
@@ -194,14 +191,11 @@ class Traces:
         self._left = min(self._most, self._left + (now - self._at) * self._rate)
         self._at = now
         if self._left < 1:
-            self._pause((1 - self._left) / self._rate)
+            self.due = False
+            asyncio.get_running_loop().call_later((1 - self._left) / self._rate, self._resume)
             return False
         self._left -= 1
         return True
-
-    def _pause(self, seconds: float) -> None:
-        self.due = False
-        asyncio.get_running_loop().call_later(seconds, self._resume)
 
     def _resume(self) -> None:
         self.due = self.tracer is not None
