@@ -91,11 +91,7 @@ def _mend(written: str, tokens: Sequence[str], keys: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoginRecord:
-    """Records what is done with the login to one server.
-
-    Attributes:
-        caller: The key of the caller whose login it is; empty for the one that all share.
-    """
+    """Records what is done with a login to one server; without a `caller`, all callers share it."""
 
     stated: Mapping[str, Settings | None]
     server: str

@@ -59,12 +59,7 @@ _OF_DESKTOP_PROGRAMS: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one examination has found.
-
-    Attributes:
-        note: What was found; for a warning or an error also what to do.
-        server: The server of a configuration that this is about.
-    """
+    """The finding of one examination, with a remedy unless the state is `ok`."""
 
     about: str
     state: State
@@ -74,13 +69,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What is examined.
-
-    Attributes:
-        folder: The folder of cached data; `None` if caching is off.
-        log: The folder of the logs of servers; `None` if none are kept.
-        file: A configuration file to examine, too; `None` for the clients' files alone.
-    """
+    """The examined places; `folder` is `None` if caching is off, and `log` is `None` if no logs are kept."""
 
     machine: Machine
     vault: Vault

@@ -23,7 +23,6 @@ class Comparison:
     """One mounted server and its pins.
 
     Attributes:
-        pinned: Its pins; `None` if it has none yet.
         listed: The tools that it lists now; `None` if it did not answer.
         complete: Whether the whole list was read; if not, a missing tool does not count as removed.
     """

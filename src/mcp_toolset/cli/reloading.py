@@ -15,15 +15,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Collection,
-    Generator,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -59,12 +51,7 @@ _AGAIN: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
-    """What a child has loaded.
-
-    Attributes:
-        files: The files of the program's folder that are in use, each as it was after loading.
-        decides: Whether the program decides by caller: it has `auth` or a `policy`.
-    """
+    """The files that a child has loaded, and why it cannot serve; `decides` if rules depend on the caller."""
 
     files: Mapping[Path, Stamp] = field(default_factory=dict[Path, Stamp])
     fault: str = ""

@@ -22,12 +22,7 @@ _LONGEST: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class SeenTool:
-    """One tool.
-
-    Attributes:
-        tool: The name that its server gives it.
-        server: Its server; empty for a tool of the target itself.
-    """
+    """One tool by its name on the command line, with its server's own name for it (`tool`)."""
 
     name: str
     tool: str

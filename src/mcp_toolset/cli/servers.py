@@ -52,11 +52,7 @@ def warn_of_keys(server: ToolsetServer) -> None:
 
 
 def require_something(server: ToolsetServer) -> None:
-    """Write to stderr which servers are down.
-
-    Raises:
-        TargetError: All servers are down and there is no local tool; it has the last server's reason.
-    """
+    """Write to stderr which servers are down; raise if all are, and there is no local tool."""
     lines = _down(server)
     if lines and not reachable(server):
         last = lines.pop()

@@ -47,11 +47,7 @@ if TYPE_CHECKING:
 @reach_options
 @click.pass_context
 def call_command(
-    ctx: click.Context,
-    words: Sequence[str],
-    key: str | None,
-    as_json: bool,
-    reach: Reach,
+    ctx: click.Context, words: Sequence[str], key: str | None, as_json: bool, reach: Reach
 ) -> int:
     """Call TOOL of TARGET and print its result.
 
@@ -151,12 +147,7 @@ def _text(result: ToolResult) -> str:
 @json_option
 @reach_options
 @click.pass_context
-def get_command(
-    ctx: click.Context,
-    words: Sequence[str],
-    as_json: bool,
-    reach: Reach,
-) -> None:
+def get_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: Reach) -> None:
     """Get PROMPT of TARGET and print its messages. ARGUMENTS are key=value words."""
     target, command, (prompt, *typed) = target_and_words(ctx, words, "PROMPT", more=True)
     place = parse_target(target, command)
@@ -169,7 +160,13 @@ def get_command(
     told = written(target, command)
     with answering() as output:
         found = run_on(place, reach.mounting(), lambda server: _get(server, prompt, arguments, told))
-        _show_prompt(found, output, as_json)
+        if as_json:
+            output.json(dict(found))
+            return
+        messages: Sequence[Mapping[str, Any]] = found.get("messages", ())
+        for message in messages:
+            text = block_text(message.get("content") or {})
+            output.text(text if len(messages) == 1 else f"{message.get('role')}: {text}")
 
 
 async def _get(
@@ -187,16 +184,6 @@ async def _get(
         raise unknown("prompt", prompt, names, target) from None
 
 
-def _show_prompt(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
-    if as_json:
-        output.json(dict(result))
-        return
-    messages: Sequence[Mapping[str, Any]] = result.get("messages", ())
-    for message in messages:
-        text = block_text(message.get("content") or {})
-        output.text(text if len(messages) == 1 else f"{message.get('role')}: {text}")
-
-
 @target_command(
     "read",
     "TARGET URI | URI -- COMMAND…",
@@ -206,12 +193,7 @@ def _show_prompt(result: Mapping[str, Any], output: Output, as_json: bool) -> No
 @json_option
 @reach_options
 @click.pass_context
-def read_command(
-    ctx: click.Context,
-    words: Sequence[str],
-    as_json: bool,
-    reach: Reach,
-) -> None:
+def read_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: Reach) -> None:
     """Read the resource at URI of TARGET and print it; with --json also binary content, else its text."""
     target, command, (uri,) = target_and_words(ctx, words, "URI")
     place = parse_target(target, command)
@@ -221,9 +203,12 @@ def read_command(
     reach.log()
     told = written(target, command)
     with answering() as output:
-        _show_resource(
-            run_on(place, reach.mounting(), lambda server: _resource(server, uri, told)), output, as_json
-        )
+        found = run_on(place, reach.mounting(), lambda server: _resource(server, uri, told))
+        if as_json:
+            output.json(dict(found))
+            return
+        for part in found.get("contents", ()):
+            output.text(block_text({"type": "resource", "resource": part}))
 
 
 async def _resource(server: ToolsetServer, uri: str, target: str) -> Mapping[str, Any]:
@@ -233,17 +218,8 @@ async def _resource(server: ToolsetServer, uri: str, target: str) -> Mapping[str
     try:
         return await server.offering.read(uri, TerminalContext())
     except LookupError:
-        raise unknown(
-            "resource", uri, [str(entry["uri"]) for entry in await listed(server, RESOURCES)], target
-        ) from None
-
-
-def _show_resource(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
-    if as_json:
-        output.json(dict(result))
-        return
-    for part in result.get("contents", ()):
-        output.text(block_text({"type": "resource", "resource": part}))
+        uris = [str(entry["uri"]) for entry in await listed(server, RESOURCES)]
+        raise unknown("resource", uri, uris, target) from None
 
 
 _KINDS: Final = ("anyOf", "oneOf", "allOf")

@@ -62,7 +62,15 @@ def discover_command(tokens: bool, timeout: float | None, as_json: bool) -> None
     for fault in found.faults:
         complain(fault)
     with answering(as_json=as_json) as output:
-        costs = _counted(found, timeout) if tokens else {}
+        costs: dict[str, int] = {}
+        if tokens:
+            from mcp_toolset.cli.mount import tokens_of_servers
+
+            distinct = found.distinct()
+            # A configuration has no server without a name.
+            entries = {name: dict(one.entry or {}) for name, one in distinct.items() if name.strip()}
+            counts = tokens_of_servers(entries, timeout)
+            costs = {distinct[name].key or "": count for name, count in counts.items()}
         rows = [_facts(server, found, costs) for server in found.servers]
         if as_json:
             output.json(rows)
@@ -71,16 +79,6 @@ def discover_command(tokens: bool, timeout: float | None, as_json: bool) -> None
         else:
             titles = ", ".join(client.title for client in CLIENTS.values())
             output.say(f"no client here has a server; looked for {titles}")
-
-
-def _counted(found: Discovery, timeout: float | None) -> dict[str, int]:
-    from mcp_toolset.cli.mount import tokens_of_servers
-
-    distinct = found.distinct()
-    # A configuration has no server without a name.
-    entries = {name: dict(one.entry or {}) for name, one in distinct.items() if name.strip()}
-    costs = tokens_of_servers(entries, timeout)
-    return {distinct[name].key or "": cost for name, cost in costs.items()}
 
 
 def _facts(server: FoundServer, found: Discovery, costs: Mapping[str, int]) -> dict[str, Any]:
@@ -314,11 +312,19 @@ def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes
         plan = plan_adoption(client, machine, scope)
         if not as_json:
             _show_plan(plan, output)
-        agreed = not dry_run and (yes or _agreed(as_json))
+        agreed = not dry_run and yes
+        if not dry_run and not yes:
+            if as_json or not sys.stdin.isatty():
+                raise click.UsageError(
+                    "no person can be asked here; add --yes to make the change, or --dry-run"
+                )
+            agreed = click.confirm("Make this change?", err=True)
         if agreed:
             adopt(plan, client, machine)
         if as_json:
-            output.json(_as_json(plan, agreed))
+            servers, left = dict(plan.names), dict(plan.left)
+            done = {"path": str(plan.path), "applied": agreed, "servers": servers, "left": left}
+            output.json({**done, "file": str(plan.hub), "diff": plan.diff})
         elif agreed:
             output.say(f"{plan.path}: written; restart {CLIENTS[client].title}")
             output.say(f"undo it with: mcp-toolset restore {client}{f' --scope {scope}' if scope else ''}")
@@ -339,12 +345,6 @@ def _read_once(hub: Path) -> None:
         complain(str(fault))
 
 
-def _agreed(as_json: bool) -> bool:
-    if as_json or not sys.stdin.isatty():
-        raise click.UsageError("no person can be asked here; add --yes to make the change, or --dry-run")
-    return click.confirm("Make this change?", err=True)
-
-
 def _show_plan(plan: Adoption, output: Output) -> None:
     output.text(plan.diff.rstrip("\n"))
     output.say(f"{counted(len(plan.names), 'server')} → {plan.hub}, behind search:")
@@ -352,17 +352,6 @@ def _show_plan(plan: Adoption, output: Output) -> None:
         output.say("  " + one_line(name if name == own else f"{name} as {own}, as the name is taken"))
     for name, reason in plan.left.items():
         output.say("  " + one_line(f"{name.strip() or '(no name)'} stays: {reason}"))
-
-
-def _as_json(plan: Adoption, applied: bool) -> dict[str, object]:
-    return {
-        "path": str(plan.path),
-        "applied": applied,
-        "servers": dict(plan.names),
-        "left": dict(plan.left),
-        "file": str(plan.hub),
-        "diff": plan.diff,
-    }
 
 
 @click.command(

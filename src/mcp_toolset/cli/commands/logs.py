@@ -23,7 +23,7 @@ from mcp_toolset.tools.text.hidden_text import plain_to_see
 from mcp_toolset.tools.text.screen import fitted
 
 if TYPE_CHECKING:
-    from mcp_toolset.serving.log_reading import LogLine, LogReader
+    from mcp_toolset.serving.log_reading import LogLine
 
 LINES: Final = 100
 """Lines that are shown unless something else is asked for."""
@@ -33,8 +33,6 @@ _LOOK: Final = 0.2
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _RANKS: Final = {name: rank for rank, name in enumerate((*LEVELS, "critical"))}
-
-_Wanted = Callable[["LogLine"], bool]
 
 
 class _Moment(click.ParamType[str]):
@@ -160,7 +158,10 @@ def logs_command(
         if not found:
             _explain(reader.folder, news, follow)
         if follow:
-            _follow(reader, wanted, show, output)
+            # Other processes set no event here.
+            while not _is_closed(output, _LOOK):
+                show(line for line in reader.news() if wanted(line))
+            raise BrokenPipeError("nothing reads stdout any more")
     return 0
 
 
@@ -225,16 +226,6 @@ def _explain(folder: Path, lines: Iterable[LogLine], follow: bool) -> None:
     note(f"no line of the log in {folder} is asked for{about}{wait}")
 
 
-def _follow(
-    reader: LogReader, wanted: _Wanted, show: Callable[[Iterable[LogLine]], None], output: Output
-) -> None:
-    """Show lines as they come, until the reader of stdout leaves."""
-    # Other processes set no event here.
-    while not _is_closed(output, _LOOK):
-        show(line for line in reader.news() if wanted(line))
-    raise BrokenPipeError("nothing reads stdout any more")
-
-
 def _is_closed(output: Output, seconds: float) -> bool:
     """Wait, and say whether nothing reads stdout any more; Windows tells when something is written."""
     if sys.platform == "win32":
@@ -260,19 +251,22 @@ class LogView:
         self._heading = ""
 
     def show(self, line: LogLine) -> None:
-        text = self._on_screen(line) if self._is_screen else self._in_pipe(line)
+        if self._is_screen:
+            text = self._on_screen(line)
+        else:
+            time, level, pid = (one_line(line.text(name)) for name in ("time", "level", "pid"))
+            text = f"{time} {level.upper()} {_short(line)}[{pid}] {_said(line)}"
         trace = printable(line.text("traceback")).rstrip()
         if trace:
             text += "\n" + "\n".join(_INDENT + each for each in trace.split("\n"))
         self._stream.write(text + "\n")
         self._stream.flush()
 
-    def _in_pipe(self, line: LogLine) -> str:
-        where = f"{_short(line)}[{one_line(line.text('pid'))}]"
-        return f"{one_line(line.text('time'))} {one_line(line.text('level')).upper()} {where} {_said(line)}"
-
     def _on_screen(self, line: LogLine) -> str:
-        at = _local(line)
+        try:
+            at = datetime.fromisoformat(line.text("time")).astimezone()
+        except ValueError:
+            at = datetime.fromtimestamp(0).astimezone()
         heading = f"{at:%Y-%m-%d} {_short(line)} (process {one_line(line.text('pid'))})"
         above = (
             "" if heading == self._heading else self._painted(fitted(heading, self._stream), bold=True) + "\n"
@@ -298,10 +292,3 @@ def _said(line: LogLine) -> str:
 
 def _short(line: LogLine) -> str:
     return one_line(Path(line.served).name or "?")
-
-
-def _local(line: LogLine) -> datetime:
-    try:
-        return datetime.fromisoformat(line.text("time")).astimezone()
-    except ValueError:
-        return datetime.fromtimestamp(0).astimezone()

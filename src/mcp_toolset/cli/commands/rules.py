@@ -286,10 +286,7 @@ def pin_command(
     from mcp_toolset.cli.mount import run
 
     reach.log()
-    options, wish = (
-        reach.mounting(lock=lock),
-        _Wish(accept, check, tuple(names)),
-    )
+    options, wish = (reach.mounting(lock=lock), _Wish(accept, check, tuple(names)))
     with answering(as_json=as_json) as output:
         return run(lambda: _pin(place, options, wish, output))
 

@@ -394,11 +394,7 @@ def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> Progr
 
 
 def _serve_followed(
-    target: Program | Module,
-    options: MountOptions,
-    arguments: Sequence[str],
-    how: Serving,
-    log: ServingLog,
+    target: Program | Module, options: MountOptions, arguments: Sequence[str], how: Serving, log: ServingLog
 ) -> None:
     """Serve a program that runs in a child process, which is exchanged when a file of it changes."""
     from mcp_toolset.cli.reloading import ProgramReload, front

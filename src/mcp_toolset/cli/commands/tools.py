@@ -106,24 +106,15 @@ _STATES = (Column("server"), Column("state", state=True), Column("tools"), Colum
 
 
 def _as_json(server: ToolsetServer) -> dict[str, Any]:
-    deferred = _deferred(server)
-    return {
-        "tools": server.tools(),
-        "deferred": {"total": sum(deferred.values()), "servers": deferred},
-        "servers": {name: _status(status) for name, status in server.statuses().items()},
-    }
-
-
-def _status(status: SourceStatus) -> dict[str, Any]:
     from mcp_toolset.cli.pinning import status_lists
 
-    return {
-        "state": status.state,
-        "reason": status.reason,
-        "retry_in": status.retry_in,
-        "tools": status.tools,
-        **status_lists(status),
+    deferred, keys = _deferred(server), ("state", "reason", "retry_in", "tools")
+    servers = {
+        name: {**{key: getattr(one, key) for key in keys}, **status_lists(one)}
+        for name, one in server.statuses().items()
     }
+    total = {"total": sum(deferred.values()), "servers": deferred}
+    return {"tools": server.tools(), "deferred": total, "servers": servers}
 
 
 def _deferred(server: ToolsetServer) -> Mapping[str, int]:
@@ -145,23 +136,17 @@ def _show_tools(server: ToolsetServer, output: Output) -> None:
     ]
     if rows:
         output.table(_LISTED, rows)
-    output.say(_summary(len(rows), _deferred(server)))
+    tools, deferred = counted(len(rows), "tool"), _deferred(server)
+    counts = ", ".join(f"{source or 'local'}: {count}" for source, count in deferred.items())
+    behind = f", and {sum(deferred.values())} more behind search ({counts})" if deferred else ""
+    output.say(tools + behind)
     if statuses := server.statuses():
         output.text("")
-        output.table(_STATES, [_row(name, status) for name, status in statuses.items()])
-
-
-def _summary(listed: int, deferred: Mapping[str, int]) -> str:
-    tools = counted(listed, "tool")
-    if not deferred:
-        return tools
-    counts = ", ".join(f"{source or 'local'}: {count}" for source, count in deferred.items())
-    return f"{tools}, and {sum(deferred.values())} more behind search ({counts})"
-
-
-def _row(name: str, status: SourceStatus) -> tuple[str, str, str, str]:
-    aside = f"{len(status.set_aside)} set aside; see inspect" if status.set_aside else ""
-    return name, status.state, str(status.tools), status.reason or aside
+        states: list[tuple[str, str, str, str]] = []
+        for name, one in statuses.items():
+            aside = f"{len(one.set_aside)} set aside; see inspect" if one.set_aside else ""
+            states.append((name, one.state, str(one.tools), one.reason or aside))
+        output.table(_STATES, states)
 
 
 async def listed(server: ToolsetServer, kind: Kind) -> list[Mapping[str, Any]]:
@@ -234,12 +219,7 @@ def _described(entry: Mapping[str, Any]) -> str:
 @reach_options
 @click.pass_context
 def search_command(
-    ctx: click.Context,
-    words: Sequence[str],
-    limit: int,
-    server: str | None,
-    as_json: bool,
-    reach: Reach,
+    ctx: click.Context, words: Sequence[str], limit: int, server: str | None, as_json: bool, reach: Reach
 ) -> None:
     """Search the tools of TARGET, also those behind search, by what they do."""
     target, command, rest = target_and_words(ctx, words, "QUERY", more=True)
@@ -314,21 +294,14 @@ def _show_hits(rows: Sequence[Mapping[str, Any]], query: str, output: Output) ->
 
 
 @target_command(
-    "inspect",
-    "TARGET | -- COMMAND…",
-    "mcp-toolset inspect mcp.json",
-    "mcp-toolset inspect app.py --json",
+    "inspect", "TARGET | -- COMMAND…", "mcp-toolset inspect mcp.json", "mcp-toolset inspect app.py --json"
 )
 @json_option
 @deferred_option
 @reach_options
 @click.pass_context
 def inspect_command(
-    ctx: click.Context,
-    words: Sequence[str],
-    as_json: bool,
-    deferred: bool | None,
-    reach: Reach,
+    ctx: click.Context, words: Sequence[str], as_json: bool, deferred: bool | None, reach: Reach
 ) -> int:
     """Show the servers of TARGET: protocol, transport, status, broken tools, sizes in bytes and tokens."""
     target, command, _ = target_and_words(ctx, words)

@@ -50,13 +50,7 @@ _SAME: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FoundServer:
-    """One server of one client.
-
-    Attributes:
-        entry: Its entry as an `mcpServers` file has it; `None` if only the client can start it.
-        note: Why only the client can start it, that it is disabled, or that it is an mcp-toolset.
-        behind: Whether it was adopted, and is behind the one entry.
-    """
+    """One server of one client. Without an `entry`, `note` says why only the client can start it."""
 
     client: ClientName
     scope: Scope
@@ -77,11 +71,7 @@ class FoundServer:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What was found on a machine.
-
-    Attributes:
-        faults: A line for each file that cannot be read.
-    """
+    """The servers of a machine, and a line for each file that cannot be read."""
 
     servers: tuple[FoundServer, ...]
     faults: tuple[str, ...]
@@ -179,10 +169,8 @@ class Adoption:
     """What adopting changes. The texts contain secrets, so `repr` omits them.
 
     Attributes:
-        hub: The hub's file.
         names: The names of the servers in the hub's file, by their names in the client.
         left: Why servers stay in the client's file, by name.
-        entries: The entries that are taken out of the client's file, as it has them.
     """
 
     path: Path
@@ -206,7 +194,9 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
         why = f"no such file; {program.title} has no servers there to adopt"
         raise ConfigError(f"{path}: {why}; see mcp-toolset discover")
     text = without_mark(before)
-    hub = _hub_file(client, chosen, machine)
+    # The user's own file, or one beside the project's other files.
+    own = machine.application_data / "mcp-toolset" / f"{client}.json"
+    hub = machine.project / "mcp-toolset.json" if chosen == "project" else own
     taken, left = _sorted_out(program, text, path, chosen)
     entries = program.format.entries(text, program.section, str(path))
     if not taken:
@@ -259,12 +249,7 @@ def adopt(plan: Adoption, client: ClientName, machine: Machine) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """What restoring changes; see `Adoption`.
-
-    Attributes:
-        exact: Whether that is the text as it was, byte for byte; else servers were put back into a file that
-            has changed since.
-    """
+    """Changes of a restoration; if `exact`, the client's file becomes what it was, byte for byte."""
 
     path: Path
     before: str | None = field(repr=False)
@@ -327,13 +312,6 @@ def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
     elif text != before:
         replace_text(hub, before, text, 0o600)
     return stay
-
-
-def _hub_file(client: ClientName, scope: Scope, machine: Machine) -> Path:
-    """The file of a client's hub: the user's own, or beside the project's other files."""
-    if scope == "project":
-        return machine.project / "mcp-toolset.json"
-    return machine.application_data / "mcp-toolset" / f"{client}.json"
 
 
 def _command(scope: Scope, machine: Machine, client: Client, hub: Path) -> tuple[str, ...]:

@@ -45,7 +45,6 @@ class AdoptionRecord:
     Attributes:
         original: The file's text before the first adoption.
         adopted: Digests of the file's text after each adoption, the last one last.
-        names: The servers' names in the hub's file, by their names in the client.
     """
 
     client: ClientName
@@ -171,12 +170,7 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How paths are written in one file: absolute, or relative to the project's folder.
-
-    Attributes:
-        project: The project whose file it is; `None` for a user's file.
-        workspace: How that file names the project's folder.
-    """
+    """How paths are written in one file: absolute, or relative to the project's folder (`workspace`)."""
 
     folder: Path
     project: Path | None = None
@@ -268,12 +262,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
-    """The change of one file. The texts contain other servers' secrets, so `repr` omits them.
-
-    Attributes:
-        after: The text after the change; None if the file does not exist then either.
-        private: Whether only the owner may read the file, if it is created.
-    """
+    """The change of one file. The texts contain other servers' secrets, so `repr` omits them."""
 
     path: Path
     before: str | None = field(repr=False)
@@ -328,12 +317,7 @@ def plan_install(
 
 
 def plan_uninstall(
-    client: ClientName,
-    name: str,
-    *,
-    machine: Machine,
-    scope: Scope | None = None,
-    force: bool = False,
+    client: ClientName, name: str, *, machine: Machine, scope: Scope | None = None, force: bool = False
 ) -> InstallPlan:
     """Plan to remove `name` from the client's file; no change if it is missing."""
     chosen, path = locate(CLIENTS[client], scope, machine)
@@ -360,10 +344,7 @@ def _check_not_adopted(client: ClientName, name: str, path: Path, machine: Machi
 
 
 def apply(plan: InstallPlan) -> Path | None:
-    """Carry out a plan; return the path of the backup, None if there was no file.
-
-    The file is replaced in one step and keeps its mode; of a symbolic link, the target is replaced.
-    """
+    """Carry out a plan; return the path of the backup, None if there was no file."""
     if not plan.changed or plan.after is None:
         return None
     return replace_text(plan.path, plan.before, plan.after, 0o600 if plan.private else 0o666)

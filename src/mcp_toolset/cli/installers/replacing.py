@@ -119,7 +119,9 @@ def _write(target: Path, before: str | None, after: str, mode: int) -> Path | No
 
 def _back_up(target: Path, text: str, mode: int) -> Path:
     """A copy with the next number; the oldest beyond `KEPT_BACKUPS` are removed."""
-    kept = _backups(target)
+    pattern = re.compile(re.escape(target.name) + r"\.([0-9]{1,9})\.bak")
+    found = {entry: pattern.fullmatch(entry.name) for entry in target.parent.iterdir()}
+    kept = {int(match[1]): entry for entry, match in found.items() if match and entry.is_file()}
     number = max(kept, default=0)
     while True:
         number += 1
@@ -132,9 +134,3 @@ def _back_up(target: Path, text: str, mode: int) -> Path:
         with suppress(OSError):
             kept[old].unlink()
     return backup
-
-
-def _backups(target: Path) -> dict[int, Path]:
-    name = re.compile(re.escape(target.name) + r"\.([0-9]{1,9})\.bak")
-    found = {entry: name.fullmatch(entry.name) for entry in target.parent.iterdir()}
-    return {int(match[1]): entry for entry, match in found.items() if match and entry.is_file()}

@@ -32,12 +32,7 @@ _WRITTEN: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)(?::(?P<kind>[a-z]+))?(?:=(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A value that the user is asked for.
-
-    Attributes:
-        kind: What it is; a secret is hidden while it is typed, and kept by the client as a secret.
-        default: Taken without an answer; without a default an answer is required.
-    """
+    """A value that the user is asked for, and has to give if there is no default."""
 
     variable: str
     kind: Kind = "secret"
@@ -123,9 +118,7 @@ class Bundle:
 
     Attributes:
         target: What is served: a file in the folder `server`, or `module:attribute`.
-        files: The files of the folder `server`, by their paths in it.
         more_tools: Whether there are more, which are known when it runs.
-        packages: Whether the packages themselves are in the bundle.
     """
 
     about: About

@@ -35,13 +35,7 @@ _LONGEST_SCHEME: Final = 8
 
 
 class PortableConfig:
-    """The servers of a file, rewritten; `questions` and `files` are what that needs.
-
-    Attributes:
-        questions: What the user is asked for, by variable.
-        files: The files of the folder that the servers name, to be copied.
-        secrets: The values that were replaced, which must not be in the bundle.
-    """
+    """The servers of a file, rewritten, with the `questions`, `files` and `secrets` that were in them."""
 
     def __init__(
         self,

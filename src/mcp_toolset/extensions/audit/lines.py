@@ -122,11 +122,7 @@ _FLAT: Final = frozenset({str, int, bool, type(None)})
 
 
 class LineTexts:
-    """What lines say. Texts of earlier lines are remembered, as most lines repeat them.
-
-    Attributes:
-        known: The text of the fields that similar calls share, and the caller.
-    """
+    """The texts of lines. Those of earlier lines are remembered, as most lines repeat them."""
 
     known: dict[Common, tuple[str, Identity | None]]
 

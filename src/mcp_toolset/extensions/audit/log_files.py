@@ -80,12 +80,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a log ends, in a small file beside it: without it, a cut end could not be seen.
-
-    Attributes:
-        size: The size of the newest file, which ends with that line.
-        salt: What the digests of arguments are keyed with, so that small values cannot be guessed.
-    """
+    """The end of a log, in a small file beside it: without it, a cut end could not be seen."""
 
     seq: int = 0
     digest: str = FIRST
@@ -230,12 +225,7 @@ def _second(seconds: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What was found where an existing log is continued.
-
-    Attributes:
-        unclean: Whether the last run wrote no line about its end: it was killed, or its last lines are lost.
-        torn: Bytes of a line that was not whole, which were removed.
-    """
+    """The state in which an existing log is continued; `torn` bytes of its last line were removed."""
 
     unclean: bool = False
     torn: int = 0
@@ -246,11 +236,7 @@ class Resumed:
 
 
 class LogFiles:
-    """The files of one log, open for one writer.
-
-    Attributes:
-        rest: Lines that could not be written yet.
-    """
+    """The files of one log, open for one writer; `rest` has lines that could not be written yet."""
 
     def __init__(self, path: Path, seal: Seal, max_bytes: int, keep: int) -> None:
         """Files at `path` and beside it; nothing is opened yet."""

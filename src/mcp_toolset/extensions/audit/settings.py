@@ -26,11 +26,7 @@ class AuditSettings(Settings):
     never_null: ClassVar = ("key",)
 
     path: Path = key(
-        PATH,
-        "the path of a file, as a string",
-        required=True,
-        meaning="The file.",
-        example="audit.jsonl",
+        PATH, "the path of a file, as a string", required=True, meaning="The file.", example="audit.jsonl"
     )
     max_bytes: int = key(
         COUNT,

@@ -41,11 +41,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found in a log.
-
-    Attributes:
-        lines: The number of lines that are unbroken, from the first one on.
-    """
+    """The result for one log; `lines` are unbroken, from the first one on."""
 
     lines: int
     files: tuple[Path, ...]

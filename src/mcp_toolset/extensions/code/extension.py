@@ -44,11 +44,7 @@ class CodeMode(CodeLimits, Extension):
         return super().of(None, stated, host)
 
     def bind(self, host: Host) -> Self:
-        """The tools of this server, with a sandbox and runs of their own.
-
-        Raises:
-            DefinitionError: the extra `code` is needed and not installed.
-        """
+        """The tools of this server, with a sandbox and runs of their own."""
         # What is given may be asked for its limits alone.
         from mcp_toolset.extensions.code.code_tools import CodeTools
 

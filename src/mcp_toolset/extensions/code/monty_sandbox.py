@@ -98,12 +98,7 @@ _NO_CODE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A snippet between what is run before it and after it.
-
-    Attributes:
-        end: Where the snippet ends, in bytes; after it, its value is handed out.
-        lines: The lines before it.
-    """
+    """A snippet between other lines; it ends at byte `end`, and `lines` are before it."""
 
     text: str
     end: int
@@ -177,9 +172,7 @@ def _last_expression(tokens: Sequence[tokenize.TokenInfo]) -> Sequence[tokenize.
     return last
 
 
-def _statements(
-    tokens: Sequence[tokenize.TokenInfo],
-) -> Iterator[tuple[int, Sequence[tokenize.TokenInfo]]]:
+def _statements(tokens: Sequence[tokenize.TokenInfo]) -> Iterator[tuple[int, Sequence[tokenize.TokenInfo]]]:
     level = depth = 0
     found: list[tokenize.TokenInfo] = []
     for token in tokens:

@@ -177,12 +177,7 @@ class Asking:
 
 
 class CodeRun:
-    """One run of a program.
-
-    Attributes:
-        calls: Calls that were begun; those that are made again count once.
-        unanswered: The calls without an answer so far, by id.
-    """
+    """One run of a program; `unanswered` has the calls without an answer so far, by id."""
 
     def __init__(self, program: Program, caller: ToolCaller) -> None:
         self.transcript = Transcript()
@@ -321,14 +316,7 @@ _GONE: Final = "the run that waited for this answer has ended; see what is done,
 
 @dataclass(frozen=True, slots=True)
 class WaitingRun:
-    """One run that waits.
-
-    Attributes:
-        id: What tells it from other runs, in the ids of its calls.
-        run: Its calls so far, and those without an answer; see `CodeRun.saved`.
-        asking: What the calls that ask have asked, by their ids.
-        spent: Seconds that it took so far.
-    """
+    """One run that waits: its calls so far (`run`), those that ask, its grants, and the seconds spent."""
 
     id: str
     state: bytes

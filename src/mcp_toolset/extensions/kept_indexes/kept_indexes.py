@@ -48,13 +48,7 @@ class KeptIndexes:
         self.folder = folder
 
     def find(self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool) -> IndexBase | None:
-        """The index of these tools, or else the newest of the same servers, or of others; `None` without any.
-
-        Args:
-            servers: The names of all servers.
-            prints: The fingerprint of each tool by public name.
-            words: Whether the index has words alone.
-        """
+        """The index of these tools, or else the newest of the same servers, or of any; `None` without one."""
         key, exact = _key(servers, words=words), _digest(prints)
         files = self._files(f"{key.partition('-')[0]}-*")
         files.sort(key=lambda path: (not path.stem.endswith(exact), not path.stem.startswith(key)))

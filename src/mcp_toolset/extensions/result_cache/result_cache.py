@@ -58,14 +58,7 @@ class SharedResults:
         now: Callable[[], float],
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """Give the store `timeout` seconds for an answer.
-
-        Args:
-            store: The store.
-            timeout: Seconds.
-            now: The time in seconds, from a monotonic clock.
-            wall: Seconds since the epoch, by which processes agree on when a result expires.
-        """
+        """Give the store `timeout` seconds for an answer; processes agree on expiry by `wall`, the epoch."""
         self._store = store
         self._timeout = timeout
         self._now = now

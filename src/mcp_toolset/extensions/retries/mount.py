@@ -196,16 +196,7 @@ class Resilience(MountExtension):
         now: Callable[[], float] = anyio.current_time,
         sleep: Callable[[float], Awaitable[object]] = anyio.sleep,
     ) -> None:
-        """Describe both.
-
-        Args:
-            server: The name of the mount, for errors.
-            retries: How often a call is repeated.
-            breaker: The failures in a row after which calls are refused, and for how many seconds.
-            is_ready: Whether the server is connected; while it is not, calls fail at once and do not count.
-            now: Seconds, from a monotonic clock.
-            sleep: Waits so many seconds.
-        """
+        """Describe both; calls of a server that is not ready fail at once and do not count."""
         if not 0 <= retries <= MAX_RETRIES:
             raise DefinitionError(f"mount {server!r}: retries must be from 0 to {MAX_RETRIES}, not {retries}")
         if breaker is not None and (breaker[0] < 1 or not 0 < breaker[1] < inf):

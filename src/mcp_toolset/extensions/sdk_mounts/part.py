@@ -51,11 +51,7 @@ Answer = Callable[[Request], Awaitable[dict[str, Any]]]
 
 
 class _Callers:
-    """The connections of modern requests, each made from its request's envelope.
-
-    Reading an envelope costs as much as the rest of a call, and a client sends the same one each time:
-    it is read anew only when it differs from the last one.
-    """
+    """Connections of modern requests; as reading is slow, an envelope like the last one is not read again."""
 
     def __init__(self) -> None:
         self._known: Connection | None = None

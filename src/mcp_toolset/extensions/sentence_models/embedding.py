@@ -24,11 +24,7 @@ from typing import Any, Protocol, final
 
 from mcp_toolset.catalog.search.clauses import clauses_of
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.meaning import (
-    Blend,
-    MeaningScorer,
-    text_of,
-)
+from mcp_toolset.catalog.search.meaning import Blend, MeaningScorer, text_of
 from mcp_toolset.catalog.search.packed_vectors import PackedVectors, Similarity, best_cosines
 from mcp_toolset.catalog.search.vectors import is_latin
 from mcp_toolset.concurrency.sqlite_file import SqliteFile

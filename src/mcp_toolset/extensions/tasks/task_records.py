@@ -33,11 +33,7 @@ Wire = Mapping[str, Any]
 
 
 class TaskRecords:
-    """What other processes know of the tasks of one server.
-
-    Attributes:
-        outlive: Whether ids can be used in another process.
-    """
+    """What other processes know of the tasks of one server; `outlive` if they can use the ids."""
 
     def __init__(self, store: SuspendedStore | None, shared: Shared | None) -> None:
         self._store = store

@@ -50,10 +50,6 @@ class Task:
     Attributes:
         id: Its id; empty until the call has become a task.
         owner: The caller who may use the id; empty without authentication.
-        way: What the work reports by.
-        scope: What ends it when its time is over.
-        hold: What its request is counted by while it runs.
-        tools: The digest of the definition that it was made with, by the name of the tool.
         settled: Set once the call has become a task, or has ended before.
     """
 

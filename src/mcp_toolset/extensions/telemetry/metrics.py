@@ -85,7 +85,6 @@ class CallKey(NamedTuple):
 
     Attributes:
         error: A class of the error, of few; empty without one.
-        code: The code of the error that the request had for an answer; empty if it had a result.
         version: The protocol revision of a request that was nothing but this call; empty for other calls.
     """
 
@@ -123,12 +122,7 @@ _FLAGS: Final = slice(53, 55)
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Which requests are traced.
-
-    Attributes:
-        follows: Whether the decision of a client that sends its trace holds.
-        ratio: The share of the others; `None` limits their rate instead.
-    """
+    """Which requests are traced: as the client `follows`, or by `ratio`; without a ratio, by rate."""
 
     follows: bool = True
     ratio: float | None = None
@@ -151,11 +145,7 @@ class Sampling:
 
 
 class Traces:
-    """Chooses requests before they are handled: OpenTelemetry makes a span before it asks its sampler.
-
-    Attributes:
-        due: Whether a request without a trace of its client may be chosen; else `sampled` need not be asked.
-    """
+    """Chooses requests before they are handled: OpenTelemetry makes a span before it asks its sampler."""
 
     def __init__(self, rate: float) -> None:
         self._sampling = Sampling.of_environment()
@@ -202,13 +192,7 @@ class Traces:
 
 
 class CallMetrics:
-    """Sums what is told of calls; see `Rules.observers`.
-
-    Attributes:
-        calls: All calls that an audit log has.
-        requests: Requests that are no calls of tools.
-        sent: Requests to mounted servers in the course of calls.
-    """
+    """Sums of calls, of other requests, and of requests `sent` to mounted servers in the course of calls."""
 
     def __init__(self, traces: Traces | None = None) -> None:
         self.calls = Histograms(CallKey(OTHER, OTHER, OTHER))
