@@ -27,8 +27,7 @@ from mcp_toolset.errors import ToolsetError
 
 _CONFIGURATIONS: Final = (".json", ".jsonc")
 _TARGETS: Final = (*_CONFIGURATIONS, ".py")
-_LARGEST: Final = 4 * 1024 * 1024
-"""Bytes of a file that is read for its names; a larger one would be slow."""
+_LARGEST: Final = 4 * 1024 * 1024  # bytes of a file that is read for its names; a larger one would be slow
 
 
 def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:

@@ -35,9 +35,7 @@ from mcp_toolset.upstream.secrets import Secrets
 
 State: TypeAlias = Literal["ok", "warning", "error"]
 
-PATIENCE: Final = 20.0
-"""Seconds that a program may take to tell its version."""
-
+PATIENCE: Final = 20.0  # seconds that a program may take to tell its version
 FEW_FILES: Final = 512
 """A limit of open files below this is reached by a hub of some dozen servers: each takes several."""
 

@@ -315,8 +315,7 @@ _Result = TypeVar("_Result")
 LOCK_HERE: Final = "mcp-toolset.lock.json"
 """The default lock file of servers that are given by their address or command."""
 
-_OF_THE_SHELL: Final = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})
-"""Variables of the shell's own."""
+_OF_THE_SHELL: Final = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # variables of the shell's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,7 @@ def _checked(value: str, place: str) -> str:
 _TIE: Final = "\N{NON-BREAKING HYPHEN}"
 _TARGETS: Final = (".json", ".jsonc", ".py")
 _HELP: Final = ("-h", "--help")
-_FEW: Final = 5
-"""So many commands are listed by their help alone."""
-
+_FEW: Final = 5  # so many commands are listed by their help alone
 _EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((\S+).*\)")
 
 

@@ -28,12 +28,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-WIDE: Final = 100
-"""The width of a terminal from which rows are drawn as a table."""
-
-_PROSE: Final = 28
-"""The least width of a column of text in a table."""
-
+WIDE: Final = 100  # the width of a terminal from which rows are drawn as a table
+_PROSE: Final = 28  # the least width of a column of text in a table
 _GAP: Final = 2
 
 _COLOURS: Final = {

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.finding import Keywords
     from mcp_toolset.upstream.toolset import RemoteToolset
 
-_AGAIN: Final = 1.0
-"""Seconds between two looks at the imported modules."""
+_AGAIN: Final = 1.0  # seconds between two looks at the imported modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +151,7 @@ _log: Final = logging.getLogger("mcp_toolset.reload")
 _ANY_TIME: Final = 7 * 24 * 3600.0
 """Seconds that a call may take: a program that is served without a child in between has no limit either."""
 
-_START: Final = 60.0
-"""Seconds in which a child must have listed its tools."""
+_START: Final = 60.0  # seconds in which a child must have listed its tools
 
 
 def front(target: Program | Module, options: MountOptions) -> ToolsetServer:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from mcp_toolset.server.server import ToolsetServer
 
 _FOLDER: Final = "names"
-_LONGEST: Final = 80
-"""Characters of what a shell shows beside a name."""
+_LONGEST: Final = 80  # characters of what a shell shows beside a name
 
 
 @dataclass(frozen=True, slots=True)

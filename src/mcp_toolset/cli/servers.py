@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _OR_TOKEN: Final = "; if you have a token, name its variable with --token-env"
 
 
-_SPINNER: Final = 3
-"""Columns before a line that moves, and the last one, which stays free."""
+_SPINNER: Final = 3  # columns before a line that moves, and the last one, which stays free
 
 
 @contextmanager

@@ -22,9 +22,7 @@ from mcp_toolset.errors import TargetError
 
 FORMS: Final = "a configuration file (.json), file.py, module:attribute, a URL, or a command after --"
 
-SEPARATED: Final = "mcp_toolset.separated"
-"""Whether a command line has `--`, in the `meta` of its context."""
-
+SEPARATED: Final = "mcp_toolset.separated"  # whether a command line has `--`, in the `meta` of its context
 _PROGRAM: Final = re.compile(r"(?P<file>.+\.pyw?)(?::(?P<attribute>[A-Za-z_][\w.]*))?")
 _MODULE: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<attribute>[A-Za-z_][\w.]*)")
 _ADDRESS: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")

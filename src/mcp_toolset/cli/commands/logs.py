@@ -25,12 +25,8 @@ from mcp_toolset.tools.text.screen import fitted
 if TYPE_CHECKING:
     from mcp_toolset.serving.log_reading import LogLine
 
-LINES: Final = 100
-"""Lines that are shown unless something else is asked for."""
-
-_LOOK: Final = 0.2
-"""Seconds between two looks at the files of other processes."""
-
+LINES: Final = 100  # lines that are shown unless something else is asked for
+_LOOK: Final = 0.2  # seconds between two looks at the files of other processes
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _RANKS: Final = {name: rank for rank, name in enumerate((*LEVELS, "critical"))}
 

@@ -15,8 +15,7 @@ from mcp_toolset.errors import SecretError
 if TYPE_CHECKING:
     from mcp_toolset.security.secrets.named_secrets import NamedSecrets
 
-MOST: Final = 64 * 1024
-"""Bytes of the longest secret."""
+MOST: Final = 64 * 1024  # bytes of the longest secret
 
 
 @click.group(

@@ -151,9 +151,7 @@ def _server(
     return FoundServer(client, scope, path, name, made, note, behind)
 
 
-HUB_NAME: Final = "mcp-toolset"
-"""The name of the one entry."""
-
+HUB_NAME: Final = "mcp-toolset"  # the name of the one entry
 _SERVERS: Final = "mcpServers"
 _NEW_HUB: Final = '{\n  "mcpServers": {},\n  "toolset": {\n    "deferred": true\n  }\n}\n'
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")

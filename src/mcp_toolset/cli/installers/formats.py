@@ -413,8 +413,6 @@ def _of(documents: _Documents) -> Format:
     return Format(documents.entries, documents.with_entry, documents.without_entry, documents.concealed)
 
 
-_MOST_VALUES: Final = 100_000
-"""Values of a YAML file, aliases counted as often as they stand there."""
-
+_MOST_VALUES: Final = 100_000  # values of a YAML file, aliases counted as often as they stand there
 TOML: Final = _of(_Documents(_load_toml, _dump_toml))
 YAML: Final = _of(_Documents(_load_yaml, _dump_yaml))

@@ -21,11 +21,8 @@ from mcp_toolset.concurrency.atomic_file import PRIVATE, create_file, locked, re
 from mcp_toolset.config.jsonc import read_text
 from mcp_toolset.errors import ConfigError
 
-KEPT_BACKUPS: Final = 5
-"""The number of backups that are kept; older ones are removed."""
-
-PATIENCE: Final = 30.0
-"""Seconds to wait for another process that changes the same file."""
+KEPT_BACKUPS: Final = 5  # the number of backups that are kept; older ones are removed
+PATIENCE: Final = 30.0  # seconds to wait for another process that changes the same file
 
 
 @contextmanager

@@ -48,24 +48,12 @@ from mcp_toolset.extensions.audit.log_files import (
     stamp,
 )
 
-QUEUED: Final = 10_000
-"""Events that wait at most; further ones are lost."""
-
-_GATHER: Final = 0.1
-"""Seconds in which events are gathered for one write."""
-
-_RETRY: Final = 0.5
-"""Seconds between attempts to write a file that cannot be written."""
-
-_CHUNK: Final = 500
-"""Lines of one write."""
-
-_OPENING: Final = 10.0
-"""Seconds in which the file must open."""
-
-CLOSING: Final = 5.0
-"""Seconds in which the last lines must be written."""
-
+QUEUED: Final = 10_000  # events that wait at most; further ones are lost
+_GATHER: Final = 0.1  # seconds in which events are gathered for one write
+_RETRY: Final = 0.5  # seconds between attempts to write a file that cannot be written
+_CHUNK: Final = 500  # lines of one write
+_OPENING: Final = 10.0  # seconds in which the file must open
+CLOSING: Final = 5.0  # seconds in which the last lines must be written
 _MILLISECONDS: Final = tuple(f"{number:03d}" for number in range(1000))
 """To format a number takes longer than to look it up."""
 
@@ -396,8 +384,7 @@ class AuditLog(Rule):
         )
 
 
-_PATIENCE: Final = 5.0
-"""Seconds to wait for another process that writes or takes the file, or begins the log."""
+_PATIENCE: Final = 5.0  # seconds to wait for another process that writes or takes the file, or begins the log
 
 
 def hand_over(log: Path, seal: Seal, event: str, fields: Mapping[str, Any]) -> None:

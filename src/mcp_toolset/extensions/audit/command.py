@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_command"]
 
-_LOOK: Final = 0.25
-"""Seconds between two looks at a log that is followed."""
-
+_LOOK: Final = 0.25  # seconds between two looks at a log that is followed
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _TOLD: Final = "seq prev digest event time who key tool server outcome reason rule".split()
 _AT_LENGTH: Final = ("arguments", "session", "round", "id", "trace", "protocol", "ran", "roles")

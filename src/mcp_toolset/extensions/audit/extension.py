@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.extension import Answer, Host
     from mcp_toolset.extensions.audit.settings import AuditSettings
 
-TAKE_OVER: Final = 2.0
-"""Seconds between two looks at what other processes have handed over."""
-
+TAKE_OVER: Final = 2.0  # seconds between two looks at what other processes have handed over
 _STREAM: Final = "subscriptions/listen"
 _READS: Final = (
     *("resources/read", "resources/subscribe", "resources/unsubscribe"),

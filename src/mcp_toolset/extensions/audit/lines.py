@@ -20,12 +20,8 @@ from mcp_toolset.tools.core.identity import Identity
 LONGEST: Final = 300
 """Characters of a text that a line keeps: a caller chooses some of them, such as the name of a tool."""
 
-MOST: Final = 50
-"""Items of a list or an object that a line keeps."""
-
-DEEPEST: Final = 4
-"""How deep lists and objects are kept."""
-
+MOST: Final = 50  # items of a list or an object that a line keeps
+DEEPEST: Final = 4  # how deep lists and objects are kept
 _REPEATED: Final = ("key", "client", "protocol", "session", "tool", "server", "called", "reason", "rule")
 
 
@@ -111,9 +107,7 @@ def _plain(value: object, shown: Callable[[str], str], depth: int) -> Any:
             return type(value).__name__
 
 
-_TEXTS: Final = 4096
-"""Texts of lines that are remembered."""
-
+_TEXTS: Final = 4096  # texts of lines that are remembered
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 """The text of nested arguments, whatever the order of their keys."""
 

@@ -32,18 +32,10 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.atomic_file import PRIVATE, locked
 from mcp_toolset.errors import AuditError, DefinitionError
 
-FIRST: Final = "0" * 64
-"""What the first line of a log has as the digest of the line before it."""
-
-HEAD_SIZE: Final = 512
-"""Bytes of the file of a head: it is overwritten in place, with one small write."""
-
-LONGEST_LINE: Final = 65_536
-"""Bytes of the longest line."""
-
-_SHORTEST_KEY: Final = 16
-"""Characters of the key of a log."""
-
+FIRST: Final = "0" * 64  # what the first line of a log has as the digest of the line before it
+HEAD_SIZE: Final = 512  # bytes of the file of a head: it is overwritten in place, with one small write
+LONGEST_LINE: Final = 65_536  # bytes of the longest line
+_SHORTEST_KEY: Final = 16  # characters of the key of a log
 OWN: Final = frozenset({"seq", "prev", "event", "time", "digest"})
 """Members that the chain itself gives to a line."""
 
@@ -179,9 +171,7 @@ _ROTATED: Final = re.compile(
 )
 """The first line of a file: its number, and that of the full file before it."""
 
-MOST_BESIDE: Final = 64
-"""Processes that write logs of the same name at the same time."""
-
+MOST_BESIDE: Final = 64  # processes that write logs of the same name at the same time
 _log = logging.getLogger("mcp_toolset.audit")
 
 

@@ -38,15 +38,9 @@ if TYPE_CHECKING:
 RUN_CODE: Final = "run_code"
 RUN_READ_ONLY_CODE: Final = "run_read_only_code"
 
-MAX_CODE: Final = 100_000
-"""Characters of a snippet."""
-
-MAX_VALUE: Final = 4_000_000
-"""Bytes of a value, where the server keeps long results."""
-
-MAX_GRANTS: Final = 100
-"""Grants that one run may use."""
-
+MAX_CODE: Final = 100_000  # characters of a snippet
+MAX_VALUE: Final = 4_000_000  # bytes of a value, where the server keeps long results
+MAX_GRANTS: Final = 100  # grants that one run may use
 RUN_TEXT: Final = (
     "Run Python that calls granted tools: for several calls in one, or to compute on long results. Each is "
     "an async function with keyword arguments, as resolve_tools shows with stubs=true: "

@@ -53,9 +53,7 @@ if TYPE_CHECKING:
         MontySyntaxError,
     )
 
-CALL: Final = "_call"
-"""The function of the server that the functions of the tools call, with two texts."""
-
+CALL: Final = "_call"  # the function of the server that the functions of the tools call, with two texts
 _LAST: Final = f'\n{CALL}("", f"{{_text(_value)}}")\n'
 _STORED: Final = "_value = ("
 PRELUDE: Final = f"""\
@@ -301,9 +299,7 @@ async def _ended(session: AsyncMontySession) -> None:
         await session.__aexit__(None, None, None)
 
 
-MAX_ARGUMENTS: Final = 1_000_000
-"""Bytes of JSON of the arguments of one call."""
-
+MAX_ARGUMENTS: Final = 1_000_000  # bytes of JSON of the arguments of one call
 _PRELUDE_FILE: Final = "<python-input-0>"
 _FILE: Final = "<python-input-1>"
 _POSITIONS: Final = struct.Struct(">II")

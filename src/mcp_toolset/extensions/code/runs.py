@@ -49,14 +49,9 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import cleaned
 
-MAX_LISTED: Final = 20
-"""Calls that are listed one by one; more are counted by tool."""
-
-MAX_TRACEBACK: Final = 3000
-"""Characters of a traceback; of a longer one, the start and the end."""
-
-PREVIEW: Final = 2000
-"""Characters of JSON that are shown of a value that is too large."""
+MAX_LISTED: Final = 20  # calls that are listed one by one; more are counted by tool
+MAX_TRACEBACK: Final = 3000  # characters of a traceback; of a longer one, the start and the end
+PREVIEW: Final = 2000  # characters of JSON that are shown of a value that is too large
 
 _LIMITS: Final[Mapping[FaultKind | str, str]] = {
     "seconds": "the code has computed for more than {} s",
@@ -157,9 +152,7 @@ def _read(text: str) -> object:
         return _TOO_LARGE
 
 
-MAX_MESSAGE = 2000
-"""Characters of an error that a call raises in the snippet."""
-
+MAX_MESSAGE = 2000  # characters of an error that a call raises in the snippet
 Requests = Mapping[str, Mapping[str, Any]]
 
 
@@ -300,15 +293,9 @@ class CodeRun:
 MAX_WAITING: Final = 128
 """Runs that wait at once in this process; in a store, those of all callers who are not known."""
 
-MAX_BYTES: Final = 64_000_000
-"""Bytes of all of them together."""
-
-OWN_WAITING: Final = 32
-"""Runs of one caller that wait at once, in this process or in a store."""
-
-OWN_BYTES: Final = 16_000_000
-"""Bytes of all of them together."""
-
+MAX_BYTES: Final = 64_000_000  # bytes of all of them together
+OWN_WAITING: Final = 32  # runs of one caller that wait at once, in this process or in a store
+OWN_BYTES: Final = 16_000_000  # bytes of all of them together
 _PURPOSE: Final = "code run"
 _PLACE: Final = "place of a code run"
 _GONE: Final = "the run that waited for this answer has ended; see what is done, then run the code again"
@@ -457,9 +444,7 @@ def _sealer(store: SuspendedStore) -> Sealer:
     return Sealer(_PURPOSE, lambda: store.keys, mend="see what is done, then run the code again")
 
 
-PARKED: Final = "code run"
-"""Key in the state of a call: the reference to its run, which waits."""
-
+PARKED: Final = "code run"  # key in the state of a call: the reference to its run, which waits
 Call = Callable[[str, Called, str, ToolContext], Awaitable[ToolResult]]
 """Makes a call of a run: the grant, the call, its id and its context."""
 

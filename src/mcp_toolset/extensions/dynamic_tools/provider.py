@@ -95,8 +95,7 @@ def merged(listed: ToolDefinition, contract: ToolDefinition) -> ToolDefinition:
     )
 
 
-MAX_CONTRACTS: Final = 1000
-"""Contracts that one toolset keeps."""
+MAX_CONTRACTS: Final = 1000  # contracts that one toolset keeps
 
 
 class Contracts:
@@ -179,9 +178,7 @@ class ContractOf(SchemaCheck):
         return ["the definition must be resolved again"] if known is None else known.arguments.problems(value)
 
 
-LIST_TIMEOUT: Final = 30.0
-"""The default seconds that a provider may take to list its tools or to resolve one."""
-
+LIST_TIMEOUT: Final = 30.0  # the default seconds that a provider may take to list its tools or to resolve one
 _Listed = TypeVar("_Listed", ToolDefinition, ToolManifest)
 
 

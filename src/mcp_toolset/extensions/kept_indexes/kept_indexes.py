@@ -26,15 +26,9 @@ from mcp_toolset.errors import InvalidStateError, StoreError
 if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared
 
-MOST_FILES: Final = 16
-"""The number of indexes in the folder; the oldest are removed first."""
-
-EDITIONS: Final = 4
-"""The number of indexes of the same servers; the oldest are removed first."""
-
-LOCK_PATIENCE: Final = 5.0
-"""Seconds that a save waits for another process; after that it is skipped."""
-
+MOST_FILES: Final = 16  # the number of indexes in the folder; the oldest are removed first
+EDITIONS: Final = 4  # the number of indexes of the same servers; the oldest are removed first
+LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process; after that it is skipped
 _ENDING: Final = ".index"
 _NAME: Final = re.compile(r"[0-9a-f]+-[0-9a-f]+-[0-9a-f]+\.index")
 _log = logging.getLogger("mcp_toolset.catalog")
@@ -130,12 +124,8 @@ def _digest(prints: Mapping[str, bytes]) -> str:
     return blake2b(b"".join(prints[name] for name in sorted(prints)), digest_size=16).hexdigest()
 
 
-KEPT_FOR: Final = 30 * 86_400.0
-"""Seconds for which replicas find an index."""
-
-MAX_INDEX: Final = 64_000_000
-"""Bytes of an index that is shared."""
-
+KEPT_FOR: Final = 30 * 86_400.0  # seconds for which replicas find an index
+MAX_INDEX: Final = 64_000_000  # bytes of an index that is shared
 _INDEX: Final = "index"
 
 

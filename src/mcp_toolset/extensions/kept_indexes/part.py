@@ -23,11 +23,8 @@ if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.extensions.kept_indexes.kept_indexes import KeptIndexes, SharedIndexes
 
-PAUSE: Final = 0.005
-"""Seconds between two steps, each of which takes about as long."""
-
-CLOSING: Final = 1.0
-"""Seconds that a server which closes goes on writing."""
+PAUSE: Final = 0.005  # seconds between two steps, each of which takes about as long
+CLOSING: Final = 1.0  # seconds that a server which closes goes on writing
 
 
 class IndexKeeper:

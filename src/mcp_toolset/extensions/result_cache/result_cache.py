@@ -108,9 +108,7 @@ def _name_of(key: tuple[str, ...]) -> str:
     return hashlib.sha256(json.dumps(key).encode()).hexdigest()
 
 
-MAX_ENTRIES: Final = 1000
-"""The default number of results that are kept."""
-
+MAX_ENTRIES: Final = 1000  # the default number of results that are kept
 _Key = tuple[str, str, str, str]
 
 

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
     from mcp_toolset.extensions.retries.settings import RetriesOfServer
 
-RECOVERY: Final = 60.0
-"""The default seconds for which a tool is refused."""
+RECOVERY: Final = 60.0  # the default seconds for which a tool is refused
 
 
 _K = TypeVar("_K")

@@ -19,12 +19,8 @@ from mcp_toolset.errors import CallError, RequestStateError, StoreError
 from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.tools.text.hidden_text import in_log
 
-MAX_ID: Final = 4096
-"""Characters of an id; it travels in a header of each request about its task."""
-
-LOOK: Final = 5.0
-"""Seconds that a request for the state of a task waits for the mounted server's answer."""
-
+MAX_ID: Final = 4096  # characters of an id; it travels in a header of each request about its task
+LOOK: Final = 5.0  # seconds that a request for the state of a task waits for the mounted server's answer
 _KIND: Final = "task"
 _OUTCOME: Final = "task outcome"
 _log = logging.getLogger("mcp_toolset.server")

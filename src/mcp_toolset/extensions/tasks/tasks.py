@@ -177,15 +177,9 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-MAX_TASKS: Final = 512
-"""Calls that may run as tasks at once, and tasks that are kept."""
-
-OWN_TASKS: Final = 128
-"""The same of one caller."""
-
-KEEPING: Final = 10.0
-"""Seconds in which an outcome is written."""
-
+MAX_TASKS: Final = 512  # calls that may run as tasks at once, and tasks that are kept
+OWN_TASKS: Final = 128  # the same of one caller
+KEEPING: Final = 10.0  # seconds in which an outcome is written
 HANDOVER: Final = 2.0
 """Seconds after which a legacy client gets its handle, and that a cancelled call has to end."""
 
@@ -493,9 +487,7 @@ def _owner(request: RequestContext) -> str:
     return "" if identity is None else identity.key
 
 
-ENDED: Final = frozenset({"completed", "failed", "cancelled"})
-"""The statuses of tasks that have ended."""
-
+ENDED: Final = frozenset({"completed", "failed", "cancelled"})  # the statuses of tasks that have ended
 Handler = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 _CANCELLED: Final[Wire] = {"code": INTERNAL_ERROR, "message": "the task was cancelled"}
 

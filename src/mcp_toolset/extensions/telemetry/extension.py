@@ -82,9 +82,7 @@ class Telemetry:
 
 METRICS_PATH: Final = "/metrics"
 
-LAST: Final = 2.0
-"""Seconds that the last spans and metrics have on their way when a server is closed."""
-
+LAST: Final = 2.0  # seconds that the last spans and metrics have on their way when a server is closed
 _MILLISECONDS: Final = "OTEL_METRIC_EXPORT_INTERVAL"
 _EXTRAS: Final = (
     ("prometheus", "prometheus_client"),

@@ -22,9 +22,7 @@ from mcp_toolset.tools.core.result import ToolResult, is_plain
 BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper bounds of the buckets in seconds, of the conventions for MCP; the last bucket has none."""
 
-MOST: Final = 10_000
-"""Histograms of one kind; what is of further ones is summed in one."""
-
+MOST: Final = 10_000  # histograms of one kind; what is of further ones is summed in one
 Key = tuple[str, ...]
 
 
@@ -70,14 +68,11 @@ class Histograms(dict[Key, Histogram]):
 
 Sent = tuple[tuple[tuple[str, str, str, str], float], ...]
 
-OTHER: Final = "_OTHER"
-"""What the conventions write for a value that is not told apart."""
-
+OTHER: Final = "_OTHER"  # what the conventions write for a value that is not told apart
 GATHERED: Final = 128
 """Calls that are summed at once: the second and further ones take a fraction of the time of the first."""
 
-INVALID: Final = "-32602"
-"""The code of JSON-RPC for a tool that does not exist."""
+INVALID: Final = "-32602"  # the code of JSON-RPC for a tool that does not exist
 
 
 class CallKey(NamedTuple):
@@ -116,8 +111,7 @@ class SentKey(NamedTuple):
 _SAMPLER: Final = "OTEL_TRACES_SAMPLER"
 _RATIO: Final = "OTEL_TRACES_SAMPLER_ARG"
 _PARENT: Final = "parentbased_"
-_FLAGS: Final = slice(53, 55)
-"""Where a `traceparent` has its flags."""
+_FLAGS: Final = slice(53, 55)  # where a `traceparent` has its flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +250,7 @@ def _code(fault: BaseException | None) -> str:
 
 
 Labels = tuple[tuple[str, str], ...]
-Sees = Callable[[str, str], bool]
-"""Whether a reader may know of a server, and of a tool of it."""
-
+Sees = Callable[[str, str], bool]  # whether a reader may know of a server, and of a tool of it
 _CALL: Final = "tools/call"
 _TOOL: Final = "gen_ai.tool.name"
 _OPERATION: Final = ("gen_ai.operation.name", "execute_tool")
