@@ -18,12 +18,12 @@ import click
 
 from mcp_toolset import __version__
 from mcp_toolset._index import GROUP, commands_of_others, index, loaded
-from mcp_toolset.cli.options import Commands, Context, examples, sentence, usage_message
+from mcp_toolset.cli.options import Commands, Context, examples, usage_message
 from mcp_toolset.cli.output import complain, debugging
 from mcp_toolset.errors import DefinitionError, ToolsetError, innermost
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    pass
 
 
 FAILED: Final = 1
@@ -71,32 +71,16 @@ class _Commands(Commands):
         elif (home := index().COMMANDS.get(cmd_name)) is not None:
             module = import_module(f"{GROUP}.{home}.command")
         elif (point := commands_of_others().get(cmd_name)) is not None:
-            return _command_of_others(point)
+            command = loaded(point)
+            if not isinstance(command, click.Command):
+                raise DefinitionError(f"{point.name}: {point.value} is no command of click")
+            command.context_class = Context
+            return command
         else:
             return None
         command = cast("click.Command", getattr(module, f"{cmd_name}_command"))
         command.context_class = Context
         return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self._told(ctx, name)) for name in self.list_commands(ctx)])
-
-    def _told(self, ctx: click.Context, name: str) -> str:
-        try:
-            command = self.get_command(ctx, name)
-        except DefinitionError as fault:
-            # One package that is broken does not hide the commands of all others.
-            return str(fault)
-        return "" if command is None else sentence(command)
-
-
-def _command_of_others(point: EntryPoint) -> click.Command:
-    command = loaded(point)
-    if not isinstance(command, click.Command):
-        raise DefinitionError(f"{point.name}: {point.value} is no command of click")
-    command.context_class = Context
-    return command
 
 
 @click.group(

@@ -22,6 +22,7 @@ from mcp_toolset._index import GROUP, index
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.output import complain, log_to_stderr
 from mcp_toolset.cli.target import FORMS, SEPARATED, Headers
+from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.mount import MountOptions
@@ -114,9 +115,18 @@ class Commands(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         with formatter.section("Commands"):
-            formatter.write_dl([(name, sentence(command)) for name, command in found if command])
+            formatter.write_dl([(name, self._told(ctx, name)) for name in self.list_commands(ctx)])
+
+    def _told(self, ctx: click.Context, name: str) -> str:
+        """The first sentence of a command's help."""
+        try:
+            command = self.get_command(ctx, name)
+        except DefinitionError as fault:
+            # One package that is broken does not hide the commands of all others.
+            return str(fault)
+        told = "" if command is None else command.help or ""
+        return " ".join(told.split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -134,10 +144,6 @@ class Commands(click.Group):
                 command = self.get_command(ctx, name)
                 fault.ctx = None if command is None else click.Context(command, ctx, name)
             raise
-
-
-def sentence(command: click.Command) -> str:
-    return " ".join((command.help or "").split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
 
 
 class Listing(Commands):
@@ -294,6 +300,28 @@ def target_and_words(
 
 def written(target: str | None, command: Sequence[str]) -> str:
     return target or "-- " + " ".join(command)
+
+
+class Moment(click.ParamType[str]):
+    """A time in UTC, in the form that lines of logs have; `10m`, `2h` and `3d` are as long ago."""
+
+    name = "time"
+
+    def __init__(self, how: str) -> None:
+        self._how = how
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from datetime import UTC, datetime, timedelta
+
+        try:
+            if ago := re.fullmatch(r"(\d{1,6})([smhd])", str(value)):
+                unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[ago[2]]
+                at = datetime.now(UTC) - timedelta(**{unit: int(ago[1])})
+            else:
+                at = datetime.fromisoformat(str(value)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no time; {self._how}", param)
+        return f"{at:%Y-%m-%dT%H:%M:%S}"
 
 
 json_option: Final = click.option(

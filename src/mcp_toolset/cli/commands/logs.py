@@ -9,14 +9,14 @@ import select
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from mcp_toolset.cli.options import LEVELS, complete_word, examples
+from mcp_toolset.cli.options import LEVELS, Moment, complete_word, examples
 from mcp_toolset.cli.output import Output, answering, note, one_line, printable
 from mcp_toolset.errors import ConfigError, StoreError, TargetError
 from mcp_toolset.tools.text.hidden_text import plain_to_see
@@ -27,24 +27,7 @@ if TYPE_CHECKING:
 
 LINES: Final = 100  # lines that are shown unless something else is asked for
 _LOOK: Final = 0.2  # seconds between two looks at the files of other processes
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _RANKS: Final = {name: rank for rank, name in enumerate((*LEVELS, "critical"))}
-
-
-class _Moment(click.ParamType[str]):
-    """A moment, in the form that lines have: `10m`, `2h`, `3d` ago, or `2026-11-23T10:00`."""
-
-    name = "moment"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            if ago := re.fullmatch(r"(\d{1,6})([smhd])", str(value)):
-                at = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-            else:
-                at = datetime.fromisoformat(str(value)).astimezone(UTC)
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time; write 10m, 2h, 3d, or 2026-11-23T10:00", param)
-        return f"{at:%Y-%m-%dT%H:%M:%S}"
 
 
 class _Pattern(click.ParamType["re.Pattern[str]"]):
@@ -97,7 +80,7 @@ class _Pattern(click.ParamType["re.Pattern[str]"]):
 @click.option("--client", metavar="TEXT", help="Lines about clients with this text in their names.")
 @click.option(
     "--since",
-    type=_Moment(),
+    type=Moment("write 10m, 2h, 3d, or 2026-11-23T10:00"),
     metavar="TIME",
     help="Lines from this time on: 10m, 2h, 3d, or 2026-11-23T10:00.",
 )

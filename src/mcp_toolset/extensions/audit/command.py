@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Event
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.cli.options import Commands, examples
+from mcp_toolset.cli.options import Commands, Moment, examples
 from mcp_toolset.cli.output import answering, working
 from mcp_toolset.errors import AuditError
 from mcp_toolset.tools.text.hidden_text import in_log
@@ -27,27 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["audit_command"]
 
 _LOOK: Final = 0.25  # seconds between two looks at a log that is followed
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _TOLD: Final = "seq prev digest event time who key tool server outcome reason rule".split()
+_SINCE: Final = Moment("write 2026-11-22T08:00, or 90m, 2h, 3d for as long ago")
 _AT_LENGTH: Final = ("arguments", "session", "round", "id", "trace", "protocol", "ran", "roles")
-
-
-class _Moment(click.ParamType[str]):
-    """A time as lines have it: `2026-11-22`, `2026-11-22T08:00`, or `90m` for as long ago."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if ago := re.fullmatch(r"(\d+)([smhd])", str(value)):
-            at = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-        else:
-            try:
-                at = datetime.fromisoformat(str(value)).astimezone(UTC)
-            except ValueError:
-                self.fail(
-                    f"{value!r} is no time; write 2026-11-22T08:00, or 90m, 2h, 3d for as long ago", param
-                )
-        return at.strftime("%Y-%m-%dT%H:%M:%S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +76,7 @@ def audit_command() -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--tool", metavar="PATTERN", help="Only lines about these tools: a name, or server/name.")
 @click.option("--who", metavar="PATTERN", help="Only lines about these callers: a name, or a key.")
-@click.option("--since", type=_Moment(), help="From this time on: 2026-11-22T08:00, or 90m, 2h, 3d ago.")
+@click.option("--since", type=_SINCE, help="From this time on: 2026-11-22T08:00, or 90m, 2h, 3d ago.")
 @click.option(
     "--outcome",
     metavar="OUTCOME",
