@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset._records import replace
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, locate
 from mcp_toolset.cli.installers.formats import concealed, entries, with_entry, without_entry
 from mcp_toolset.cli.installers.install import InstallPlan, apply, launcher, plan_install, plan_uninstall
@@ -31,19 +32,20 @@ class Desk:
     def __init__(self, root: Path) -> None:
         self.home, self.project = root / "home", root / "project"
         self.project.mkdir(parents=True)
-        self.place: dict[str, Any] = {
-            "home": self.home,
-            "platform": "linux",
-            "environ": {},
-            "project": self.project,
-        }
+        self.machine = Machine(self.home, "linux", {}, self.project)
 
     def install(self, client: ClientName, *target: str, name: str = "hub", **options: Any) -> InstallPlan:
         target = target or ("https://host/mcp",)
-        return plan_install(client, name, target, **{"command": COMMAND, **self.place, **options})
+        return plan_install(client, name, target, **{"command": COMMAND, **_placed(self.machine, options)})
 
     def uninstall(self, client: ClientName, name: str = "hub", **options: Any) -> InstallPlan:
-        return plan_uninstall(client, name, **{**self.place, **options})
+        return plan_uninstall(client, name, **_placed(self.machine, options))
+
+
+def _placed(machine: Machine, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a plan, with those of the machine in it."""
+    own = {key: options.pop(key) for key in ("home", "platform", "environ", "project") if key in options}
+    return {"machine": replace(machine, **own), **options}
 
 
 @pytest.fixture
@@ -146,7 +148,7 @@ VSCODE_AFTER = """\
 
 
 def written(desk: Desk, text: str, client: ClientName = "vscode") -> Path:
-    path = locate(CLIENTS[client], None, Machine(**desk.place))[1]
+    path = locate(CLIENTS[client], None, desk.machine)[1]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
     return path

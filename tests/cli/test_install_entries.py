@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tests.cli.commandline import PATIENCE, environment
 from tests.support.warm import Warm
 
+from mcp_toolset._records import replace
 from mcp_toolset.cli.commands.serve import serve_command
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine
 from mcp_toolset.cli.installers.install import InstallPlan, apply, launcher, plan_install
@@ -35,8 +36,9 @@ class Desk:
         (self.project / "sub").mkdir()
 
     def plan(self, client: ClientName, *target: str, **options: Any) -> InstallPlan:
-        place = {"home": self.home, "platform": "linux", "environ": {}, "project": self.project}
-        return plan_install(client, "hub", target, **{**place, **options})
+        own = {key: options.pop(key) for key in ("home", "project") if key in options}
+        machine = replace(Machine(self.home, "linux", {}, self.project), **own)
+        return plan_install(client, "hub", target, machine=machine, **options)
 
     def entry(self, client: ClientName, *target: str, **options: Any) -> dict[str, Any]:
         plan = self.plan(client, *target, **options)

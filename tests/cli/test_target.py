@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset.cli.installers.clients import Machine
 from mcp_toolset.cli.installers.install import plan_install
 from mcp_toolset.cli.target import (
     Command,
@@ -110,10 +111,7 @@ def test_a_default_name_can_be_installed(
         "cursor",
         name,
         ["https://host/mcp"],
-        home=home,
-        platform="linux",
-        environ={},
-        project=home,
+        machine=Machine(home, "linux", {}, home),
         command=["x"],
     )
     assert plan.changed

@@ -12,6 +12,7 @@ import click
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import Settings
+from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import TargetError, ToolsetError
 from mcp_toolset.extending.finding import find
 from mcp_toolset.tools.core.call import Identity
@@ -44,14 +45,7 @@ def _is_text(part: object) -> bool:
 
 
 def known_caller(written: str, callers: Callers | None, place: str, kept: Sequence[str]) -> Identity:
-    """The caller that a server with this configuration knows by a name or a key.
-
-    Args:
-        written: The name or the key.
-        callers: Who may call.
-        place: The configuration, for messages.
-        kept: The keys of the callers who have logged in before.
-    """
+    """The caller of a name or a key; `kept` has the keys of callers who have logged in before."""
     found = caller_of_key(written)
     tokens = () if callers is None else tuple(callers.named)
     issuers = () if callers is None else callers.issuers
@@ -73,11 +67,7 @@ def known_caller(written: str, callers: Callers | None, place: str, kept: Sequen
 
 
 def _check_issuer(found: Identity, tokens: Sequence[str], issuers: Sequence[str], place: str) -> None:
-    """Refuse the key of a caller whom the configuration lets in by no way.
-
-    Raises:
-        TargetError: it is such a key.
-    """
+    """Refuse the key of a caller whom the configuration lets in by no way."""
     if not (tokens or issuers) or any("${" in issuer for issuer in issuers):
         return
     if found.issuer is None and found.client not in tokens:
@@ -90,7 +80,6 @@ def _check_issuer(found: Identity, tokens: Sequence[str], issuers: Sequence[str]
 
 
 def _mend(written: str, tokens: Sequence[str], keys: bool) -> str:
-    from mcp_toolset.config.keys import did_you_mean
 
     if mend := did_you_mean(written, tokens):
         return mend
@@ -102,13 +91,7 @@ def _mend(written: str, tokens: Sequence[str], keys: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoginRecord:
-    """Records what is done with the login to one server.
-
-    Attributes:
-        stated: What the configuration says of extensions, by key.
-        server: The name of the server.
-        caller: The key of the caller whose login it is; empty for the one that all share.
-    """
+    """Records what is done with a login to one server; without a `caller`, all callers share it."""
 
     stated: Mapping[str, Settings | None]
     server: str
@@ -130,7 +113,6 @@ class LoginRecord:
 
 
 def system_user() -> str:
-    """Who runs the command, as the system says."""
     try:
         return getpass.getuser()
     # A user without a name, as in some containers.

@@ -27,14 +27,14 @@ from mcp_toolset.errors import ToolsetError
 
 _CONFIGURATIONS: Final = (".json", ".jsonc")
 _TARGETS: Final = (*_CONFIGURATIONS, ".py")
-_LARGEST: Final = 4 * 1024 * 1024
-"""Bytes of a file that is read for its names; a larger one would be slow."""
+_LARGEST: Final = 4 * 1024 * 1024  # bytes of a file that is read for its names; a larger one would be slow
 
 
 def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
     said: Mapping[str, Any] = ctx.params
     words: tuple[str, ...] = said.get("words") or ()
-    file = str(said.get("file") or said.get("config") or (words[0] if words else "") or _usual())
+    usual = next((name for name in USUAL_FILES if Path(name).is_file()), "")
+    file = str(said.get("file") or said.get("config") or (words[0] if words else "") or usual)
     match ctx.info_name, param.name:
         case _ if ctx.meta.get(SEPARATED):
             return _items(files(incomplete))
@@ -87,10 +87,6 @@ def _starting(names: Iterable[str], incomplete: str) -> list[CompletionItem[Any]
     return _items(name for name in names if name.startswith(incomplete))
 
 
-def _usual() -> str:
-    return next((name for name in USUAL_FILES if Path(name).is_file()), "")
-
-
 def _text(path: str) -> str:
     """The text of a regular file that is not too large; else nothing."""
     file = Path(path).expanduser()
@@ -100,7 +96,6 @@ def _text(path: str) -> str:
 
 
 def _servers(path: str) -> dict[str, Mapping[str, Any]]:
-    """The servers of a configuration, by name."""
     if not path or path.endswith(".py") or "://" in path:
         return {}
     try:
@@ -133,7 +128,6 @@ def _tools(target: str) -> Iterator[SeenTool]:
 
 
 def _declared(path: str) -> Iterator[str]:
-    """The functions with the decorator `tool`."""
     try:
         tree = ast.parse(_text(path))
     except (SyntaxError, ValueError, ToolsetError):
@@ -224,7 +218,6 @@ class _Completion(ShellComplete):
         return words[1:], last[:-1]
 
     def complete(self) -> str:
-        """The completions, a line each."""
         try:
             args, incomplete = self.get_completion_args()
             option, equals, _ = incomplete.partition("=")
@@ -237,7 +230,6 @@ class _Completion(ShellComplete):
         return "\n".join(line for line in lines if line)
 
     def _is_lost(self, args: Sequence[str]) -> bool:
-        """Whether the first word is no command."""
         command = next((word for word in args if not word.startswith("-")), None)
         group = cast("click.Group", self.cli)
         return command is not None and group.get_command(click.Context(group), command) is None
@@ -265,7 +257,6 @@ class _Bash(_Completion):
     source_template = _BASH
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        """One completion; bash shows no help."""
         return super().format_completion(CompletionItem(item.value))
 
     def bare(self, value: str) -> str:
@@ -286,7 +277,6 @@ class _Fish(_Completion):
     source_template = _FISH
 
     def written(self, value: str) -> str:
-        """The value; fish quotes it."""
         return value
 
 
@@ -295,7 +285,6 @@ def _escaped(value: str) -> str:
 
 
 def _with_files(items: Iterable[CompletionItem[Any]], head: str) -> Iterator[CompletionItem[Any]]:
-    """The completions, with files for an item that asks for them."""
     for item in items:
         if item.type in ("file", "dir"):
             yield from (CompletionItem(head + path) for path in files(item.value))

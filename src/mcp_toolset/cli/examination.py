@@ -16,30 +16,26 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from mcp_toolset import __version__
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.cli.installers.adoption import Discovery, FoundServer, discovered
 from mcp_toolset.cli.installers.clients import CLIENTS, Machine
+from mcp_toolset.config import HubConfig, ServerConfig, load_config, parse_config
 from mcp_toolset.config.loops import served_files
 from mcp_toolset.errors import NEEDS_LOGIN, ConfigError, ToolsetError
 from mcp_toolset.security.secrets.vault import Vault
 from mcp_toolset.serving.log_file import VARIABLE
 from mcp_toolset.serving.serving_log import LogChoice
+from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.text.screen import counted
-
-if TYPE_CHECKING:
-    from mcp_toolset.config import HubConfig, ServerConfig
-    from mcp_toolset.tools.core.source import SourceStatus
-
+from mcp_toolset.upstream.secrets import Secrets
 
 State: TypeAlias = Literal["ok", "warning", "error"]
 
-PATIENCE: Final = 20.0
-"""Seconds that a program may take to tell its version."""
-
+PATIENCE: Final = 20.0  # seconds that a program may take to tell its version
 FEW_FILES: Final = 512
 """A limit of open files below this is reached by a hub of some dozen servers: each takes several."""
 
@@ -61,14 +57,7 @@ _OF_DESKTOP_PROGRAMS: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one examination has found.
-
-    Attributes:
-        about: What was examined, such as `PATH`.
-        state: Whether something is wrong.
-        note: What was found; for a warning or an error also what to do.
-        server: The server of a configuration that this is about.
-    """
+    """The finding of one examination, with a remedy unless the state is `ok`."""
 
     about: str
     state: State
@@ -78,18 +67,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What is examined.
-
-    Attributes:
-        machine: The places of clients' files.
-        vault: Where secrets are kept.
-        folder: The folder of cached data; `None` if caching is off.
-        log: The folder of the logs of servers; `None` if none are kept.
-        port: The port that `serve --transport http` takes.
-        program: The program of this installation.
-        python: The interpreter that runs now.
-        file: A configuration file to examine, too; `None` for the clients' files alone.
-    """
+    """The examined places; `folder` is `None` if caching is off, and `log` is `None` if no logs are kept."""
 
     machine: Machine
     vault: Vault
@@ -102,13 +80,12 @@ class Examined:
 
     @classmethod
     def here(cls, port: int, file: Path | None = None) -> Examined:
-        """This machine, and a configuration file."""
         folder, log = cache_folder(), LogChoice().folder({})
         return cls(Machine.here(), Vault(), folder, log, port, "mcp-toolset", file=file)
 
 
 def examine(machine: Examined) -> Iterator[Finding]:
-    """Every finding, in the order in which a reader needs it."""
+    """All findings, in the order in which a reader needs them."""
     for examination in _EXAMINATIONS:
         yield from examination(machine)
 
@@ -185,8 +162,6 @@ def _groups(
     examined: Examined, faulty: Collection[tuple[str, str]]
 ) -> list[tuple[str, Callable[[], HubConfig]]]:
     """The servers of clients together, and each configuration that is served or named, with its title."""
-    from mcp_toolset.config import load_config, parse_config
-
     of_clients: dict[str, Any] = {}
     files: dict[Path, str] = {}
     if examined.file is not None:
@@ -285,7 +260,6 @@ def _of_configuration(about: str, served: Path) -> Iterator[Finding]:
 
 def start_fault(server: ServerConfig) -> str:
     """Why the program of a configured server cannot be started here; empty if it can, or needs none."""
-    from mcp_toolset.upstream.secrets import Secrets
     from mcp_toolset.upstream.target import program_fault
 
     if server.disabled or server.fault or not server.command:

@@ -18,12 +18,12 @@ import click
 
 from mcp_toolset import __version__
 from mcp_toolset._index import GROUP, commands_of_others, homes, loaded
-from mcp_toolset.cli.options import Commands, Context, examples, sentence, usage_message
+from mcp_toolset.cli.options import Commands, Context, examples, usage_message
 from mcp_toolset.cli.output import complain, debugging
 from mcp_toolset.errors import DefinitionError, ToolsetError, innermost
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    pass
 
 
 FAILED: Final = 1
@@ -63,43 +63,24 @@ class _Commands(Commands):
     """Commands whose modules are imported when they are run, or told of."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, in the order of the table; those of other distributions are the last."""
         return list(dict.fromkeys((*COMMANDS, *homes("commands"), *commands_of_others())))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name; `None` if there is none."""
         if (home := COMMANDS.get(cmd_name)) is not None:
             module = import_module(f"mcp_toolset.cli.commands.{home}")
         elif (home := homes("commands").get(cmd_name)) is not None:
             module = import_module(f"{GROUP}.{home}.command")
         elif (point := commands_of_others().get(cmd_name)) is not None:
-            return _command_of_others(point)
+            command = loaded(point)
+            if not isinstance(command, click.Command):
+                raise DefinitionError(f"{point.name}: {point.value} is no command of click")
+            command.context_class = Context
+            return command
         else:
             return None
         command = cast("click.Command", getattr(module, f"{cmd_name}_command"))
         command.context_class = Context
         return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command with its whole first sentence."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self._told(ctx, name)) for name in self.list_commands(ctx)])
-
-    def _told(self, ctx: click.Context, name: str) -> str:
-        try:
-            command = self.get_command(ctx, name)
-        except DefinitionError as fault:
-            # One package that is broken does not hide the commands of all others.
-            return str(fault)
-        return "" if command is None else sentence(command)
-
-
-def _command_of_others(point: EntryPoint) -> click.Command:
-    command = loaded(point)
-    if not isinstance(command, click.Command):
-        raise DefinitionError(f"{point.name}: {point.value} is no command of click")
-    command.context_class = Context
-    return command
 
 
 @click.group(
@@ -153,17 +134,13 @@ def _run(arguments: Sequence[str] | None) -> int:
         if debugging() and not isinstance(fault, click.ClickException):
             raise
         told = innermost(fault, ToolsetError, click.ClickException)
-        if isinstance(told, ToolsetError) and _wants_json(sys.argv[1:] if arguments is None else arguments):
+        words = [*(sys.argv[1:] if arguments is None else arguments), "--"]
+        if isinstance(told, ToolsetError) and "--json" in words[: words.index("--")]:
             # A program that reads the answer reads the reason, too.
             sys.stdout.write(json.dumps({"error": str(told)}) + "\n")
             sys.stdout.flush()
         return _failed(told)
     return code if isinstance(code, int) else 0
-
-
-def _wants_json(arguments: Sequence[str]) -> bool:
-    words = (*arguments, "--")
-    return "--json" in words[: words.index("--")]
 
 
 def _failed(fault: BaseException) -> int:

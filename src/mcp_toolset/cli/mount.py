@@ -37,12 +37,23 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import idle_rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.cli.servers import complain_of, opening, reachable, require_something, warn_of_keys
-from mcp_toolset.cli.target import Command, ConfigFile, Headers, Module, Program, Target, Url, default_name
+from mcp_toolset.cli.target import (
+    Command,
+    ConfigFile,
+    Headers,
+    Module,
+    Program,
+    Target,
+    Url,
+    default_name,
+    served_as,
+)
 from mcp_toolset.concurrency.signals import run_until_signal
 from mcp_toolset.errors import TargetError, ToolsetError
 from mcp_toolset.extending.finding import served_keywords
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.serve import capturing, guarded_ones, tell_passed_over
+from mcp_toolset.serving.serving_log import LogChoice, logged
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.function import Tool
@@ -62,12 +73,7 @@ _USUAL: Final = ("tools", "toolset", "server", "app")
 
 
 def load(target: Module | Program, is_mountable: Callable[[object], bool]) -> Any:
-    """Run the code and find the named attribute, the server it serves, or the tools that it defines.
-
-    Args:
-        target: The code, and perhaps an attribute of it.
-        is_mountable: Whether a value under one of the usual names can be served.
-    """
+    """Run the code and find the named attribute, the server it serves, or the tools that it defines."""
     as_main = isinstance(target, Program) and target.attribute is None and _serves_as_main(target)
     with _held_back() as held:
         module = _import_main(target) if as_main else _import(target)
@@ -309,28 +315,12 @@ _Result = TypeVar("_Result")
 LOCK_HERE: Final = "mcp-toolset.lock.json"
 """The default lock file of servers that are given by their address or command."""
 
-_OF_THE_SHELL: Final = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})
-"""Variables of the shell's own."""
+_OF_THE_SHELL: Final = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # variables of the shell's own
 
 
 @dataclass(frozen=True, slots=True)
 class MountOptions:
-    """The options of the command line that concern the mounted target.
-
-    Attributes:
-        deferred: Whether mounted tools are behind search or listed; None leaves the target's own setting.
-        timeout: Seconds for connecting and for each call; None leaves the defaults.
-        name: The server's name; None leaves the target's own.
-        grants: Issues and checks the grants of deferred tools; None leaves the target's own.
-        client_prefix: What clients put before every name; None leaves the target's own.
-        state: The file that keeps names and membership; None leaves the target's own.
-        lock: The lock file; None means next to the configuration, or in this folder.
-        afresh: Whether catalogs of the last run are left aside; those of this run are kept in any case.
-        headers: Sent to the target's URL.
-        serves: Whether it is opened for clients, and not to look at it.
-        shared: What the server shares with its replicas; None leaves the target's own.
-        extensions: Extensions by their key; None leaves the target's own, False means none.
-    """
+    """Options of the command line about the mounted target; `None` leaves the target's own setting."""
 
     deferred: bool | None = None
     timeout: float | None = None
@@ -383,7 +373,7 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
 
 
 def mount_config(config: HubConfig, options: MountOptions) -> ToolsetServer:
-    """A server for a configuration that is in no file; see `mount`."""
+    """A server for a configuration that is in no file."""
     from mcp_toolset.hub.toolset import ConfiguredToolset
 
     config = _with_timeout(config, options.timeout)
@@ -410,7 +400,7 @@ def _remote(target: Any, name: str, options: MountOptions, pinned: str, **more: 
 
 
 def _credentials(target: Url, options: MountOptions) -> dict[str, Any]:
-    """The headers of the command line, and unless they have credentials the tokens of a login."""
+    """The headers of the command line; unless they have credentials, the tokens of a login too."""
     from mcp_toolset.config.server_auth import OAuth
 
     headers = dict(options.headers)
@@ -435,14 +425,7 @@ def _address(url: str) -> str:
 async def opened(
     target: Target, options: MountOptions, *, reasons: bool = True
 ) -> AsyncGenerator[ToolsetServer]:
-    """The target's server with all its mounts opened; writes a line to stderr for each server that is down.
-
-    Args:
-        target: What to open.
-        options: How.
-        reasons: Whether to say why a server is down; otherwise the command does.
-    """
-    from mcp_toolset.cli.logs import logging_of
+    """The target's server with all its mounts opened; without `reasons`, the command says why one is down."""
     from mcp_toolset.cli.seen import remember
 
     server = mount(target, options.looking)
@@ -457,6 +440,14 @@ async def opened(
             require_something(server)
         remember(target, server)
         yield server
+
+
+@contextmanager
+def logging_of(server: ToolsetServer, target: Target) -> Generator[None]:
+    """Keep what the mounted servers of a command write to stderr, for `mcp-toolset logs`."""
+    with logged(LogChoice(), served_as(target)) as log:
+        log.follow(server, one_client=False)
+        yield
 
 
 def is_mountable(value: object) -> bool:
@@ -477,7 +468,10 @@ def _is_sdk_server(value: object) -> bool:
 
 def _served(value: Any, target: Module | Program, options: MountOptions) -> ToolsetServer:
     if isinstance(value, ToolsetServer):
-        return _adapted(value, options)
+        made = _with_options(value, options)
+        if not options.serves:
+            made.extensions.leave_served()
+        return made
     name = default_name(str(target))
     if isinstance(value, Toolset):
         toolset = cast("Toolset", value)
@@ -494,13 +488,6 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
         f"{target}: cannot serve a value of type {type(value).__name__}; "
         "name a tool, function, toolset or server"
     )
-
-
-def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
-    made = _with_options(server, options)
-    if not options.serves:
-        made.extensions.leave_served()
-    return made
 
 
 def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
@@ -540,7 +527,7 @@ def _settled(toolset: Toolset, deferred: bool | None) -> Toolset:
 
 
 class _Deferral(Transformed):
-    """A toolset with all its mounts behind search, or all listed."""
+    """A toolset with all its mounts behind search, or all listed, whatever the toolset itself says."""
 
     def __init__(self, inner: Toolset, deferred: bool) -> None:
         def settle(binding: ToolBinding) -> ToolBinding:
@@ -549,12 +536,10 @@ class _Deferral(Transformed):
         super().__init__(inner, settle, defers=deferred)
 
     def listing_sources(self) -> list[ToolSource]:
-        """Defer all tools or none, whatever the toolset itself says."""
         return [] if self._defers else self.sources()
 
     @property
     def defers(self) -> bool:
-        """Whether the command line asks to defer, whatever the toolset itself says."""
         return self._defers
 
 
@@ -565,7 +550,6 @@ def _times(timeout: float | None) -> dict[str, Any]:
 
 
 def _read(target: ConfigFile, options: MountOptions) -> HubConfig:
-    """The file's configuration read again, with the options of the command line, which take precedence."""
     from mcp_toolset.config import load_config
 
     config = _with_timeout(load_config(target.path), options.timeout)
@@ -599,17 +583,16 @@ def visible_bindings(server: ToolsetServer) -> list[ToolBinding]:
 
 
 def own_bindings(server: ToolsetServer) -> list[ToolBinding]:
-    """Of these, those that do more than search and grant."""
+    """The visible tools without those that only search and grant."""
     return without_fixed(visible_bindings(server))
 
 
 def without_fixed(bindings: Iterable[ToolBinding]) -> list[ToolBinding]:
-    """The tools but for those that only search and grant."""
+    """Tools without those that only search and grant."""
     return [binding for binding in bindings if binding.place != DEFERRED_CATALOG]
 
 
 def run(work: Callable[[], Awaitable[_Result]]) -> _Result:
-    """The result of `work`."""
     results: list[_Result] = []
 
     async def keep() -> None:
@@ -624,8 +607,6 @@ def run(work: Callable[[], Awaitable[_Result]]) -> _Result:
 def run_on(
     target: Target, options: MountOptions, work: Callable[[ToolsetServer], Awaitable[_Result]]
 ) -> _Result:
-    """The result of `work` with the open server of a target; raises as `opened` and `run` do."""
-
     async def working() -> _Result:
         async with opened(target, options) as server:
             return await work(server)
@@ -634,9 +615,7 @@ def run_on(
 
 
 def read_once(config: HubConfig, timeout: float | None, take: Callable[[ToolsetServer], _Result]) -> _Result:
-    """What `take` makes of the servers of a configuration, once each has listed its tools or failed."""
-    from mcp_toolset.cli.logs import logging_of
-
+    """Pass the servers of a configuration to `take`, once each has listed its tools or failed."""
     server = mount_config(config, MountOptions(deferred=False, timeout=timeout).looking)
 
     async def reading() -> _Result:
@@ -649,12 +628,11 @@ def read_once(config: HubConfig, timeout: float | None, take: Callable[[ToolsetS
 
 
 def statuses_of(config: HubConfig, timeout: float | None) -> Mapping[str, SourceStatus]:
-    """Start the servers of a configuration; the status of each."""
     return read_once(config, timeout, lambda server: dict(server.statuses()))
 
 
 def size_of(value: Any) -> dict[str, int]:
-    """The bytes of a JSON value as it is sent, and the tokens that it costs by the rule of thumb."""
+    """Bytes of a JSON value as it is sent, and an estimate of its tokens."""
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
     return {"bytes": size, "tokens_estimate": tokens_of(size)}
 

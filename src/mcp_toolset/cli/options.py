@@ -22,26 +22,15 @@ from mcp_toolset._index import GROUP, homes, marked
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.output import complain, log_to_stderr
 from mcp_toolset.cli.target import FORMS, SEPARATED, Headers
+from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.mount import MountOptions
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+LEVELS: Final = ("debug", "info", "warning", "error")
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HOW: Final = "write NAME:VALUE, such as 'X-Api-Key: ${API_KEY}' in single quotes"
-
-
-def credential_options(function: _Function) -> _Function:
-    """`--header` and `--token-env`; the command receives both as `headers`."""
-
-    @wraps(function)
-    def told(*args: Any, header: Sequence[str], token_env: str | None, **kwargs: Any) -> Any:
-        return function(*args, headers=headers_of(header, token_env), **kwargs)
-
-    token = click.option(
-        "--token-env", metavar="VAR", help="Send the bearer token in this environment variable to the URL."
-    )
-    return cast("_Function", header_option(token(told)))
 
 
 header_option: Final = click.option(
@@ -52,14 +41,13 @@ header_option: Final = click.option(
 )
 
 
-def headers_of(written: Sequence[str], variable: str | None) -> Headers:
-    """The headers that `--header` and `--token-env` say."""
-    found = [_header(text) for text in written]
-    if variable is not None:
-        token = os.environ.get(variable, "").strip()
+def headers_of(header: Sequence[str], token_env: str | None) -> Headers:
+    found = [_header(text) for text in header]
+    if token_env is not None:
+        token = os.environ.get(token_env, "").strip()
         if not token:
-            raise click.UsageError(f"--token-env {variable}: the variable is not set; export it first")
-        found.append(("Authorization", _checked(f"Bearer {token}", f"--token-env {variable}")))
+            raise click.UsageError(f"--token-env {token_env}: the variable is not set; export it first")
+        found.append(("Authorization", _checked(f"Bearer {token}", f"--token-env {token_env}")))
     return tuple(found)
 
 
@@ -88,9 +76,7 @@ def _checked(value: str, place: str) -> str:
 _TIE: Final = "\N{NON-BREAKING HYPHEN}"
 _TARGETS: Final = (".json", ".jsonc", ".py")
 _HELP: Final = ("-h", "--help")
-_FEW: Final = 5
-"""So many commands are listed by their help alone."""
-
+_FEW: Final = 5  # so many commands are listed by their help alone
 _EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((\S+).*\)")
 
 
@@ -103,13 +89,11 @@ class _Help(click.HelpFormatter):
     def write_dl(
         self, rows: Iterable[tuple[str, str | None]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
-        """Write a list of options or commands."""
         super().write_dl(
             [(name, (text or "").replace("-", _TIE)) for name, text in rows], col_max, col_spacing
         )
 
     def getvalue(self) -> str:
-        """The text, with its hyphens."""
         return super().getvalue().replace(_TIE, "-")
 
 
@@ -125,29 +109,34 @@ class Commands(click.Group):
     context_class = Context
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name; `None` if there is none."""
         found = super().get_command(ctx, cmd_name)
         if found is not None:
             found.context_class = Context
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command with its whole first sentence."""
-        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         with formatter.section("Commands"):
-            formatter.write_dl([(name, sentence(command)) for name, command in found if command])
+            formatter.write_dl([(name, self._told(ctx, name)) for name in self.list_commands(ctx)])
+
+    def _told(self, ctx: click.Context, name: str) -> str:
+        """The first sentence of a command's help."""
+        try:
+            command = self.get_command(ctx, name)
+        except DefinitionError as fault:
+            # One package that is broken does not hide the commands of all others.
+            return str(fault)
+        told = "" if command is None else command.help or ""
+        return " ".join(told.split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of the first word."""
         name = args[0]
         if not ctx.resilient_parsing and name[:1] != "-" and self.get_command(ctx, name) is None:
             raise click.UsageError(f"no such command {name!r}{_instead(ctx, name, self)}", ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a mistake that was found without its context gets it."""
         try:
             return super().invoke(ctx)
         except click.UsageError as fault:
@@ -155,11 +144,6 @@ class Commands(click.Group):
                 command = self.get_command(ctx, name)
                 fault.ctx = None if command is None else click.Context(command, ctx, name)
             raise
-
-
-def sentence(command: click.Command) -> str:
-    """The first sentence of the help of a command."""
-    return " ".join((command.help or "").split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
 
 
 class Listing(Commands):
@@ -195,7 +179,7 @@ def _nearest(written: str, names: Sequence[str]) -> str:
 
 
 def usage_message(fault: click.ClickException) -> str:
-    """The place, the cause and the remedy of a mistake, in one line."""
+    """Place, cause and remedy of a mistake, in one line."""
     match fault:
         case click.NoSuchOption():
             near = _nearest(fault.option_name, fault.possibilities or ())
@@ -226,27 +210,22 @@ def _bad_value(param: click.Parameter, text: str) -> str:
                 return f"{option}{value} is not one of {', '.join(map(repr, choices))}{near}"
             return f"{value} is no {param.name}{near or f'; use {_either(choices)}'}"
         case click.IntRange() | click.FloatRange() if found:
-            return f"{option}{value} is not {_range(param.type)}"
+            kind = param.type
+            number = "a whole number" if isinstance(kind, click.IntRange) else "a number"
+            least = f"above {kind.min}" if kind.min_open else f"from {kind.min} on"
+            limits = least if kind.max is None else f"from {kind.min} to {kind.max}"
+            return f"{option}{value} is not {number} {limits}"
         case _:
             return f"{_name(param)}: {text[:1].lower()}{text[1:]}"
 
 
-def _range(kind: click.IntRange | click.FloatRange) -> str:
-    number = "a whole number" if isinstance(kind, click.IntRange) else "a number"
-    if kind.max is not None:
-        return f"{number} from {kind.min} to {kind.max}"
-    return f"{number} above {kind.min}" if kind.min_open else f"{number} from {kind.min} on"
-
-
 def _name(param: click.Parameter) -> str:
-    """The parameter as a command line has it."""
     if isinstance(param, click.Option):
         return max(param.opts, key=len)
     return (param.metavar or (param.name or "").upper()).partition(" | ")[0]
 
 
 def _value(fault: click.BadOptionUsage) -> str:
-    """The value of an option, as its help has it."""
     params = [] if fault.ctx is None else fault.ctx.command.params
     option = next((each for each in params if fault.option_name in each.opts), None)
     return (option and option.metavar) or "VALUE"
@@ -256,7 +235,6 @@ _COMMAND: Final = "mcp_toolset.command"
 
 
 def complete_word(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-    """What a shell completes a word to; see `completion.words`."""
     from mcp_toolset.cli.completion import completions
 
     return completions(ctx, param, incomplete)
@@ -266,21 +244,20 @@ class TargetCommand(click.Command):
     """A click command whose target may be a command line after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Set aside the words after `--`; click parses the rest."""
-        own, separator, command = _split(args)
-        if separator and not command and not ctx.resilient_parsing:
+        separated = "--" in args
+        at = args.index("--") if separated else len(args)
+        command = tuple(args[at + 1 :])
+        if separated and not command and not ctx.resilient_parsing:
             raise click.UsageError("nothing follows --; write the command to start there", ctx)
-        ctx.meta[_COMMAND], ctx.meta[SEPARATED] = command, separator
-        return super().parse_args(ctx, own)
+        ctx.meta[_COMMAND], ctx.meta[SEPARATED] = command, separated
+        return super().parse_args(ctx, args[:at])
 
 
 def has_target(ctx: click.Context, words: Sequence[str]) -> bool:
-    """Whether a `TargetCommand` was given a target."""
     return bool(words or ctx.meta[_COMMAND])
 
 
 def examples(*lines: str) -> str:
-    """The examples below the options in a command's help."""
     return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
@@ -298,14 +275,7 @@ def target_command(name: str, words: str, *lines: str) -> Callable[[Callable[...
 def target_and_words(
     ctx: click.Context, words: Sequence[str], *names: str, more: bool = False
 ) -> tuple[str | None, tuple[str, ...], list[str]]:
-    """Return the target as it was written, the command after `--`, and the words that follow the target.
-
-    Args:
-        ctx: The context of a `TargetCommand`.
-        words: All words of the command.
-        names: What the words after the target are called; each is required.
-        more: Whether further words may follow.
-    """
+    """The target as it was written, the command after `--`, and the words after it; `names` are required."""
     command: tuple[str, ...] = ctx.meta[_COMMAND]
     own = list(words)
     if command and own and own[0].endswith((".json", ".jsonc")) and Path(own[0]).is_file():
@@ -332,63 +302,57 @@ def written(target: str | None, command: Sequence[str]) -> str:
     return target or "-- " + " ".join(command)
 
 
-def _split(args: Sequence[str]) -> tuple[list[str], bool, tuple[str, ...]]:
-    if "--" not in args:
-        return list(args), False, ()
-    at = args.index("--")
-    return list(args[:at]), True, tuple(args[at + 1 :])
+class Moment(click.ParamType[str]):
+    """A time in UTC, in the form that lines of logs have; `10m`, `2h` and `3d` are as long ago."""
+
+    name = "time"
+
+    def __init__(self, how: str) -> None:
+        self._how = how
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from datetime import UTC, datetime, timedelta
+
+        try:
+            if ago := re.fullmatch(r"(\d{1,6})([smhd])", str(value)):
+                unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[ago[2]]
+                at = datetime.now(UTC) - timedelta(**{unit: int(ago[1])})
+            else:
+                at = datetime.fromisoformat(str(value)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no time; {self._how}", param)
+        return f"{at:%Y-%m-%dT%H:%M:%S}"
 
 
-def json_option(function: _Function) -> _Function:
-    """`--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")(
-        function
-    )
-
-
-def dry_run_option(function: _Function) -> _Function:
-    """`--dry-run`."""
-    return click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")(function)
-
-
-def scope_option(function: _Function) -> _Function:
-    """`--scope`."""
-    return click.option(
-        "--scope",
-        type=click.Choice(["project", "user"]),
-        help="The file of the project or of the user; the client's default if not given.",
-    )(function)
-
-
-def lock_option(function: _Function) -> _Function:
-    """`--lock`."""
-    return click.option(
-        "--lock",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="The lock file; by default beside the configuration, or mcp-toolset.lock.json here.",
-    )(function)
-
-
-def timeout_option(function: _Function) -> _Function:
-    """`--timeout`."""
-    return click.option(
-        "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
-        metavar="SECONDS",
-        help="Seconds for connecting, and for each call.",
-    )(function)
-
-
-def deferred_option(function: _Function) -> _Function:
-    """`--deferred` and `--no-deferred`."""
-    return click.option(
-        "--deferred/--no-deferred",
-        default=None,
-        help="Put all tools of mounted servers behind search, or list all.",
-    )(function)
-
-
+json_option: Final = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON value and nothing else."
+)
+dry_run_option: Final = click.option(
+    "--dry-run", is_flag=True, help="Show the difference and change nothing."
+)
+scope_option: Final = click.option(
+    "--scope",
+    type=click.Choice(["project", "user"]),
+    help="The file of the project or of the user; the client's default if not given.",
+)
+lock_option: Final = click.option(
+    "--lock",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The lock file; by default beside the configuration, or mcp-toolset.lock.json here.",
+)
+timeout_option: Final = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Seconds for connecting, and for each call.",
+)
+deferred_option: Final = click.option(
+    "--deferred/--no-deferred",
+    default=None,
+    help="Put all tools of mounted servers behind search, or list all.",
+)
+verbose_option: Final = click.option("-v", "--verbose", count=True, help="Log to stderr; -vv logs more.")
 _SERVING: Final = (
     click.option(
         "--grants",
@@ -437,7 +401,6 @@ def caller_options(function: _Function) -> _Function:
 
 
 def serve_options(function: _Function) -> _Function:
-    """The options of extensions that `serve` alone has."""
     return _with(_of_extensions("serve_option"), function)
 
 
@@ -469,41 +432,45 @@ def serving_arguments(ctx: click.Context) -> list[str | Path]:
     return given
 
 
-def verbose_option(function: _Function) -> _Function:
-    """`-v`."""
-    return click.option("-v", "--verbose", count=True, help="Log to stderr; -vv logs more.")(function)
+def gathered(
+    into: str, make: Callable[..., Any], *options: Callable[[Any], Any]
+) -> Callable[[_Function], _Function]:
+    """Options whose values a command receives in one argument: what `make` returns for them."""
+
+    def declare(function: _Function) -> _Function:
+        @wraps(function)
+        def told(*args: Any, **given: Any) -> Any:
+            own = {name: given.pop(name) for name in names}
+            return function(*args, **{into: make(**own)}, **given)
+
+        names = [option(told).__click_params__[-1].name for option in reversed(options)]
+        return cast("_Function", told)
+
+    return declare
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How a command that ends by itself connects to its target.
-
-    Attributes:
-        headers: Sent to the target's URL.
-        timeout: Seconds for connecting and for each call; `None` leaves the defaults.
-        verbose: How often `-v` was given.
-    """
+    """How a command that ends by itself connects to its target; `verbose` counts `-v`."""
 
     headers: Headers = field(default=(), repr=False)
     timeout: float | None = None
     verbose: int = 0
 
     def mounting(self, *, deferred: bool | None = None, lock: Path | None = None) -> MountOptions:
-        """The options of the target's mount; see `MountOptions`."""
         from mcp_toolset.cli.mount import MountOptions
 
         return MountOptions(deferred, self.timeout, lock=lock, headers=self.headers)
 
     def log(self) -> None:
-        """Send log records to stderr, warnings only with `-v`."""
         log_to_stderr(self.verbose, quiet=True)
 
 
-def reach_options(function: _Function) -> _Function:
-    """`--header`, `--token-env`, `--timeout` and `-v`; the command receives all of them as `reach`."""
+def _reach(header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int) -> Reach:
+    return Reach(headers_of(header, token_env), timeout, verbose)
 
-    @wraps(function)
-    def told(*args: Any, headers: Headers, timeout: float | None, verbose: int, **kwargs: Any) -> Any:
-        return function(*args, reach=Reach(headers, timeout, verbose), **kwargs)
 
-    return cast("_Function", credential_options(timeout_option(verbose_option(told))))
+_token_option: Final = click.option(
+    "--token-env", metavar="VAR", help="Send the bearer token in this environment variable to the URL."
+)
+reach_options: Final = gathered("reach", _reach, header_option, _token_option, timeout_option, verbose_option)

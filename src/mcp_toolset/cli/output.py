@@ -28,12 +28,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-WIDE: Final = 100
-"""The width of a terminal from which rows are drawn as a table."""
-
-_PROSE: Final = 28
-"""The least width of a column of text in a table."""
-
+WIDE: Final = 100  # the width of a terminal from which rows are drawn as a table
+_PROSE: Final = 28  # the least width of a column of text in a table
 _GAP: Final = 2
 
 _COLOURS: Final = {
@@ -53,14 +49,7 @@ _COLOURS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column.
-
-    Attributes:
-        name: Its head.
-        prose: Whether it contains sentences, which may be wrapped.
-        state: Whether it contains states, which are coloured.
-        label: Whether a block shows the name before the value.
-    """
+    """One column: `prose` may be wrapped, `state` is coloured, and a block shows the name of a `label`."""
 
     name: str
     prose: bool = False
@@ -160,7 +149,6 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text, printable and on one line."""
     return " ".join(printable(text.replace("\r", "\n")).split())
 
 
@@ -169,7 +157,6 @@ def complain(message: str, *, command: str = "mcp-toolset") -> None:
 
 
 def note(message: str) -> None:
-    """A line of progress on stderr."""
     sys.stderr.write(fitted(one_line(message), sys.stderr) + "\n")
     sys.stderr.flush()
 
@@ -183,7 +170,6 @@ class _OneLine(logging.Formatter):
     """A log record without its traceback, on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Name, level and message; the type and text of an exception instead of its frames."""
         fault = record.exc_info[1] if record.exc_info else None
         cause = f" ({type(fault).__name__}: {fault})" if fault is not None else ""
         line = one_line(f"{record.levelname.lower()}: {record.name}: {record.getMessage()}{cause}")
@@ -191,13 +177,7 @@ class _OneLine(logging.Formatter):
 
 
 def log_to_stderr(verbosity: int, *, quiet: bool, formatter: logging.Formatter | None = None) -> None:
-    """Send log records to stderr.
-
-    Args:
-        verbosity: How often `-v` was given: 1 for information, 2 for everything.
-        quiet: Whether to leave out warnings without `-v`: the command's own line says what is wrong.
-        formatter: Makes the lines; by default one for people.
-    """
+    """Send log records to stderr: one `-v` for information, two for everything; `quiet` without warnings."""
     least = logging.CRITICAL if quiet else logging.WARNING
     handler = logging.StreamHandler(sys.stderr)
     if formatter is not None or not debugging():
@@ -292,34 +272,28 @@ def block_text(block: Mapping[str, Any]) -> str:
 
 
 class TerminalContext(ToolContext):
-    """Shows progress and log messages; it cannot ask the user anything."""
+    """Shows progress and log messages; it cannot ask the user. A repeat of a call has the same `key`."""
 
     __slots__ = ("_meta",)
 
     def __init__(self, key: str | None = None) -> None:
-        """Make a call; a repeat has the same `key`."""
         self._meta: Mapping[str, Any] = {} if key is None else {REPLAY_META_KEY: key}
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The key of the call, as a client sends it."""
         return self._meta
 
     @property
     def wants_progress(self) -> bool:
-        """Always true: progress is shown."""
         return True
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Write a line for each report."""
         share = f"{progress:g}/{total:g}" if total is not None else f"{progress:g}"
         note(f"[{share}] {message or ''}")
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
-        """Write a line for each message."""
         note(f"{level}: {f'{logger}: ' if logger else ''}{data}")
 
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
-        """Write a line for a server's log message; other notifications are ignored."""
         if method == "notifications/message" and params is not None:
             await self.log(str(params.get("level", "info")), params.get("data"), logger=params.get("logger"))

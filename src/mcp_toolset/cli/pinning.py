@@ -12,7 +12,7 @@ from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile, Pinned, Serve
 from mcp_toolset.catalog.pins.policy import gained
 from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.core.source import SourceStatus, ToolChange
+from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.text.hidden_text import visible
 from mcp_toolset.upstream.toolset import RemoteToolset
 
@@ -22,9 +22,6 @@ class Comparison:
     """One mounted server and its pins.
 
     Attributes:
-        name: The name of its mount.
-        entry: Its part of the lock file.
-        pinned: Its pins; `None` if it has none yet.
         listed: The tools that it lists now; `None` if it did not answer.
         complete: Whether the whole list was read; if not, a missing tool does not count as removed.
     """
@@ -56,7 +53,6 @@ class Accepted:
 
 
 def compare(server: ToolsetServer) -> list[Comparison]:
-    """Each mounted server with its pins."""
     remotes = [source for source in server.toolset.sources() if isinstance(source, RemoteToolset)]
     if not remotes:
         raise TargetError(f"{server.name}: no server is mounted in it, so there is nothing to pin")
@@ -76,7 +72,7 @@ def _compared(remote: RemoteToolset) -> Comparison:
 
 
 def orphans(comparisons: Iterable[Comparison], configured: Iterable[str]) -> list[LockEntry]:
-    """Servers that are pinned but no longer configured."""
+    """Pinned servers that are no longer configured."""
     files = {comparison.entry.file for comparison in comparisons}
     known = frozenset(configured)
     return [file.entry(name) for file in files for name in file.servers() if name not in known]
@@ -108,14 +104,7 @@ def _fits(server: str, tool: str, pattern: str) -> bool:
 def accept(
     file: LockFile, changes: Sequence[Accepted], *, pin: Iterable[str] = (), forget: Iterable[str] = ()
 ) -> None:
-    """Write the accepted definitions into the file; pins that other processes wrote meanwhile are kept.
-
-    Args:
-        file: The lock file.
-        changes: The accepted changes.
-        pin: Servers that count as pinned from now on, even without tools.
-        forget: Servers whose pins are removed.
-    """
+    """Write the accepted definitions into the file; pins that other processes wrote meanwhile are kept."""
     fresh, gone = tuple(pin), frozenset(forget)
 
     def changed(servers: Servers) -> Servers:
@@ -142,17 +131,18 @@ def _apply(change: Accepted, tools: dict[str, dict[str, Any]], file: LockFile) -
 
 
 def status_lists(status: SourceStatus) -> dict[str, Any]:
-    """The tools that a status reports: set aside, with hidden text, or changed."""
+    """Tools of a status that are set aside, have hidden text, or have changed."""
     return {
         "set_aside": [{"name": name, "reason": reason} for name, reason in status.set_aside],
         "flagged": [{"name": name, "reason": reason} for name, reason in status.flagged],
-        "changes": [_of_status(change) for change in status.changes],
+        "changes": [
+            {
+                **change_json(one.name, one.pinned and canonical(one.pinned), canonical(one.offered)),
+                "held": one.held,
+            }
+            for one in status.changes
+        ],
     }
-
-
-def _of_status(change: ToolChange) -> dict[str, Any]:
-    old = None if change.pinned is None else canonical(change.pinned)
-    return {**change_json(change.name, old, canonical(change.offered)), "held": change.held}
 
 
 def change_json(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> dict[str, Any]:

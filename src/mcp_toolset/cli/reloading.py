@@ -15,16 +15,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Collection,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -54,19 +45,12 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.finding import Keywords
     from mcp_toolset.upstream.toolset import RemoteToolset
 
-_AGAIN: Final = 1.0
-"""Seconds between two looks at the imported modules."""
+_AGAIN: Final = 1.0  # seconds between two looks at the imported modules
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
-    """What a child has loaded.
-
-    Attributes:
-        files: The files of the program's folder that are in use, each as it was after loading.
-        fault: Why the program cannot be served; empty if it can.
-        decides: Whether the program decides by caller: it has `auth` or a `policy`.
-    """
+    """The files that a child has loaded, and why it cannot serve; `decides` if rules depend on the caller."""
 
     files: Mapping[Path, Stamp] = field(default_factory=dict[Path, Stamp])
     fault: str = ""
@@ -83,17 +67,15 @@ class ProgramReport:
         return cls(files, found["fault"], found["decides"])
 
     def write(self, path: Path) -> None:
-        """Replace the report in a file."""
         files = {str(name): stamped for name, stamped in self.files.items()}
         text = json.dumps({"files": files, "fault": self.fault, "decides": self.decides})
         replace_file(path, text.encode(), durable=False)
 
 
 class Child:
-    """The child's side: what it reports, and where."""
+    """Reports about a program to the file at `path`."""
 
     def __init__(self, target: Program | Module, path: Path) -> None:
-        """Report about a program to the file at `path`."""
         self._target = target
         self._path = path
         self._decides = False
@@ -110,7 +92,6 @@ class Child:
             raise click.exceptions.Exit(1) from None
 
     def loaded(self, *, decides: bool) -> None:
-        """Report a program that is loaded."""
         self._decides = decides
         self._write(())
 
@@ -135,7 +116,9 @@ class Child:
 
     def _files(self, more: Iterable[str]) -> frozenset[Path]:
         own = main_file(self._target)
-        found = {file for file in map(Path, (*_imported(), *more)) if is_of_project(file, own)}
+        imported = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        files = map(Path, (*(file for file in imported if isinstance(file, str)), *more))
+        found = {file for file in files if is_of_project(file, own)}
         return frozenset(found | {own})
 
     def _write(self, more: Collection[str], fault: str = "") -> None:
@@ -149,13 +132,6 @@ def main_file(target: Program | Module) -> Path:
         return Path(target.path).absolute()
     first, *_ = target.module.split(".")
     return Path.cwd() / f"{first}.py"
-
-
-def _imported() -> Iterator[str]:
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str):
-            yield file
 
 
 def _frames_of(fault: BaseException) -> list[tuple[str, int | None]]:
@@ -175,8 +151,7 @@ _log: Final = logging.getLogger("mcp_toolset.reload")
 _ANY_TIME: Final = 7 * 24 * 3600.0
 """Seconds that a call may take: a program that is served without a child in between has no limit either."""
 
-_START: Final = 60.0
-"""Seconds in which a child must have listed its tools."""
+_START: Final = 60.0  # seconds in which a child must have listed its tools
 
 
 def front(target: Program | Module, options: MountOptions) -> ToolsetServer:
@@ -206,20 +181,10 @@ class ProgramReload:
         shared: bool = False,
         every: float = INTERVAL,
         tell: Callable[[str], None] = _log.info,
+        # No bytecode is cached: the cache compares times in whole seconds, and misses a second quick edit.
         command: Sequence[str] = (sys.executable, "-B", "-P", "-m", "mcp_toolset"),
     ) -> None:
-        """Describe it; `running` starts the first child.
-
-        Args:
-            server: What `front` returned.
-            target: The program.
-            arguments: Options of `serve` for the child.
-            shared: Whether several callers reach the server.
-            every: Seconds between two polls of the files.
-            tell: Called with a line about each exchange.
-            command: The command line of this package. It caches no bytecode: the cache compares times in
-                whole seconds, and would miss the second of two quick edits.
-        """
+        """Serve a program, whose options of `serve` are `arguments`; `shared` if several callers reach it."""
         self._server = server
         self._target = target
         self._command = (*command, "serve", str(target), *arguments, "--reported-to")
@@ -235,7 +200,6 @@ class ProgramReload:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Start the program, and follow its files for the length of a block."""
         with TemporaryDirectory(prefix="mcp-toolset-") as folder, _relayed(self._name):
             handle = await self._server.attach(Toolset(name=self._name))
             async with anyio.create_task_group() as group:

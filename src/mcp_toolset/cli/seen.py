@@ -16,20 +16,12 @@ if TYPE_CHECKING:
     from mcp_toolset.server.server import ToolsetServer
 
 _FOLDER: Final = "names"
-_LONGEST: Final = 80
-"""Characters of what a shell shows beside a name."""
+_LONGEST: Final = 80  # characters of what a shell shows beside a name
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTool:
-    """One tool.
-
-    Attributes:
-        name: Its name on the command line.
-        tool: The name that its server gives it.
-        server: Its server; empty for a tool of the target itself.
-        about: The start of its description.
-    """
+    """One tool by its name on the command line, with its server's own name for it (`tool`)."""
 
     name: str
     tool: str
@@ -48,7 +40,6 @@ def seen(target: str) -> list[SeenTool]:
 
 
 def remember(target: Target, server: ToolsetServer) -> None:
-    """Keep the names of the tools that the target has now."""
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 
     files = None if isinstance(target, Command) else _files()

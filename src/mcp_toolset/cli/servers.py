@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _OR_TOKEN: Final = "; if you have a token, name its variable with --token-env"
 
 
-_SPINNER: Final = 3
-"""Columns before a line that moves, and the last one, which stays free."""
+_SPINNER: Final = 3  # columns before a line that moves, and the last one, which stays free
 
 
 @contextmanager
@@ -52,11 +51,7 @@ def warn_of_keys(server: ToolsetServer) -> None:
 
 
 def require_something(server: ToolsetServer) -> None:
-    """Write to stderr which servers are down.
-
-    Raises:
-        TargetError: All servers are down and there is no local tool; it has the last server's reason.
-    """
+    """Write to stderr which servers are down; raise if all are, and there is no local tool."""
     lines = _down(server)
     if lines and not reachable(server):
         last = lines.pop()
@@ -75,19 +70,16 @@ def name_down(server: ToolsetServer) -> bool:
 
 
 def reachable(server: ToolsetServer) -> bool:
-    """Whether a server is up, or there is a local tool."""
     statuses = server.statuses().values()
     up = any(status.is_up for status in statuses)
     return up or not statuses or any(not tool.source for tool in server.toolset.bindings())
 
 
 def report_down(server: ToolsetServer) -> None:
-    """Write to stderr which servers are down; they are retried while the others serve."""
     complain_of(_down(server))
 
 
 def complain_of(lines: Iterable[str]) -> None:
-    """Write each line to stderr."""
     for line in lines:
         complain(line)
 

@@ -22,9 +22,7 @@ from mcp_toolset.errors import TargetError
 
 FORMS: Final = "a configuration file (.json), file.py, module:attribute, a URL, or a command after --"
 
-SEPARATED: Final = "mcp_toolset.separated"
-"""Whether a command line has `--`, in the `meta` of its context."""
-
+SEPARATED: Final = "mcp_toolset.separated"  # whether a command line has `--`, in the `meta` of its context
 _PROGRAM: Final = re.compile(r"(?P<file>.+\.pyw?)(?::(?P<attribute>[A-Za-z_][\w.]*))?")
 _MODULE: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<attribute>[A-Za-z_][\w.]*)")
 _ADDRESS: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
@@ -55,7 +53,6 @@ class Module:
     attribute: str
 
     def __str__(self) -> str:
-        """The target as it is written on the command line."""
         return f"{self.module}:{self.attribute}"
 
 
@@ -67,7 +64,6 @@ class Program:
     attribute: str | None = None
 
     def __str__(self) -> str:
-        """The target as it is written on the command line."""
         return self.path if self.attribute is None else f"{self.path}:{self.attribute}"
 
 
@@ -90,11 +86,7 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def parse_target(text: str | None, command: Sequence[str] = ()) -> Target:
-    """Parse the target that was written, or the command after `--`.
-
-    Raises:
-        TargetError: It has none of the forms, or names a missing file.
-    """
+    """Parse the target that was written, or the command after `--`."""
     if command:
         return Command(tuple(command))
     text = text or ""
@@ -130,6 +122,19 @@ def _file(path: str) -> str:
     if not Path(path).is_file():
         raise TargetError(f"{path}: no such file; check the path")
     return path
+
+
+def served_as(target: Target) -> str:
+    """The served target, without secrets."""
+    match target:
+        case ConfigFile() | Program():
+            return str(Path(target.path).absolute())
+        case Url():
+            return default_name(target.url)
+        case Command():
+            return default_name(None, target.argv)
+        case _:
+            return str(target)
 
 
 def default_name(text: str | None, command: Sequence[str] = ()) -> str:

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from mcp_toolset.calls.pipeline.decision import tracing
-from mcp_toolset.calls.pipeline.observers import Sampler
-from mcp_toolset.calls.pipeline.observers import label_of
+from mcp_toolset.calls.pipeline.observers import Sampler, label_of
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.context.client import client_of
 from mcp_toolset.context.connection import RequestContext

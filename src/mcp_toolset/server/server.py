@@ -51,9 +51,7 @@ from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.visibility import CallGuards, Visibility
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.tools.core.call import ALWAYS, granted
+from mcp_toolset.tools.core.call import ALWAYS, Identity, ToolCall, ToolContext, granted
 from mcp_toolset.tools.core.names import FIXED_TOOLS
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus, fits

@@ -22,8 +22,8 @@ from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.config import Asked, ProtocolRule
 from mcp_toolset.config.extensions import ServerSettings
 from mcp_toolset.context.client import ANSWERABLE_WHOLE
-from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.connection import PendingLogin
+from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import InvalidOutputError, StateError, UpstreamProtocolError
 from mcp_toolset.extending.mounts import MountExtension, mount_extensions

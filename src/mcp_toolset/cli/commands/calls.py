@@ -47,11 +47,7 @@ if TYPE_CHECKING:
 @reach_options
 @click.pass_context
 def call_command(
-    ctx: click.Context,
-    words: Sequence[str],
-    key: str | None,
-    as_json: bool,
-    reach: Reach,
+    ctx: click.Context, words: Sequence[str], key: str | None, as_json: bool, reach: Reach
 ) -> int:
     """Call TOOL of TARGET and print its result.
 
@@ -119,22 +115,14 @@ async def _call(
 
     try:
         with anyio.fail_after(seconds), working(f"calling {binding.name} …"):
-            return await _sent(server, binding, arguments, key)
+            return await server.call_as_host(binding.name, arguments, context=TerminalContext(key))
     except TimeoutError:
         raise CallError(
             f"{binding.name}: no result within {seconds:g} s; allow more with --timeout"
         ) from None
 
 
-async def _sent(
-    server: ToolsetServer, binding: ToolBinding, arguments: dict[str, Any], key: str | None
-) -> ToolResult:
-
-    return await server.call_as_host(binding.name, arguments, context=TerminalContext(key))
-
-
 def _show_result(result: ToolResult, tool: str, output: Output, as_json: bool) -> None:
-
     if as_json:
         output.json(dict(result.wire))
     elif result.is_error:
@@ -145,7 +133,6 @@ def _show_result(result: ToolResult, tool: str, output: Output, as_json: bool) -
 
 
 def _text(result: ToolResult) -> str:
-
     if not result.content:
         return result.text
     return "\n".join(map(block_text, result.content))
@@ -160,12 +147,7 @@ def _text(result: ToolResult) -> str:
 @json_option
 @reach_options
 @click.pass_context
-def get_command(
-    ctx: click.Context,
-    words: Sequence[str],
-    as_json: bool,
-    reach: Reach,
-) -> None:
+def get_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: Reach) -> None:
     """Get PROMPT of TARGET and print its messages. ARGUMENTS are key=value words."""
     target, command, (prompt, *typed) = target_and_words(ctx, words, "PROMPT", more=True)
     place = parse_target(target, command)
@@ -178,7 +160,13 @@ def get_command(
     told = written(target, command)
     with answering() as output:
         found = run_on(place, reach.mounting(), lambda server: _get(server, prompt, arguments, told))
-        _show_prompt(found, output, as_json)
+        if as_json:
+            output.json(dict(found))
+            return
+        messages: Sequence[Mapping[str, Any]] = found.get("messages", ())
+        for message in messages:
+            text = block_text(message.get("content") or {})
+            output.text(text if len(messages) == 1 else f"{message.get('role')}: {text}")
 
 
 async def _get(
@@ -196,17 +184,6 @@ async def _get(
         raise unknown("prompt", prompt, names, target) from None
 
 
-def _show_prompt(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
-
-    if as_json:
-        output.json(dict(result))
-        return
-    messages: Sequence[Mapping[str, Any]] = result.get("messages", ())
-    for message in messages:
-        text = block_text(message.get("content") or {})
-        output.text(text if len(messages) == 1 else f"{message.get('role')}: {text}")
-
-
 @target_command(
     "read",
     "TARGET URI | URI -- COMMAND…",
@@ -216,12 +193,7 @@ def _show_prompt(result: Mapping[str, Any], output: Output, as_json: bool) -> No
 @json_option
 @reach_options
 @click.pass_context
-def read_command(
-    ctx: click.Context,
-    words: Sequence[str],
-    as_json: bool,
-    reach: Reach,
-) -> None:
+def read_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: Reach) -> None:
     """Read the resource at URI of TARGET and print it; with --json also binary content, else its text."""
     target, command, (uri,) = target_and_words(ctx, words, "URI")
     place = parse_target(target, command)
@@ -231,9 +203,12 @@ def read_command(
     reach.log()
     told = written(target, command)
     with answering() as output:
-        _show_resource(
-            run_on(place, reach.mounting(), lambda server: _resource(server, uri, told)), output, as_json
-        )
+        found = run_on(place, reach.mounting(), lambda server: _resource(server, uri, told))
+        if as_json:
+            output.json(dict(found))
+            return
+        for part in found.get("contents", ()):
+            output.text(block_text({"type": "resource", "resource": part}))
 
 
 async def _resource(server: ToolsetServer, uri: str, target: str) -> Mapping[str, Any]:
@@ -243,18 +218,8 @@ async def _resource(server: ToolsetServer, uri: str, target: str) -> Mapping[str
     try:
         return await server.offering.read(uri, TerminalContext())
     except LookupError:
-        raise unknown(
-            "resource", uri, [str(entry["uri"]) for entry in await listed(server, RESOURCES)], target
-        ) from None
-
-
-def _show_resource(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
-
-    if as_json:
-        output.json(dict(result))
-        return
-    for part in result.get("contents", ()):
-        output.text(block_text({"type": "resource", "resource": part}))
+        uris = [str(entry["uri"]) for entry in await listed(server, RESOURCES)]
+        raise unknown("resource", uri, uris, target) from None
 
 
 _KINDS: Final = ("anyOf", "oneOf", "allOf")
@@ -270,7 +235,6 @@ class TypedArguments:
     texts: Mapping[str, Sequence[str]]
 
     def read(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments parsed for a tool with this input schema."""
         if self.whole is not None:
             return self.whole
         return {key: _value(key, texts, schema) for key, texts in self.texts.items()}

@@ -17,7 +17,6 @@ from mcp_toolset.errors import ConfigError, ToolsetError
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.examination import Finding
     from mcp_toolset.config.models import HubConfig, ServerConfig
     from mcp_toolset.hub.mistakes import Mistakes
 
@@ -68,12 +67,7 @@ def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bo
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What was found in a file.
-
-    Attributes:
-        mistakes: The file, and the mistakes in it.
-        missing: Why the programs of servers cannot be started on this machine, by the server's name.
-    """
+    """The mistakes in a file, and by server why a program cannot be started on this machine."""
 
     mistakes: Mistakes
     missing: dict[str, str]
@@ -83,10 +77,7 @@ class _Checked:
         from mcp_toolset.cli.examination import start_fault
         from mcp_toolset.hub.mistakes import mistakes_in
 
-        target = parse_target(file)
-        if not isinstance(target, ConfigFile):
-            raise ToolsetError(f"{file}: check reads configuration files; use `mcp-toolset list {file}`")
-        mistakes = mistakes_in(target.path)
+        mistakes = mistakes_in(_configuration(file, "check"))
         found = {server.name: start_fault(server) for server in mistakes.config.servers}
         return cls(mistakes, {name: why for name, why in found.items() if why})
 
@@ -101,7 +92,6 @@ class _Checked:
 
     @property
     def warnings(self) -> list[str]:
-        """What need not be wrong, a line each."""
         return [*self.config.warnings, *(f"{name}: {why}" for name, why in self.missing.items())]
 
     def show(self, output: Output) -> None:
@@ -177,7 +167,7 @@ def doctor_command(file: str | None, port: int, no_start: bool, timeout: float |
     """
     from mcp_toolset.cli.examination import Examined, examine, reached
 
-    examined = Examined.here(port, None if file is None else _configuration(file))
+    examined = Examined.here(port, None if file is None else Path(_configuration(file, "doctor")))
     with answering(as_json=as_json) as output:
         with working("examining this machine"):
             findings = list(examine(examined))
@@ -185,7 +175,7 @@ def doctor_command(file: str | None, port: int, no_start: bool, timeout: float |
             findings += reached(examined, findings, timeout)
         errors = sum(1 for one in findings if one.state == "error")
         if as_json:
-            output.json([_as_json(one) for one in findings])
+            output.json([{"examined": one.about, "state": one.state, "note": one.note} for one in findings])
         else:
             output.table(_EXAMINED, [(one.about, one.state, one.note) for one in findings])
             warnings = sum(1 for one in findings if one.state == "warning")
@@ -194,12 +184,8 @@ def doctor_command(file: str | None, port: int, no_start: bool, timeout: float |
     return int(errors > 0)
 
 
-def _configuration(file: str) -> Path:
+def _configuration(file: str, command: str) -> str:
     target = parse_target(file)
     if not isinstance(target, ConfigFile):
-        raise ToolsetError(f"{file}: doctor reads configuration files; use `mcp-toolset list {file}`")
-    return Path(target.path)
-
-
-def _as_json(finding: Finding) -> dict[str, str]:
-    return {"examined": finding.about, "state": finding.state, "note": finding.note}
+        raise ToolsetError(f"{file}: {command} reads configuration files; use `mcp-toolset list {file}`")
+    return target.path

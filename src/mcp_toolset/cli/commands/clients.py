@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections import Counter
@@ -63,29 +62,23 @@ def discover_command(tokens: bool, timeout: float | None, as_json: bool) -> None
     for fault in found.faults:
         complain(fault)
     with answering(as_json=as_json) as output:
-        costs = _counted(found, timeout) if tokens else {}
+        costs: dict[str, int] = {}
+        if tokens:
+            from mcp_toolset.cli.mount import tokens_of_servers
+
+            distinct = found.distinct()
+            # A configuration has no server without a name.
+            entries = {name: dict(one.entry or {}) for name, one in distinct.items() if name.strip()}
+            counts = tokens_of_servers(entries, timeout)
+            costs = {distinct[name].key or "": count for name, count in counts.items()}
         rows = [_facts(server, found, costs) for server in found.servers]
         if as_json:
             output.json(rows)
         elif rows:
             _show_found(rows, found, output)
         else:
-            output.say(f"no client here has a server; looked for {', '.join(_titles())}")
-
-
-def _titles() -> list[str]:
-    return [client.title for client in CLIENTS.values()]
-
-
-def _counted(found: Discovery, timeout: float | None) -> dict[str, int]:
-    """The tokens that the tools of each server cost when they are listed, by what tells servers apart."""
-    from mcp_toolset.cli.mount import tokens_of_servers
-
-    distinct = found.distinct()
-    # A configuration has no server without a name.
-    entries = {name: dict(one.entry or {}) for name, one in distinct.items() if name.strip()}
-    costs = tokens_of_servers(entries, timeout)
-    return {distinct[name].key or "": cost for name, cost in costs.items()}
+            titles = ", ".join(client.title for client in CLIENTS.values())
+            output.say(f"no client here has a server; looked for {titles}")
 
 
 def _facts(server: FoundServer, found: Discovery, costs: Mapping[str, int]) -> dict[str, Any]:
@@ -104,7 +97,7 @@ def _facts(server: FoundServer, found: Discovery, costs: Mapping[str, int]) -> d
 
 
 def _fault(server: FoundServer) -> str:
-    """That the program is missing; empty if it is there, or not started by this entry as it is written."""
+    """That the program is missing; empty if it is there, or if the entry does not start it as written."""
     entry = server.entry or {}
     command, env = entry.get("command"), entry.get("env")
     if server.note or server.behind or not isinstance(command, str) or "${" in command:
@@ -115,7 +108,7 @@ def _fault(server: FoundServer) -> str:
 
 
 def _start(server: FoundServer) -> str:
-    """How the server is started or where it is, without what may be secret."""
+    """The command line or the address of a server, without secrets."""
     from mcp_toolset.config.variables import PLAIN_VARIABLES
     from mcp_toolset.upstream.secrets import Secrets, secret_arguments, shown_url
 
@@ -228,7 +221,11 @@ def install_command(
             raise click.UsageError("--adopt takes the client's own servers; leave TARGET out", ctx)
         return adopt_servers(client, scope, dry_run=dry_run, yes=yes, as_json=as_json)
     target, command, _ = target_and_words(ctx, words)
-    env = dict(_variable(ctx, variable) for variable in variables)
+    env: dict[str, str] = {}
+    for variable in variables:
+        key, sign, env[key] = variable.partition("=")
+        if not sign or not key:
+            raise click.UsageError(f"--env {key or variable!r}: no value; write --env KEY=VALUE", ctx)
     parse_target(target, command)
 
     from mcp_toolset.cli.installers.install import plan_install
@@ -238,11 +235,6 @@ def install_command(
         client,
         name or default_name(target, command),
         ["--", *command] if command else [target or ""],
-        home=Path.home(),
-        platform=sys.platform,
-        environ=os.environ,
-        project=Path.cwd(),
-        scope=scope,
         env=env,
         force=force,
         options=serving_arguments(ctx),
@@ -281,48 +273,25 @@ def uninstall_command(
 
     from mcp_toolset.cli.installers.install import plan_uninstall
 
-    plan = partial(
-        plan_uninstall,
-        client,
-        name or default_name(target, command),
-        home=Path.home(),
-        platform=sys.platform,
-        environ=os.environ,
-        project=Path.cwd(),
-        scope=scope,
-        force=force,
-    )
+    plan = partial(plan_uninstall, client, name or default_name(target, command), force=force)
     _carry_out(plan, client, scope, dry_run, as_json)
 
 
-def _variable(ctx: click.Context, text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not sign or not key:
-        raise click.UsageError(f"--env {key or text!r}: no value; write --env KEY=VALUE", ctx)
-    return key, value
-
-
 def _carry_out(
-    make: Callable[[], InstallPlan], client: ClientName, scope: Scope | None, dry_run: bool, as_json: bool
+    make: Callable[..., InstallPlan], client: ClientName, scope: Scope | None, dry_run: bool, as_json: bool
 ) -> None:
     from mcp_toolset.cli.installers.install import apply
     from mcp_toolset.cli.installers.replacing import held
 
     machine = Machine.here()
     with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):
-        plan = make()
+        plan = make(machine=machine, scope=scope)
         backup = None if dry_run else apply(plan)
     with answering() as output:
         if as_json:
-            output.json(
-                {
-                    "path": str(plan.path),
-                    "changed": plan.changed,
-                    "applied": plan.changed and not dry_run,
-                    "backup": None if backup is None else str(backup),
-                    "diff": plan.diff,
-                }
-            )
+            done = {"changed": plan.changed, "applied": plan.changed and not dry_run}
+            kept = None if backup is None else str(backup)
+            output.json({"path": str(plan.path), **done, "backup": kept, "diff": plan.diff})
         elif dry_run or not plan.changed:
             output.text(plan.diff.rstrip("\n") if plan.changed else f"{plan.path}: nothing to change")
         else:
@@ -343,11 +312,19 @@ def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes
         plan = plan_adoption(client, machine, scope)
         if not as_json:
             _show_plan(plan, output)
-        agreed = not dry_run and (yes or _agreed(as_json))
+        agreed = not dry_run and yes
+        if not dry_run and not yes:
+            if as_json or not sys.stdin.isatty():
+                raise click.UsageError(
+                    "no person can be asked here; add --yes to make the change, or --dry-run"
+                )
+            agreed = click.confirm("Make this change?", err=True)
         if agreed:
             adopt(plan, client, machine)
         if as_json:
-            output.json(_as_json(plan, agreed))
+            servers, left = dict(plan.names), dict(plan.left)
+            done = {"path": str(plan.path), "applied": agreed, "servers": servers, "left": left}
+            output.json({**done, "file": str(plan.hub), "diff": plan.diff})
         elif agreed:
             output.say(f"{plan.path}: written; restart {CLIENTS[client].title}")
             output.say(f"undo it with: mcp-toolset restore {client}{f' --scope {scope}' if scope else ''}")
@@ -368,31 +345,13 @@ def _read_once(hub: Path) -> None:
         complain(str(fault))
 
 
-def _agreed(as_json: bool) -> bool:
-    if as_json or not sys.stdin.isatty():
-        raise click.UsageError("no person can be asked here; add --yes to make the change, or --dry-run")
-    return click.confirm("Make this change?", err=True)
-
-
 def _show_plan(plan: Adoption, output: Output) -> None:
-
     output.text(plan.diff.rstrip("\n"))
     output.say(f"{counted(len(plan.names), 'server')} → {plan.hub}, behind search:")
     for name, own in plan.names.items():
         output.say("  " + one_line(name if name == own else f"{name} as {own}, as the name is taken"))
     for name, reason in plan.left.items():
         output.say("  " + one_line(f"{name.strip() or '(no name)'} stays: {reason}"))
-
-
-def _as_json(plan: Adoption, applied: bool) -> dict[str, object]:
-    return {
-        "path": str(plan.path),
-        "applied": applied,
-        "servers": dict(plan.names),
-        "left": dict(plan.left),
-        "file": str(plan.hub),
-        "diff": plan.diff,
-    }
 
 
 @click.command(

@@ -9,48 +9,25 @@ import select
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from mcp_toolset.cli.logs import LEVELS
-from mcp_toolset.cli.options import complete_word, examples
+from mcp_toolset.cli.options import LEVELS, Moment, complete_word, examples
 from mcp_toolset.cli.output import Output, answering, note, one_line, printable
 from mcp_toolset.errors import ConfigError, StoreError, TargetError
+from mcp_toolset.tools.text.hidden_text import plain_to_see
 from mcp_toolset.tools.text.screen import fitted
 
 if TYPE_CHECKING:
-    from mcp_toolset.serving.log_reading import LogLine, LogReader
+    from mcp_toolset.serving.log_reading import LogLine
 
-LINES: Final = 100
-"""Lines that are shown unless something else is asked for."""
-
-_LOOK: Final = 0.2
-"""Seconds between two looks at the files of other processes."""
-
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+LINES: Final = 100  # lines that are shown unless something else is asked for
+_LOOK: Final = 0.2  # seconds between two looks at the files of other processes
 _RANKS: Final = {name: rank for rank, name in enumerate((*LEVELS, "critical"))}
-
-_Wanted = Callable[["LogLine"], bool]
-
-
-class _Moment(click.ParamType[str]):
-    """A moment, in the form that lines have: `10m`, `2h`, `3d` ago, or `2026-11-23T10:00`."""
-
-    name = "moment"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            if ago := re.fullmatch(r"(\d{1,6})([smhd])", str(value)):
-                at = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-            else:
-                at = datetime.fromisoformat(str(value)).astimezone(UTC)
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time; write 10m, 2h, 3d, or 2026-11-23T10:00", param)
-        return f"{at:%Y-%m-%dT%H:%M:%S}"
 
 
 class _Pattern(click.ParamType["re.Pattern[str]"]):
@@ -103,7 +80,7 @@ class _Pattern(click.ParamType["re.Pattern[str]"]):
 @click.option("--client", metavar="TEXT", help="Lines about clients with this text in their names.")
 @click.option(
     "--since",
-    type=_Moment(),
+    type=Moment("write 10m, 2h, 3d, or 2026-11-23T10:00"),
     metavar="TIME",
     help="Lines from this time on: 10m, 2h, 3d, or 2026-11-23T10:00.",
 )
@@ -160,7 +137,10 @@ def logs_command(
         if not found:
             _explain(reader.folder, news, follow)
         if follow:
-            _follow(reader, wanted, show, output)
+            # Other processes set no event here.
+            while not _is_closed(output, _LOOK):
+                show(line for line in reader.news() if wanted(line))
+            raise BrokenPipeError("nothing reads stdout any more")
     return 0
 
 
@@ -191,7 +171,6 @@ def _folder(config: Path | None) -> Path:
 
 @lru_cache
 def _place(served: str) -> str:
-    """The file that is served, without links."""
     return os.path.realpath(served)
 
 
@@ -202,7 +181,6 @@ def _is_about(line: LogLine, server: str) -> bool:
 
 
 def _shown(output: Output, as_json: bool) -> Callable[[Iterable[LogLine]], None]:
-    from mcp_toolset.tools.text.hidden_text import plain_to_see
 
     view = LogView(output.stream)
 
@@ -218,7 +196,6 @@ def _shown(output: Output, as_json: bool) -> Callable[[Iterable[LogLine]], None]
 
 
 def _explain(folder: Path, lines: Iterable[LogLine], follow: bool) -> None:
-    """Say on stderr why nothing is shown, and what to do."""
     wait = "; waiting for the first line" if follow else ""
     if not lines:
         note(f"no log in {folder} yet: start `mcp-toolset serve mcp.json`, or let a client do so{wait}")
@@ -226,16 +203,6 @@ def _explain(folder: Path, lines: Iterable[LogLine], follow: bool) -> None:
     servers = sorted({line.text("server") for line in lines} - {""})
     about = f"; it has lines of the servers {', '.join(servers)}" if servers else ""
     note(f"no line of the log in {folder} is asked for{about}{wait}")
-
-
-def _follow(
-    reader: LogReader, wanted: _Wanted, show: Callable[[Iterable[LogLine]], None], output: Output
-) -> None:
-    """Show lines as they come, until the reader of stdout leaves."""
-    # Other processes set no event here.
-    while not _is_closed(output, _LOOK):
-        show(line for line in reader.news() if wanted(line))
-    raise BrokenPipeError("nothing reads stdout any more")
 
 
 def _is_closed(output: Output, seconds: float) -> bool:
@@ -252,10 +219,9 @@ _INDENT: Final = "    "
 
 
 class LogView:
-    """Writes lines to a stream."""
+    """Writes lines to a stream; on a terminal, a heading tells the day and the process where these change."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Write to `stream`; on a terminal, a heading tells the day and the process where these change."""
         self._stream = stream
         self._is_screen = stream.isatty()
         self._coloured = (
@@ -264,20 +230,22 @@ class LogView:
         self._heading = ""
 
     def show(self, line: LogLine) -> None:
-        """Write a line, and the traceback that belongs to it."""
-        text = self._on_screen(line) if self._is_screen else self._in_pipe(line)
+        if self._is_screen:
+            text = self._on_screen(line)
+        else:
+            time, level, pid = (one_line(line.text(name)) for name in ("time", "level", "pid"))
+            text = f"{time} {level.upper()} {_short(line)}[{pid}] {_said(line)}"
         trace = printable(line.text("traceback")).rstrip()
         if trace:
             text += "\n" + "\n".join(_INDENT + each for each in trace.split("\n"))
         self._stream.write(text + "\n")
         self._stream.flush()
 
-    def _in_pipe(self, line: LogLine) -> str:
-        where = f"{_short(line)}[{one_line(line.text('pid'))}]"
-        return f"{one_line(line.text('time'))} {one_line(line.text('level')).upper()} {where} {_said(line)}"
-
     def _on_screen(self, line: LogLine) -> str:
-        at = _local(line)
+        try:
+            at = datetime.fromisoformat(line.text("time")).astimezone()
+        except ValueError:
+            at = datetime.fromtimestamp(0).astimezone()
         heading = f"{at:%Y-%m-%d} {_short(line)} (process {one_line(line.text('pid'))})"
         above = (
             "" if heading == self._heading else self._painted(fitted(heading, self._stream), bold=True) + "\n"
@@ -303,10 +271,3 @@ def _said(line: LogLine) -> str:
 
 def _short(line: LogLine) -> str:
     return one_line(Path(line.served).name or "?")
-
-
-def _local(line: LogLine) -> datetime:
-    try:
-        return datetime.fromisoformat(line.text("time")).astimezone()
-    except ValueError:
-        return datetime.fromtimestamp(0).astimezone()

@@ -106,7 +106,6 @@ def _tell(out: Output, packed: Packed, path: Path, size: int) -> None:
 
 
 def _needs(packed: Packed) -> list[str]:
-    """The programs that the user's machine must have."""
     starts = (
         "uv" if not packed.bundle.packages else packed.bundle.manifest()["server"]["mcp_config"]["command"]
     )

@@ -22,6 +22,7 @@ from mcp_toolset.cli.options import (
 from mcp_toolset.cli.output import Column, Output, answering
 from mcp_toolset.cli.target import ConfigFile, Target, parse_target
 from mcp_toolset.errors import ConfigError, TargetError
+from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
@@ -137,7 +138,9 @@ def explain_command(
 
     async def explain(mounted: ToolsetServer) -> dict[str, Any]:
         caller = _caller(mounted, name, roles, scopes)
-        told = {"caller": None if caller is None else caller.subject or caller.client or "", **_file(mounted)}
+        told: dict[str, Any] = {"caller": None if caller is None else caller.subject or caller.client or ""}
+        if mounted.configured is not None:
+            told["file"] = str(mounted.configured.config.path)
         if caller is not None:
             told |= {"roles": sorted(caller.roles), "scopes": sorted(caller.scopes)}
         if not rest:
@@ -159,7 +162,6 @@ def explain_command(
 def _caller(
     mounted: ToolsetServer, name: str | None, roles: Sequence[str], scopes: Sequence[str]
 ) -> Identity | None:
-    """The caller that the options describe."""
     from mcp_toolset.cli.callers import caller_of_key
     from mcp_toolset.tools.core.call import Identity
 
@@ -171,10 +173,6 @@ def _caller(
         return Identity.of(name, roles=roles or token.roles, scopes=scopes or token.scopes)
     found = caller_of_key(name or "") or Identity.of(None, name or "")
     return replace(found, roles=frozenset(roles), scopes=frozenset(scopes))
-
-
-def _file(mounted: ToolsetServer) -> dict[str, Any]:
-    return {} if mounted.configured is None else {"file": str(mounted.configured.config.path)}
 
 
 def _tools(mounted: ToolsetServer) -> list[ToolBinding]:
@@ -290,10 +288,7 @@ def pin_command(
     from mcp_toolset.cli.mount import run
 
     reach.log()
-    options, wish = (
-        reach.mounting(lock=lock),
-        _Wish(accept, check, tuple(names)),
-    )
+    options, wish = (reach.mounting(lock=lock), _Wish(accept, check, tuple(names)))
     with answering(as_json=as_json) as output:
         return run(lambda: _pin(place, options, wish, output))
 
@@ -328,7 +323,6 @@ async def _pin(place: Target, options: MountOptions, wish: _Wish, output: Output
 
 
 def _configured(place: ConfigFile) -> list[str]:
-    """Every server that the file names, disabled servers included."""
     from mcp_toolset.config import load_config
 
     return [server.name for server in load_config(place.path).servers]
@@ -376,14 +370,10 @@ def _show_pins(report: dict[str, Any], output: Output, *, existed: bool, written
     for name in report["not_configured"]:
         output.text(f"{name}: pinned, but no longer configured")
     if written:
-        lock = report["servers"][0]["lock"]
-        output.text(f"{'accepted' if existed else 'pinned'} in {lock}: {_count(report['accepted'])}")
+        lock, accepted = report["servers"][0]["lock"], counted(len(report["accepted"]), "definition")
+        output.text(f"{'accepted' if existed else 'pinned'} in {lock}: {accepted}")
     elif any(server["changes"] for server in report["servers"]) or report["not_configured"]:
         output.text("accept all of it with --accept, or name what to accept")
-
-
-def _count(accepted: Sequence[str]) -> str:
-    return counted(len(accepted), "definition")
 
 
 def _state(server: dict[str, Any]) -> str:

@@ -15,8 +15,7 @@ from mcp_toolset.errors import SecretError
 if TYPE_CHECKING:
     from mcp_toolset.security.secrets.named_secrets import NamedSecrets
 
-MOST: Final = 64 * 1024
-"""Bytes of the longest secret."""
+MOST: Final = 64 * 1024  # bytes of the longest secret
 
 
 @click.group(
@@ -47,7 +46,8 @@ def set_command(ctx: click.Context, name: str, from_stdin: bool) -> None:
             "a secret is no argument, as other users can read command lines; leave it out to be asked", ctx
         )
     secrets = _secrets(ctx, name)
-    secret = _asked(name) if sys.stdin.isatty() and not from_stdin else _read()
+    asks = sys.stdin.isatty() and not from_stdin
+    secret = click.prompt(f"Secret {name}", hide_input=True, err=True) if asks else _read()
 
     with answering() as output:
         place, *key = secrets.set(name, secret)
@@ -98,10 +98,6 @@ def _secrets(ctx: click.Context, name: str) -> NamedSecrets:
     if not is_name(name):
         raise click.UsageError(f"{name!r} is no name of a secret; use {NAMES}", ctx)
     return NamedSecrets(Vault())
-
-
-def _asked(name: str) -> str:
-    return click.prompt(f"Secret {name}", hide_input=True, err=True)
 
 
 def _read() -> str:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
 
 from mcp_toolset._index import marked
-from mcp_toolset._records import replace
-from mcp_toolset.cli.logs import LogOptions, log_options
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.cli.options import (
+    LEVELS,
     caller_options,
+    gathered,
     header_option,
     headers_of,
     serve_options,
@@ -25,9 +27,9 @@ from mcp_toolset.cli.options import (
     target_command,
     verbose_option,
 )
-from mcp_toolset.cli.output import answering, complain, note
-from mcp_toolset.cli.target import ConfigFile, Module, Program, Target, Url, parse_target
-from mcp_toolset.errors import ConfigError
+from mcp_toolset.cli.output import answering, complain, log_to_stderr, note
+from mcp_toolset.cli.target import ConfigFile, Module, Program, Target, Url, parse_target, served_as
+from mcp_toolset.errors import ConfigError, ToolsetError
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -36,9 +38,72 @@ if TYPE_CHECKING:
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.reloading import Child
     from mcp_toolset.server.server import ToolsetServer
+    from mcp_toolset.serving.log_lines import JsonStream
     from mcp_toolset.serving.serve import Serving, TransportName
-    from mcp_toolset.serving.serving_log import ServingLog
+    from mcp_toolset.serving.serving_log import LogChoice, ServingLog
     from mcp_toolset.shared.state import SharedState
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """The options of `serve` about its log; `place` is the folder, or `off`."""
+
+    place: str | None = None
+    level: str | None = None
+    style: str = "text"
+
+    @contextmanager
+    def keeping(self, target: Target, verbose: int) -> Generator[ServingLog]:
+        """Keep the log of this process for the length of a block, and tell stderr of records."""
+        from mcp_toolset.serving.serving_log import logged
+
+        with ExitStack() as stack:
+            # The log comes later: it is a handler as well, and after it no other would be made.
+            if self.style == "text":
+                log_to_stderr(verbose, quiet=False)
+            else:
+                from mcp_toolset.serving.log_lines import JsonFormatter, JsonStream
+
+                log_to_stderr(verbose, quiet=False, formatter=JsonFormatter(lambda text: log.clear(text)))
+                stream = stack.enter_context(redirect_stderr(JsonStream(sys.stderr)))
+                stack.enter_context(_failing_in(stream))
+            log = stack.enter_context(logged(self._choice(), served_as(target)))
+            yield log
+
+    def _choice(self) -> LogChoice:
+        from mcp_toolset.serving.log_file import OFF
+        from mcp_toolset.serving.serving_log import LogChoice
+
+        if self.place is None:
+            return LogChoice(None, self.level)
+        return LogChoice(False if self.place == OFF else Path(self.place), self.level)
+
+
+_log_options: Final = gathered(
+    "logging",
+    LogOptions,
+    click.option(
+        "--log",
+        "place",
+        metavar="FOLDER|off",
+        help="Keep the log that mcp-toolset logs shows in FOLDER; off keeps none.",
+    ),
+    click.option(
+        "--log-level",
+        "level",
+        type=click.Choice(LEVELS),
+        metavar="LEVEL",
+        help="The least level in that log: debug, info (the default), warning or error.",
+    ),
+    click.option(
+        "--log-format",
+        "style",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="What the lines on stderr are.",
+    ),
+)
 
 
 @target_command(
@@ -95,7 +160,7 @@ if TYPE_CHECKING:
     "in memory is lost each time.",
 )
 @click.option("--reported-to", hidden=True, type=click.Path(path_type=Path))
-@log_options
+@_log_options
 @verbose_option
 @click.pass_context
 def serve_command(
@@ -138,9 +203,13 @@ def serve_command(
     # Most objects of a start are made by imports, which the collector is not to scan.
     from mcp_toolset.concurrency.workers import starting
 
-    child = None if reported_to is None else _child(place, reported_to)
-    if child is not None:
-        logging = replace(logging, place="off")
+    child = None
+    if reported_to is not None:
+        from mcp_toolset.cli.reloading import Child
+
+        if not isinstance(place, Program | Module):
+            raise click.UsageError("--reported-to is what --reload starts a program with")
+        child, logging = Child(place, reported_to), replace(logging, place="off")
     with starting(), logging.keeping(place, verbose) as log:
         from mcp_toolset.serving.serve import Serving
 
@@ -188,11 +257,7 @@ def _check_target(
     *,
     has_auth: bool,
 ) -> None:
-    """Refuse options that have no effect on this target, or stand in place of what its file says.
-
-    Raises:
-        UsageError: there is such an option.
-    """
+    """Refuse options that have no effect on this target, or stand in place of what its file says."""
     for key in marked("deferred"):
         if extensions.get(key) and not server.toolset.defers:
             raise click.UsageError(f"--{key} is for tools behind search, and none is: add --deferred")
@@ -215,7 +280,6 @@ def _check_target(
 
 
 def _check_stdio(ctx: click.Context) -> None:
-    """Refuse options that have no effect on stdio."""
     for name in ("host", "port", "drain", "allow_host", "allow_origin"):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = f"--{name.replace('_', '-')}"
@@ -238,20 +302,8 @@ def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> Progr
     return target
 
 
-def _child(target: Target, path: Path) -> Child:
-    from mcp_toolset.cli.reloading import Child
-
-    if not isinstance(target, Program | Module):
-        raise click.UsageError("--reported-to is what --reload starts a program with")
-    return Child(target, path)
-
-
 def _serve_followed(
-    target: Program | Module,
-    options: MountOptions,
-    arguments: Sequence[str],
-    how: Serving,
-    log: ServingLog,
+    target: Program | Module, options: MountOptions, arguments: Sequence[str], how: Serving, log: ServingLog
 ) -> None:
     """Serve a program that runs in a child process, which is exchanged when a file of it changes."""
     from mcp_toolset.cli.reloading import ProgramReload, front
@@ -265,7 +317,7 @@ def _serve_followed(
 
 @contextmanager
 def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
-    """A grant ledger with its store in a file, open for the length of a block; `None` without a path."""
+    """A grant ledger with its store in a file; `None` without a path."""
     if path is None:
         yield None
         return
@@ -277,7 +329,6 @@ def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
 
 
 def _shared(url: str | None) -> SharedState | None:
-    """The state that replicas share, with the keys of the environment; `None` without a URL."""
     if url is None:
         return None
     from mcp_toolset.shared.state import KEYS_VARIABLE, SharedState
@@ -330,3 +381,16 @@ def _serve(
         log=log,
         within=within,
     )
+
+
+@contextmanager
+def _failing_in(stream: JsonStream) -> Generator[None]:
+    """Tell the error that ends a block as JSON, and leave with its exit code."""
+    try:
+        yield
+    except click.ClickException as fault:
+        stream.say("error", fault.format_message())
+        raise click.exceptions.Exit(fault.exit_code) from None
+    except ToolsetError as fault:
+        stream.say("error", str(fault))
+        raise click.exceptions.Exit(1) from None

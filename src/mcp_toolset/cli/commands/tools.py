@@ -23,6 +23,7 @@ from mcp_toolset.cli.output import Column, Output, answering
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError, TargetError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.text.hidden_text import visible
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
@@ -105,24 +106,15 @@ _STATES = (Column("server"), Column("state", state=True), Column("tools"), Colum
 
 
 def _as_json(server: ToolsetServer) -> dict[str, Any]:
-    deferred = _deferred(server)
-    return {
-        "tools": server.tools(),
-        "deferred": {"total": sum(deferred.values()), "servers": deferred},
-        "servers": {name: _status(status) for name, status in server.statuses().items()},
-    }
-
-
-def _status(status: SourceStatus) -> dict[str, Any]:
     from mcp_toolset.cli.pinning import status_lists
 
-    return {
-        "state": status.state,
-        "reason": status.reason,
-        "retry_in": status.retry_in,
-        "tools": status.tools,
-        **status_lists(status),
+    deferred, keys = _deferred(server), ("state", "reason", "retry_in", "tools")
+    servers = {
+        name: {**{key: getattr(one, key) for key in keys}, **status_lists(one)}
+        for name, one in server.statuses().items()
     }
+    total = {"total": sum(deferred.values()), "servers": deferred}
+    return {"tools": server.tools(), "deferred": total, "servers": servers}
 
 
 def _deferred(server: ToolsetServer) -> Mapping[str, int]:
@@ -144,23 +136,17 @@ def _show_tools(server: ToolsetServer, output: Output) -> None:
     ]
     if rows:
         output.table(_LISTED, rows)
-    output.say(_summary(len(rows), _deferred(server)))
+    tools, deferred = counted(len(rows), "tool"), _deferred(server)
+    counts = ", ".join(f"{source or 'local'}: {count}" for source, count in deferred.items())
+    behind = f", and {sum(deferred.values())} more behind search ({counts})" if deferred else ""
+    output.say(tools + behind)
     if statuses := server.statuses():
         output.text("")
-        output.table(_STATES, [_row(name, status) for name, status in statuses.items()])
-
-
-def _summary(listed: int, deferred: Mapping[str, int]) -> str:
-    tools = counted(listed, "tool")
-    if not deferred:
-        return tools
-    counts = ", ".join(f"{source or 'local'}: {count}" for source, count in deferred.items())
-    return f"{tools}, and {sum(deferred.values())} more behind search ({counts})"
-
-
-def _row(name: str, status: SourceStatus) -> tuple[str, str, str, str]:
-    aside = f"{len(status.set_aside)} set aside; see inspect" if status.set_aside else ""
-    return name, status.state, str(status.tools), status.reason or aside
+        states: list[tuple[str, str, str, str]] = []
+        for name, one in statuses.items():
+            aside = f"{len(one.set_aside)} set aside; see inspect" if one.set_aside else ""
+            states.append((name, one.state, str(one.tools), one.reason or aside))
+        output.table(_STATES, states)
 
 
 async def listed(server: ToolsetServer, kind: Kind) -> list[Mapping[str, Any]]:
@@ -188,7 +174,6 @@ def show_prompts(entries: Sequence[Mapping[str, Any]], output: Output) -> None:
 
 
 def show_resources(entries: Sequence[Mapping[str, Any]], output: Output) -> None:
-    """Resources and resource templates."""
     columns = (Column("resource"), Column("name"), Column("type"), _DESCRIPTION)
     rows = [
         (
@@ -234,12 +219,7 @@ def _described(entry: Mapping[str, Any]) -> str:
 @reach_options
 @click.pass_context
 def search_command(
-    ctx: click.Context,
-    words: Sequence[str],
-    limit: int,
-    server: str | None,
-    as_json: bool,
-    reach: Reach,
+    ctx: click.Context, words: Sequence[str], limit: int, server: str | None, as_json: bool, reach: Reach
 ) -> None:
     """Search the tools of TARGET, also those behind search, by what they do."""
     target, command, rest = target_and_words(ctx, words, "QUERY", more=True)
@@ -314,21 +294,14 @@ def _show_hits(rows: Sequence[Mapping[str, Any]], query: str, output: Output) ->
 
 
 @target_command(
-    "inspect",
-    "TARGET | -- COMMAND…",
-    "mcp-toolset inspect mcp.json",
-    "mcp-toolset inspect app.py --json",
+    "inspect", "TARGET | -- COMMAND…", "mcp-toolset inspect mcp.json", "mcp-toolset inspect app.py --json"
 )
 @json_option
 @deferred_option
 @reach_options
 @click.pass_context
 def inspect_command(
-    ctx: click.Context,
-    words: Sequence[str],
-    as_json: bool,
-    deferred: bool | None,
-    reach: Reach,
+    ctx: click.Context, words: Sequence[str], as_json: bool, deferred: bool | None, reach: Reach
 ) -> int:
     """Show the servers of TARGET: protocol, transport, status, broken tools, sizes in bytes and tokens."""
     target, command, _ = target_and_words(ctx, words)
@@ -374,8 +347,10 @@ _TOOLS = tuple(map(Column, ("tool", "server", "found by", "bytes", "tokens")))
 
 def _report(server: ToolsetServer) -> dict[str, Any]:
     from mcp_toolset.cli.mount import size_of
+    from mcp_toolset.protocol.eras import lowered_tool
     from mcp_toolset.server.tool_table import overridden
 
+    wires = {binding.name: binding.to_wire() for binding in server.bindings()}
     tools = [_tool(binding) for binding in server.bindings()]
     listed = [tool for tool in tools if not tool["deferred"]]
     return {
@@ -384,7 +359,8 @@ def _report(server: ToolsetServer) -> dict[str, Any]:
         "deferred": {"tools": len(tools) - len(listed)},
         "servers": [_server(source) for source in server.toolset.sources()],
         "tools": tools,
-        "lowered": [name for name, lowered in map(_lowered, server.bindings()) if lowered],
+        # Definitions that are cut for clients up to 2025-11-25.
+        "lowered": [name for name, wire in wires.items() if lowered_tool(wire) is not wire],
         "set_aside": [{"name": name, "reason": reason} for name, reason in server.toolset.set_aside()],
         "names": [
             {"name": one.name, "where": one.where, "reason": one.reason, "waiting": list(one.waiting)}
@@ -407,14 +383,6 @@ def _tool(binding: ToolBinding) -> dict[str, Any]:
         "read_only": binding.definition.read_only,
         **size_of(binding.to_wire()),
     }
-
-
-def _lowered(binding: ToolBinding) -> tuple[str, bool]:
-    """A tool's row, and whether its definition is cut for clients up to 2025-11-25."""
-    from mcp_toolset.protocol.eras import lowered_tool
-
-    wire = binding.to_wire()
-    return binding.name, lowered_tool(wire) is not wire
 
 
 def _server(source: ToolSource) -> dict[str, Any]:
@@ -451,7 +419,6 @@ def _connection(source: ToolSource) -> dict[str, Any]:
 
 def _show_report(report: Mapping[str, Any], output: Output) -> None:
     from mcp_toolset.cli.pinning import change_lines
-    from mcp_toolset.tools.text.hidden_text import visible
 
     listed, deferred = report["listed"], report["deferred"]["tools"]
     cost = f"{listed['bytes']} bytes, about {listed['tokens_estimate']} tokens"
@@ -465,7 +432,10 @@ def _show_report(report: Mapping[str, Any], output: Output) -> None:
         output.text("")
     if report["tools"]:
         keys = ("name", "server", "deferred", "bytes", "tokens_estimate")
-        output.table(_TOOLS, _cells(map(_found_by, report["tools"]), keys))
+        found_by = [
+            {**tool, "deferred": "search" if tool["deferred"] else "list"} for tool in report["tools"]
+        ]
+        output.table(_TOOLS, _cells(found_by, keys))
     if lowered := report["lowered"]:
         cut = "clients up to 2025-11-25 are listed no output schema, since it is not one of an object"
         output.say(f"lowered: {len(lowered)} ({', '.join(lowered)}): {cut}")
@@ -480,19 +450,13 @@ def _show_report(report: Mapping[str, Any], output: Output) -> None:
 
 
 def _show_tools_to_look_at(report: Mapping[str, Any], output: Output) -> None:
-    """Names of missing tools, overrides of texts that the server has changed since, and tools set aside."""
-    from mcp_toolset.tools.text.hidden_text import visible
-
+    """Missing tools, overrides of texts that the server has changed since, and tools set aside."""
     for one in report["names"]:
         output.say(f"no such tool: {one['where']}({visible(one['name'])!r}): {visible(one['reason'])}")
     for one in report["overridden"]:
         output.say(f"overridden: {one['name']}: its own {one['place']} has changed at the server")
     for tool in report["set_aside"]:
         output.say(f"set aside: {visible(tool['name'])}: {tool['reason']}")
-
-
-def _found_by(tool: Mapping[str, Any]) -> dict[str, Any]:
-    return {**tool, "deferred": "search" if tool["deferred"] else "list"}
 
 
 def _cells(rows: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[list[str]]:

@@ -50,17 +50,7 @@ _SAME: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FoundServer:
-    """One server of one client.
-
-    Attributes:
-        client: The client.
-        scope: Whose file it is in.
-        path: That file.
-        name: Its name there.
-        entry: Its entry as an `mcpServers` file has it; `None` if only the client can start it.
-        note: Why only the client can start it, that it is disabled, or that it is an mcp-toolset.
-        behind: Whether it was adopted, and is behind the one entry.
-    """
+    """One server of one client. Without an `entry`, `note` says why only the client can start it."""
 
     client: ClientName
     scope: Scope
@@ -72,7 +62,7 @@ class FoundServer:
 
     @property
     def key(self) -> str | None:
-        """What two clients that have the same server have in common."""
+        """The same text for the same server of two clients."""
         if self.entry is None:
             return None
         told = {name: self.entry.get(name) for name in _SAME}
@@ -81,12 +71,7 @@ class FoundServer:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What was found on a machine.
-
-    Attributes:
-        servers: The servers, client by client.
-        faults: A line for each file that cannot be read.
-    """
+    """The servers of a machine, and a line for each file that cannot be read."""
 
     servers: tuple[FoundServer, ...]
     faults: tuple[str, ...]
@@ -120,7 +105,6 @@ def is_same(one: object, other: object) -> bool:
 
 
 def discovered(machine: Machine) -> Discovery:
-    """Read the files of all clients; nothing is started."""
     servers, faults = list[FoundServer](), list[str]()
     for name, client in CLIENTS.items():
         # In the user's home the file of the project may be the user's own.
@@ -167,9 +151,7 @@ def _server(
     return FoundServer(client, scope, path, name, made, note, behind)
 
 
-HUB_NAME: Final = "mcp-toolset"
-"""The name of the one entry."""
-
+HUB_NAME: Final = "mcp-toolset"  # the name of the one entry
 _SERVERS: Final = "mcpServers"
 _NEW_HUB: Final = '{\n  "mcpServers": {},\n  "toolset": {\n    "deferred": true\n  }\n}\n'
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -185,16 +167,8 @@ class Adoption:
     """What adopting changes. The texts contain secrets, so `repr` omits them.
 
     Attributes:
-        path: The client's file.
-        before: Its text.
-        after: Its text with the one entry.
-        diff: The difference of the client's file to show; what may be secret is hidden.
-        hub: The hub's file.
-        hub_before: Its text; `None` if it does not exist.
-        hub_after: Its text with the servers.
         names: The names of the servers in the hub's file, by their names in the client.
         left: Why servers stay in the client's file, by name.
-        entries: The entries that are taken out of the client's file, as it has them.
     """
 
     path: Path
@@ -210,7 +184,7 @@ class Adoption:
 
 
 def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = None) -> Adoption:
-    """Plan to move a client's servers into the hub's file; only reads."""
+    """Plan to move a client's servers into the hub's file; writes nothing."""
     program = CLIENTS[client]
     chosen, path = locate(program, scope, machine)
     before = read_regular(path)
@@ -218,7 +192,9 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
         why = f"no such file; {program.title} has no servers there to adopt"
         raise ConfigError(f"{path}: {why}; see mcp-toolset discover")
     text = without_mark(before)
-    hub = _hub_file(client, chosen, machine)
+    # The user's own file, or one beside the project's other files.
+    own = machine.application_data / "mcp-toolset" / f"{client}.json"
+    hub = machine.project / "mcp-toolset.json" if chosen == "project" else own
     taken, left = _sorted_out(program, text, path, chosen)
     entries = program.format.entries(text, program.section, str(path))
     if not taken:
@@ -271,17 +247,7 @@ def adopt(plan: Adoption, client: ClientName, machine: Machine) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """What restoring changes; see `Adoption`.
-
-    Attributes:
-        path: The client's file.
-        before: Its text; `None` if it is gone.
-        after: Its text with its own servers again.
-        exact: Whether that is the text as it was, byte for byte; else servers were put back into a file that
-            has changed since.
-        diff: The difference to show.
-        record: The record of the adoption.
-    """
+    """Changes of a restoration; if `exact`, the client's file becomes what it was, byte for byte."""
 
     path: Path
     before: str | None = field(repr=False)
@@ -292,7 +258,7 @@ class Restoration:
 
 
 def plan_restoration(client: ClientName, machine: Machine, scope: Scope | None = None) -> Restoration:
-    """Plan to bring the servers of a client back; only reads."""
+    """Plan to bring the servers of a client back; writes nothing."""
     program = CLIENTS[client]
     _, path = locate(program, scope, machine)
     record = AdoptionRecord.read(path, machine)
@@ -344,13 +310,6 @@ def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
     elif text != before:
         replace_text(hub, before, text, 0o600)
     return stay
-
-
-def _hub_file(client: ClientName, scope: Scope, machine: Machine) -> Path:
-    """The file of a client's hub: the user's own, or beside the project's other files."""
-    if scope == "project":
-        return machine.project / "mcp-toolset.json"
-    return machine.application_data / "mcp-toolset" / f"{client}.json"
 
 
 def _command(scope: Scope, machine: Machine, client: Client, hub: Path) -> tuple[str, ...]:
@@ -443,7 +402,6 @@ def _names_beside(present: Mapping[str, object], added: Mapping[str, object]) ->
 
 
 def _free_name(name: str, entry: object, present: Mapping[str, object]) -> str:
-    """The name, with a number if another server has it; a server that was edited is still the same."""
     wanted, number = name, 1
     while wanted in present and not is_same(present[wanted], entry):
         number += 1

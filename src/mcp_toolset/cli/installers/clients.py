@@ -38,10 +38,6 @@ class NotAServerError(Exception):
     """An entry that is no MCP server: a part of the client itself."""
 
 
-def _standard(entry: Entry) -> Entry:
-    return entry
-
-
 @dataclass(frozen=True, slots=True)
 class Form:
     """The entries of one client.
@@ -53,20 +49,12 @@ class Form:
     """
 
     ours: Callable[[Sequence[str], Mapping[str, str]], Entry]
-    standard: Callable[[Entry], Entry] = _standard
+    standard: Callable[[Entry], Entry] = lambda entry: entry
 
 
 def _plain(command: Sequence[str], env: Mapping[str, str]) -> Entry:
     program, *args = command
     return {"command": program, "args": args} | ({"env": dict(env)} if env else {})
-
-
-def _typed(command: Sequence[str], env: Mapping[str, str]) -> Entry:
-    return {"type": "stdio"} | _plain(command, env)
-
-
-def _of_zed(command: Sequence[str], env: Mapping[str, str]) -> Entry:
-    return {"source": "custom"} | _plain(command, env)
 
 
 def _from_zed(entry: Entry) -> Entry:
@@ -101,17 +89,7 @@ def _from_codex(entry: Entry) -> Entry:
     return made | ({"headers": headers} if headers else {}) | ({"env": env} if env else {})
 
 
-_OF_GOOSE: Final = (
-    "cmd",
-    "envs",
-    "env_keys",
-    "uri",
-    "type",
-    "name",
-    "bundled",
-    "description",
-    "display_name",
-)
+_OF_GOOSE: Final = "cmd envs env_keys uri type name bundled description display_name".split()
 _TYPES_OF_GOOSE: Final = {"stdio": "stdio", "sse": "sse", "streamable_http": "http"}
 
 
@@ -148,8 +126,8 @@ def _without(entry: Entry, *keys: str) -> Entry:
 
 
 PLAIN: Final = Form(_plain)
-TYPED: Final = Form(_typed)
-ZED: Final = Form(_of_zed, _from_zed)
+TYPED: Final = Form(lambda command, env: {"type": "stdio"} | _plain(command, env))
+ZED: Final = Form(lambda command, env: {"source": "custom"} | _plain(command, env), _from_zed)
 GEMINI: Final = Form(_plain, _from_gemini)
 CODEX: Final = Form(_plain, _from_codex)
 GOOSE: Final = Form(_of_goose, _from_goose)
@@ -182,7 +160,6 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        """This machine, and the folder that the command was started in."""
         return cls(Path.home(), sys.platform, os.environ, Path.cwd())
 
     @property
@@ -200,11 +177,7 @@ class Client:
     """One program.
 
     Attributes:
-        title: Its name for people.
-        section: The key of the servers in its file.
         locations: Its file by scope, the default scope first.
-        form: How its entries are written.
-        format: What its file is written in.
         workspace: How the project's folder is written in its project file; see `portable`.
         always: Keys of an entry whose tools it is to show at once, where it defers tools itself.
     """
@@ -218,7 +191,6 @@ class Client:
     always: Mapping[str, object] = field(default_factory=dict[str, object], hash=False)
 
     def entry(self, command: Sequence[str], env: Mapping[str, str]) -> dict[str, object]:
-        """The entry of a server that is started by `command`."""
         return self.form.ours(command, env)
 
 

@@ -192,7 +192,6 @@ def _line_indent(text: str, at: int) -> str | None:
 
 
 def _after_comma(text: str, end: int) -> int | None:
-    """Just after the comma that follows `end`, or None."""
     bare = blank_comments(text)
     comma = _skip(bare, end)
     return comma + 1 if bare[comma : comma + 1] == "," else None
@@ -312,7 +311,6 @@ class _Documents:
 
 
 def _data(node: Any) -> Any:
-    """Plain data of a document's part."""
     if isinstance(node, MutableMapping):
         return {str(key): _data(value) for key, value in cast("_Table", node).items()}
     if isinstance(node, list):
@@ -415,8 +413,6 @@ def _of(documents: _Documents) -> Format:
     return Format(documents.entries, documents.with_entry, documents.without_entry, documents.concealed)
 
 
-_MOST_VALUES: Final = 100_000
-"""Values of a YAML file, aliases counted as often as they stand there."""
-
+_MOST_VALUES: Final = 100_000  # values of a YAML file, aliases counted as often as they stand there
 TOML: Final = _of(_Documents(_load_toml, _dump_toml))
 YAML: Final = _of(_Documents(_load_yaml, _dump_yaml))

@@ -43,13 +43,8 @@ class AdoptionRecord:
     """One client's file that was adopted. It contains secrets of servers, so only the owner can read it.
 
     Attributes:
-        client: The client.
-        path: Its file.
         original: The file's text before the first adoption.
         adopted: Digests of the file's text after each adoption, the last one last.
-        hub_path: The hub's file.
-        names: The servers' names in the hub's file, by their names in the client.
-        entries: The servers' entries as the client had them.
     """
 
     client: ClientName
@@ -93,7 +88,6 @@ class AdoptionRecord:
 
     @classmethod
     def read_all(cls, machine: Machine) -> list[AdoptionRecord]:
-        """The records of all clients, for `discover`."""
         paths = [_path_in(file) for file in _records(machine)]
         return [record for path in paths if path and (record := cls.read(Path(path), machine)) is not None]
 
@@ -102,7 +96,7 @@ class AdoptionRecord:
         return Path(self.hub_path)
 
     def is_applied(self, text: str) -> bool:
-        """Whether the one entry has been written: the client's file is no longer as it was."""
+        """Whether the one entry has been written."""
         return text != self.original
 
     def is_unchanged(self, text: str) -> bool:
@@ -130,7 +124,6 @@ class AdoptionRecord:
             ) from None
 
     def remove(self, machine: Machine) -> None:
-        """Remove the record: the servers are back."""
         _file(Path(self.path), machine).unlink(missing_ok=True)
 
 
@@ -177,13 +170,7 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How paths are written in one file: absolute, or relative to the project's folder.
-
-    Attributes:
-        folder: What relative paths on the command line are relative to.
-        project: The project whose file it is; `None` for a user's file.
-        workspace: How that file names the project's folder.
-    """
+    """How paths are written in one file: absolute, or relative to the project's folder (`workspace`)."""
 
     folder: Path
     project: Path | None = None
@@ -204,7 +191,7 @@ class Writing:
         return self.workspace if inside == "." else f"{self.workspace}/{inside.replace(os.sep, '/')}"
 
     def options(self, options: Sequence[str | Path]) -> list[str]:
-        """Options of `serve`; the files among them are paths."""
+        """Options of `serve`, with the files among them as paths."""
         return [self.path(each) if isinstance(each, Path) else each for each in options]
 
     def target(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -220,7 +207,8 @@ class Writing:
         first, *rest = arguments
         if first == "--":
             return ("--", *self._command(rest)), {}
-        file, attribute = _file_and_attribute(first)
+        file, colon, name = first.rpartition(":")
+        file, attribute = (file, colon + name) if file.endswith(".py") else (first, "")
         if (self.folder / file).exists():
             return (self.path(file) + attribute, *rest), {}
         if file.endswith((".json", ".jsonc", ".py")) and "://" not in first:
@@ -269,25 +257,12 @@ def launcher(machine: Machine, *, portable: bool = False, python: str = sys.exec
     return (os.path.abspath(found),) if found else (python, "-m", "mcp_toolset.cli.main")
 
 
-def _file_and_attribute(target: str) -> tuple[str, str]:
-    file, colon, attribute = target.rpartition(":")
-    return (file, colon + attribute) if file.endswith(".py") else (target, "")
-
-
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
-    """The change of one file. The texts contain other servers' secrets, so `repr` omits them.
-
-    Attributes:
-        path: The client's file.
-        before: The file's text; None if the file does not exist.
-        after: The text after the change; None if the file does not exist then either.
-        diff: The unified difference to show, with what may be secret hidden.
-        private: Whether only the owner may read the file, if it is created.
-    """
+    """The change of one file. The texts contain other servers' secrets, so `repr` omits them."""
 
     path: Path
     before: str | None = field(repr=False)
@@ -297,7 +272,6 @@ class InstallPlan:
 
     @property
     def changed(self) -> bool:
-        """Whether applying the plan would write anything."""
         return self.before != self.after
 
 
@@ -306,10 +280,7 @@ def plan_install(
     name: str,
     target_args: Sequence[str],
     *,
-    home: Path,
-    platform: str,
-    environ: Mapping[str, str],
-    project: Path,
+    machine: Machine,
     scope: Scope | None = None,
     env: Mapping[str, str] | None = None,
     force: bool = False,
@@ -319,26 +290,14 @@ def plan_install(
 ) -> InstallPlan:
     """Plan that `client` starts `mcp-toolset serve TARGET …` under `name`.
 
-    Args:
-        client: The program whose file is changed.
-        name: The key of the entry: letters, digits, `_` and `-`, as the strictest client requires.
-        target_args: TARGET first, then the options of `serve`; or `--` and a command.
-        home: The user's home folder.
-        platform: As `sys.platform` has it.
-        environ: The environment, for the places that depend on it.
-        project: The folder whose file the project scope means.
-        scope: `project` or `user`; None is the client's default.
-        env: Variables for the server, written into the file.
-        force: Replace a different entry of the same name.
-        command: The command that starts mcp-toolset; found if None.
-        cwd: What relative paths in `target_args` are relative to; the project if None.
-        options: Options of `serve` for the entry; files among them as paths.
+    `target_args` is TARGET, or `--` and a command, relative to `cwd` else to `project`. `options` are those
+    of `serve`, with files as paths. `command` starts mcp-toolset; it is found if left out.
     """
     if not _NAME.fullmatch(name):
         raise click.UsageError(
             f"--name: {name!r} cannot name a server; use up to 64 letters, digits, _ and -"
         )
-    machine, folder = Machine(home, platform, environ, project), (cwd or project).absolute()
+    project, folder = machine.project, (cwd or machine.project).absolute()
     chosen, path = locate(CLIENTS[client], scope, machine)
     _check_no_loop(Writing(folder), target_args, path)
     writing = Writing(folder, project, CLIENTS[client].workspace) if chosen == "project" else Writing(folder)
@@ -358,23 +317,15 @@ def plan_install(
 
 
 def plan_uninstall(
-    client: ClientName,
-    name: str,
-    *,
-    home: Path,
-    platform: str,
-    environ: Mapping[str, str],
-    project: Path,
-    scope: Scope | None = None,
-    force: bool = False,
+    client: ClientName, name: str, *, machine: Machine, scope: Scope | None = None, force: bool = False
 ) -> InstallPlan:
-    """Plan to remove `name` from the client's file; no change if it is missing. See `plan_install`."""
-    chosen, path = locate(CLIENTS[client], scope, Machine(home, platform, environ, project))
+    """Plan to remove `name` from the client's file; no change if it is missing."""
+    chosen, path = locate(CLIENTS[client], scope, machine)
     section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
     text = without_mark(before or "")
     present = form.entries(text, section, str(path))
     if name not in present:
-        _check_not_adopted(client, name, path, Machine(home, platform, environ, project))
+        _check_not_adopted(client, name, path, machine)
     if before is None or name not in present:
         return _plan(path, before, before, CLIENTS[client], name, chosen)
     if not force and not starts_mcp_toolset(present[name]):
@@ -393,10 +344,7 @@ def _check_not_adopted(client: ClientName, name: str, path: Path, machine: Machi
 
 
 def apply(plan: InstallPlan) -> Path | None:
-    """Carry out a plan; return the path of the backup, None if there was no file.
-
-    The file is replaced in one step and keeps its mode; of a symbolic link, the target is replaced.
-    """
+    """Carry out a plan; return the path of the backup, None if there was no file."""
     if not plan.changed or plan.after is None:
         return None
     return replace_text(plan.path, plan.before, plan.after, 0o600 if plan.private else 0o666)
@@ -414,7 +362,7 @@ def _check_no_loop(writing: Writing, target_args: Sequence[str], path: Path) -> 
 
 
 def starts_mcp_toolset(entry: object) -> bool:
-    """Whether an entry was made by `install`."""
+    """Whether `install` has made an entry."""
     if not isinstance(entry, dict):
         return False
     table = cast("dict[str, object]", entry)

@@ -21,11 +21,8 @@ from mcp_toolset.concurrency.atomic_file import PRIVATE, create_file, locked, re
 from mcp_toolset.config.jsonc import read_text
 from mcp_toolset.errors import ConfigError
 
-KEPT_BACKUPS: Final = 5
-"""The number of backups that are kept; older ones are removed."""
-
-PATIENCE: Final = 30.0
-"""Seconds to wait for another process that changes the same file."""
+KEPT_BACKUPS: Final = 5  # the number of backups that are kept; older ones are removed
+PATIENCE: Final = 30.0  # seconds to wait for another process that changes the same file
 
 
 @contextmanager
@@ -88,7 +85,6 @@ def _failed(path: Path, what: str, error: OSError | RuntimeError) -> ConfigError
 
 
 def mend_of(error: OSError | RuntimeError) -> str:
-    """What to do about a file that cannot be read or written."""
     number = error.errno if isinstance(error, OSError) else errno.ELOOP
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return "free some space on the disk"
@@ -120,7 +116,9 @@ def _write(target: Path, before: str | None, after: str, mode: int) -> Path | No
 
 def _back_up(target: Path, text: str, mode: int) -> Path:
     """A copy with the next number; the oldest beyond `KEPT_BACKUPS` are removed."""
-    kept = _backups(target)
+    pattern = re.compile(re.escape(target.name) + r"\.([0-9]{1,9})\.bak")
+    found = {entry: pattern.fullmatch(entry.name) for entry in target.parent.iterdir()}
+    kept = {int(match[1]): entry for entry, match in found.items() if match and entry.is_file()}
     number = max(kept, default=0)
     while True:
         number += 1
@@ -133,9 +131,3 @@ def _back_up(target: Path, text: str, mode: int) -> Path:
         with suppress(OSError):
             kept[old].unlink()
     return backup
-
-
-def _backups(target: Path) -> dict[int, Path]:
-    name = re.compile(re.escape(target.name) + r"\.([0-9]{1,9})\.bak")
-    found = {entry: name.fullmatch(entry.name) for entry in target.parent.iterdir()}
-    return {int(match[1]): entry for entry, match in found.items() if match and entry.is_file()}

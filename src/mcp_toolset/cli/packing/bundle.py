@@ -32,14 +32,7 @@ _WRITTEN: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)(?::(?P<kind>[a-z]+))?(?:=(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A value that the user is asked for.
-
-    Attributes:
-        variable: The environment variable in which the server gets it.
-        kind: What it is; a secret is hidden while it is typed, and kept by the client as a secret.
-        default: Taken without an answer; without a default an answer is required.
-        about: What the server needs it for, as the client shows it.
-    """
+    """A value that the user is asked for, and has to give if there is no default."""
 
     variable: str
     kind: Kind = "secret"
@@ -47,7 +40,6 @@ class Question:
     about: str = ""
 
     def option(self) -> dict[str, Any]:
-        """The entry of `user_config`."""
         said: dict[str, Any] = {
             "type": _TYPES[self.kind],
             "title": self.variable.replace("_", " ").strip().capitalize() or self.variable,
@@ -60,11 +52,7 @@ class Question:
 
 
 def parse_questions(written: Iterable[str]) -> dict[str, Question]:
-    """The questions of `--ask NAME[:KIND][=DEFAULT]`, by variable.
-
-    Raises:
-        UsageError: one is not written so.
-    """
+    """The questions of `--ask NAME[:KIND][=DEFAULT]`, by variable."""
     found = (_question(text) for text in written)
     return {question.variable: question for question in found}
 
@@ -129,14 +117,8 @@ class Bundle:
     """What goes into a bundle.
 
     Attributes:
-        about: Its name, version, description and author.
         target: What is served: a file in the folder `server`, or `module:attribute`.
-        files: The files of the folder `server`, by their paths in it.
-        questions: What the user is asked for.
-        requirements: The packages, as pip takes them.
-        tools: Names and descriptions of the tools, as far as they are known.
         more_tools: Whether there are more, which are known when it runs.
-        packages: Whether the packages themselves are in the bundle.
     """
 
     about: About
@@ -149,7 +131,6 @@ class Bundle:
     packages: bool = False
 
     def manifest(self) -> dict[str, Any]:
-        """The `manifest.json`."""
         said: dict[str, Any] = {
             "manifest_version": "0.3",
             "name": self.about.name,
@@ -219,7 +200,6 @@ class Bundle:
 
 
 def _installed(requirements: Sequence[str]) -> dict[str, bytes]:
-    """The files of the packages, installed by pip for this machine and this Python."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["-m", "pip", "install", "--quiet", "--no-compile", "--target", folder, *requirements]
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)

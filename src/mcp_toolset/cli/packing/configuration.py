@@ -35,15 +35,7 @@ _LONGEST_SCHEME: Final = 8
 
 
 class PortableConfig:
-    """The servers of a file, rewritten; `questions` and `files` are what that needs.
-
-    Attributes:
-        questions: What the user is asked for, by variable.
-        files: The files of the folder that the servers name, to be copied.
-        secrets: The values that were replaced, which must not be in the bundle.
-        servers: The entries.
-        section: The section `toolset`.
-    """
+    """The servers of a file, rewritten, with the `questions`, `files` and `secrets` that were in them."""
 
     def __init__(
         self,
@@ -65,7 +57,7 @@ class PortableConfig:
         self.servers = {
             name: self._server(name, entry, place.at(name))
             for name, entry in section.items()
-            if _is_on(entry)
+            if entry.get("disabled") is not True and entry.get("enabled") is not False
         }
         if not self.servers:
             raise place.error("no server is enabled", "enable one with `mcp-toolset enable`")
@@ -218,10 +210,6 @@ class PortableConfig:
                 self.secrets.append(value)
         self.questions[variable] = self._asked.get(variable) or Question(variable, kind, default, about)
         return f"${{{variable}}}"
-
-
-def _is_on(entry: Mapping[str, Any]) -> bool:
-    return entry.get("disabled") is not True and entry.get("enabled") is not False
 
 
 def _program(command: str, place: Place) -> str:

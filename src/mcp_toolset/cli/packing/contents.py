@@ -28,13 +28,7 @@ _READS: Final = re.compile(r"\b(?:environ\s*(?:\[|\.get\()|getenv\()\s*['\"](\w+
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a program consists of.
-
-    Attributes:
-        files: Its own files, the program first.
-        foreign: The top-level modules that it imports from elsewhere.
-        reads: The environment variables that its text names.
-    """
+    """The files of a program, and what its text names: modules from elsewhere, and environment variables."""
 
     files: tuple[Path, ...]
     foreign: frozenset[str]
@@ -126,13 +120,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A bundle, and what its author should know.
-
-    Attributes:
-        bundle: The bundle.
-        programs: The programs that the users need, beside what starts the bundle.
-        unasked: The environment variables that the code reads and that the user is not asked for.
-    """
+    """A bundle, the programs that it needs, and the variables of its code that the user is not asked for."""
 
     bundle: Bundle
     programs: Sequence[str] = ()
@@ -154,7 +142,6 @@ class _Content:
 
 
 def pack_target(target: Target, text: str, wishes: Wishes) -> Packed:
-    """Collect a bundle of a Python target or a configuration."""
     asked = parse_questions(wishes.ask)
     match target:
         case ConfigFile():

@@ -48,24 +48,12 @@ from mcp_toolset.extensions.audit.log_files import (
     stamp,
 )
 
-QUEUED: Final = 10_000
-"""Events that wait at most; further ones are lost."""
-
-_GATHER: Final = 0.1
-"""Seconds in which events are gathered for one write."""
-
-_RETRY: Final = 0.5
-"""Seconds between attempts to write a file that cannot be written."""
-
-_CHUNK: Final = 500
-"""Lines of one write."""
-
-_OPENING: Final = 10.0
-"""Seconds in which the file must open."""
-
-CLOSING: Final = 5.0
-"""Seconds in which the last lines must be written."""
-
+QUEUED: Final = 10_000  # events that wait at most; further ones are lost
+_GATHER: Final = 0.1  # seconds in which events are gathered for one write
+_RETRY: Final = 0.5  # seconds between attempts to write a file that cannot be written
+_CHUNK: Final = 500  # lines of one write
+_OPENING: Final = 10.0  # seconds in which the file must open
+CLOSING: Final = 5.0  # seconds in which the last lines must be written
 _MILLISECONDS: Final = tuple(f"{number:03d}" for number in range(1000))
 """To format a number takes longer than to look it up."""
 
@@ -156,18 +144,7 @@ class AuditLog(Rule):
         self._put("call", facts)
 
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
-        """Record a call that was not refused, if a line of a similar call was written before.
-
-        Args:
-            common: The fields that it shares with similar calls.
-            arguments: The digest of the arguments.
-            outcome: `result` or `error`.
-            ran: Whether the tool ran.
-            duration: Seconds.
-
-        Returns:
-            Whether the call was recorded; if not, use `note`.
-        """
+        """Record a call that was not refused, if a line of a similar call was written before."""
         known = self._texts.known.get(common)
         if known is None or not arguments or len(self._queue) >= self._limit:
             return False
@@ -201,11 +178,7 @@ class AuditLog(Rule):
         self._texts.redact(owner, scrubbed)
 
     def hand_over(self, event: str, /, **fields: Any) -> None:
-        """Record an event; if another process writes the log, hand the event to that process. Blocks.
-
-        Raises:
-            AuditError: it cannot be recorded.
-        """
+        """Record an event; if another process writes the log, hand the event to that process. Blocks."""
         with suppress(AuditError), self.opened(lambda: {"command": event}):
             hand_over(self.path, self._seal, event, fields)
             return self.take_over()
@@ -254,7 +227,7 @@ class AuditLog(Rule):
 
     @contextmanager
     def opened(self, facts: Callable[[], Mapping[str, Any]] | None = None) -> Generator[AuditLog]:
-        """Hold the log open for the length of a block; see `open` and `close`."""
+        """Hold the log open for the length of a block."""
         self.open(facts)
         try:
             yield self
@@ -269,7 +242,6 @@ class AuditLog(Rule):
         self._rouse()
 
     def _rouse(self) -> None:
-        """Have the thread write what is queued."""
         if not self._awake:
             self._awake = True
             self._signals.put(None)
@@ -338,22 +310,19 @@ class AuditLog(Rule):
         self._awake = False
         # What was queued before that did not wake it.
         if not self._queue:
-            self._pause(self._patience())
+            patience = None
+            if self._fsync is not None and self._synced:
+                patience = max(0, self._synced + self._fsync - _GATHER - monotonic())
+            self._pause(patience)
         self._awake = True
 
-    def _patience(self) -> float | None:
-        if self._fsync is None or not self._synced:
-            return None
-        return max(0, self._synced + self._fsync - _GATHER - monotonic())
-
     def _pause(self, seconds: float | None) -> None:
-        """Wait, at most until the log is closed."""
         with suppress(Empty):
             if not self._ended:
                 self._signals.get(timeout=seconds)
 
     def _write(self) -> bool:
-        """Write what is queued; whether more may follow soon."""
+        """Write what is queued, and return whether more may follow soon."""
         count = 0
         try:
             self._files.flush()
@@ -377,7 +346,6 @@ class AuditLog(Rule):
         return count > 0
 
     def _sync(self) -> None:
-        """Have the lines on disk once the oldest of them is old enough."""
         if self._fsync is None:
             return
         now = monotonic()
@@ -416,12 +384,10 @@ class AuditLog(Rule):
         )
 
 
-_PATIENCE: Final = 5.0
-"""Seconds to wait for another process that writes or takes the file, or begins the log."""
+_PATIENCE: Final = 5.0  # seconds to wait for another process that writes or takes the file, or begins the log
 
 
 def hand_over(log: Path, seal: Seal, event: str, fields: Mapping[str, Any]) -> None:
-    """Keep an event for the process that writes the log."""
     named = {**fields, "at": stamp(time()), "id": secrets.token_hex(8)}
     said = json.dumps({"event": event, "fields": named})
     try:
@@ -442,7 +408,7 @@ def hand_over(log: Path, seal: Seal, event: str, fields: Mapping[str, Any]) -> N
 
 
 def handed_over(log: Path, seal: Seal, salt: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The events that other processes have kept for the log; they are removed after the last one."""
+    """Events that other processes have kept for the log; they are removed after the last one."""
     place = _place(log, ".handed")
     if not os.path.lexists(place):
         return

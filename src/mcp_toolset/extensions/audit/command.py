@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Event
@@ -16,51 +14,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.cli.options import Commands, examples
+from mcp_toolset.cli.options import Commands, Moment, examples
+from mcp_toolset.cli.output import answering, working
 from mcp_toolset.errors import AuditError
+from mcp_toolset.tools.text.hidden_text import in_log
 
 if TYPE_CHECKING:
     from mcp_toolset.extensions.audit.verification import Verified
 
 __all__ = ["audit_command"]
 
-_LOOK: Final = 0.25
-"""Seconds between two looks at a log that is followed."""
-
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_TOLD: Final = (
-    "seq",
-    "prev",
-    "digest",
-    "event",
-    "time",
-    "who",
-    "key",
-    "tool",
-    "server",
-    "outcome",
-    "reason",
-    "rule",
-)
+_LOOK: Final = 0.25  # seconds between two looks at a log that is followed
+_TOLD: Final = "seq prev digest event time who key tool server outcome reason rule".split()
+_SINCE: Final = Moment("write 2026-11-22T08:00, or 90m, 2h, 3d for as long ago")
 _AT_LENGTH: Final = ("arguments", "session", "round", "id", "trace", "protocol", "ran", "roles")
-
-
-class _Moment(click.ParamType[str]):
-    """A time as lines have it: `2026-11-22`, `2026-11-22T08:00`, or `90m` for as long ago."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if ago := re.fullmatch(r"(\d+)([smhd])", str(value)):
-            at = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-        else:
-            try:
-                at = datetime.fromisoformat(str(value)).astimezone(UTC)
-            except ValueError:
-                self.fail(
-                    f"{value!r} is no time; write 2026-11-22T08:00, or 90m, 2h, 3d for as long ago", param
-                )
-        return at.strftime("%Y-%m-%dT%H:%M:%S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +76,7 @@ def audit_command() -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--tool", metavar="PATTERN", help="Only lines about these tools: a name, or server/name.")
 @click.option("--who", metavar="PATTERN", help="Only lines about these callers: a name, or a key.")
-@click.option("--since", type=_Moment(), help="From this time on: 2026-11-22T08:00, or 90m, 2h, 3d ago.")
+@click.option("--since", type=_SINCE, help="From this time on: 2026-11-22T08:00, or 90m, 2h, 3d ago.")
 @click.option(
     "--outcome",
     metavar="OUTCOME",
@@ -127,9 +94,6 @@ def show_command(file: Path, as_json: bool, follow: bool, **wanted: str | None) 
 
     The oldest are first, and older files of the log FILE are included.
     """
-    from mcp_toolset.cli.output import answering
-    from mcp_toolset.tools.text.hidden_text import in_log
-
     chosen = _Wanted(**wanted)
     with answering(as_json=as_json) as output:
         for line in _lines(file, follow=follow):
@@ -155,7 +119,6 @@ def verify_command(files: Sequence[Path], key_env: str | None, as_json: bool) ->
     The exit code is 1 if a line was changed, removed, moved or inserted. FILE is a log; older files of the
     log are checked too.
     """
-    from mcp_toolset.cli.output import answering, working
     from mcp_toolset.extensions.audit.log_files import seal_of
     from mcp_toolset.extensions.audit.verification import verify
 
@@ -174,7 +137,6 @@ def verify_command(files: Sequence[Path], key_env: str | None, as_json: bool) ->
 
 
 def _lines(file: Path, *, follow: bool) -> Iterator[bytes]:
-    """The lines of a log, and those that are written later if it is followed."""
     from mcp_toolset.extensions.audit.log_files import files_of
 
     files = files_of(file)

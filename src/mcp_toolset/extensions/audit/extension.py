@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial, reduce
 from importlib.metadata import version
 from os import PathLike
@@ -28,28 +28,17 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.extension import Answer, Host
     from mcp_toolset.extensions.audit.settings import AuditSettings
 
-TAKE_OVER: Final = 2.0
-"""Seconds between two looks at what other processes have handed over."""
-
+TAKE_OVER: Final = 2.0  # seconds between two looks at what other processes have handed over
+_STREAM: Final = "subscriptions/listen"
 _READS: Final = (
-    "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "prompts/get",
-    "completion/complete",
-    "subscriptions/listen",
+    *("resources/read", "resources/subscribe", "resources/unsubscribe"),
+    *("prompts/get", "completion/complete", _STREAM),
 )
 """Methods whose requests are recorded; calls of tools are recorded where they are made."""
 
-_STREAM: Final = "subscriptions/listen"
-
 
 class Audit(Extension):
-    """Records calls, and what else happens to one server, in an audit log.
-
-    Attributes:
-        log: The audit log.
-    """
+    """Records calls, and what else happens to one server, in `log`."""
 
     key: ClassVar = "audit"
 
@@ -63,7 +52,7 @@ class Audit(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """See `Extension`; `True` is the log of the configuration."""
+        """`True` is the log of the configuration."""
         if said is not None and said is not True:
             given = cast("object", said)
             if not isinstance(given, AuditLog | str | PathLike):
@@ -75,12 +64,11 @@ class Audit(Extension):
             return cls(cast("AuditLog | str", given))
         if stated is None:
             raise DefinitionError("audit=True does not say where to: give the path of a file")
-        return cls(log_of(cast("AuditSettings", stated)))
+        return cls(_log_of(cast("AuditSettings", stated)))
 
     @classmethod
     def event_elsewhere(cls, stated: Settings, kind: str, /, **facts: Any) -> None:
-        """Hand a line over to the process that has the log, or write it."""
-        log_of(cast("AuditSettings", stated)).hand_over(kind, **facts)
+        _log_of(cast("AuditSettings", stated)).hand_over(kind, **facts)
 
     def bind(self, host: Host) -> Self:
         """Record what happens to this server; servers may share a log."""
@@ -89,15 +77,13 @@ class Audit(Extension):
         return bound
 
     def observer(self) -> AuditLog:
-        """See `Extension`."""
         return self.log
 
     def event(self, kind: str, /, **facts: Any) -> None:
-        """See `Extension`."""
         self.log.record(kind, **facts, **(self._digests() if kind == "reloaded" else {}))
 
     @asynccontextmanager
-    async def _running(self) -> AsyncGenerator[None]:
+    async def lifespan(self) -> AsyncGenerator[None]:
         """Hold the log open for the length of a block, and follow the grants."""
         async with AsyncExitStack() as stack:
             await anyio.to_thread.run_sync(partial(self.log.open, self._began, beside=True))
@@ -109,12 +95,7 @@ class Audit(Extension):
             group.start_soon(self._take_over)
             yield
 
-    def lifespan(self) -> AbstractAsyncContextManager[None]:
-        """See `Extension`."""
-        return self._running()
-
     def _began(self) -> dict[str, Any]:
-        """What the first line says of the server."""
         server = {"server": self.host.name, "version": self.host.version}
         return {**server, **self._digests(), "toolset": version("mcp-toolset")}
 
@@ -126,7 +107,6 @@ class Audit(Extension):
         return {"configuration": self.log.digest({"file": path.read_text(errors="replace")})}
 
     def intercept(self, method: str, answer: Answer) -> Answer:
-        """Record the requests for resources, prompts, completions and subscriptions."""
         return self._recorded(answer) if method in _READS else answer
 
     def _recorded(self, answer: Answer) -> Answer:
@@ -226,8 +206,7 @@ class Audit(Extension):
             await anyio.to_thread.run_sync(self.log.close)
 
 
-def log_of(settings: AuditSettings) -> AuditLog:
-    """The log that a file asks for."""
+def _log_of(settings: AuditSettings) -> AuditLog:
     return AuditLog(settings.path, max_bytes=settings.max_bytes, keep=settings.keep, key=settings.key)
 
 

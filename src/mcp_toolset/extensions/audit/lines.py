@@ -20,22 +20,13 @@ from mcp_toolset.tools.core.call import Identity
 LONGEST: Final = 300
 """Characters of a text that a line keeps: a caller chooses some of them, such as the name of a tool."""
 
-MOST: Final = 50
-"""Items of a list or an object that a line keeps."""
-
-DEEPEST: Final = 4
-"""How deep lists and objects are kept."""
-
+MOST: Final = 50  # items of a list or an object that a line keeps
+DEEPEST: Final = 4  # how deep lists and objects are kept
 _REPEATED: Final = ("key", "client", "protocol", "session", "tool", "server", "called", "reason", "rule")
 
 
 def own_text(call: CallFacts, quoted: Callable[[str], str]) -> str:
-    """The fields of a call's line that other lines do not have as JSON text, each after a comma.
-
-    Args:
-        call: The call.
-        quoted: The JSON of a text, cleared of secrets; it remembers the texts.
-    """
+    """The fields of a call's line that other lines do not have, as JSON text, each after a comma."""
     text = ""
     if call.trace or call.round or call.id:
         texts = (("trace", call.trace), ("round", call.round), ("id", call.id))
@@ -52,12 +43,7 @@ def own_text(call: CallFacts, quoted: Callable[[str], str]) -> str:
 
 
 def repeated_of(call: CallFacts, repeated: Callable[..., str]) -> str:
-    """The fields of a call's line that many others have as well, as JSON text, each after a comma.
-
-    Args:
-        call: The call.
-        repeated: `repeated_text` that remembers its texts.
-    """
+    """The fields of a call's line that many others have as well, as JSON text, each after a comma."""
     called = "" if call.called == call.tool else call.called
     return repeated(
         call.identity,
@@ -74,12 +60,7 @@ def repeated_of(call: CallFacts, repeated: Callable[..., str]) -> str:
 
 
 def repeated_text(quoted: Callable[[str], str], digest: Callable[[str], str]) -> Callable[..., str]:
-    """What makes the text of those fields that a call has in common with many others.
-
-    Args:
-        quoted: The JSON of a text, cleared of secrets.
-        digest: The digest of the id of a session, which itself would let others use the session.
-    """
+    """Make the text of these fields; `digest` hides the id of a session, which would let others use it."""
 
     def text_of(who: Identity | None, principal: str | None, *values: str | None) -> str:
         client, protocol, session, *others = values
@@ -126,9 +107,7 @@ def _plain(value: object, shown: Callable[[str], str], depth: int) -> Any:
             return type(value).__name__
 
 
-_TEXTS: Final = 4096
-"""Texts of lines that are remembered."""
-
+_TEXTS: Final = 4096  # texts of lines that are remembered
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 """The text of nested arguments, whatever the order of their keys."""
 
@@ -137,11 +116,7 @@ _FLAT: Final = frozenset({str, int, bool, type(None)})
 
 
 class LineTexts:
-    """What lines say. Texts of earlier lines are remembered, as most lines repeat them.
-
-    Attributes:
-        known: The text of the fields that similar calls share, and the caller.
-    """
+    """The texts of lines. Those of earlier lines are remembered, as most lines repeat them."""
 
     known: dict[Common, tuple[str, Identity | None]]
 
@@ -152,18 +127,15 @@ class LineTexts:
         self._remember(self._scrubbed)
 
     def use_key(self, salt: bytes) -> None:
-        """Key the digests from now on."""
         self._salt = salt
         self._keyed = blake2b(key=salt, digest_size=16)
         self._remember(self._scrubbed)
 
     def redact(self, owner: object, scrubbed: Callable[[str], str]) -> None:
-        """Pass every text through a function that blanks secrets; each owner has one function."""
         self._scrubbing[id(owner)] = scrubbed
         self._remember(self._scrubbed)
 
     def digest(self, arguments: Mapping[str, Any]) -> str:
-        """The keyed digest of arguments; empty if they have no JSON form."""
         try:
             text = _canonical(arguments)
         except (TypeError, ValueError, RecursionError):
@@ -174,7 +146,6 @@ class LineTexts:
         return keyed.hexdigest()
 
     def short_digest(self, text: str) -> str:
-        """A short keyed digest of a secret value."""
         return blake2b(text.encode(), key=self._salt, digest_size=8).hexdigest()
 
     def line(self, chain: Chain, at: float, event: str, said: Any) -> bytes:
@@ -218,7 +189,6 @@ class LineTexts:
 
 
 def _canonical(arguments: Mapping[str, Any]) -> bytes:
-    """The text of arguments, whatever the order of their keys."""
     for value in arguments.values():
         if type(value) not in _FLAT:
             break

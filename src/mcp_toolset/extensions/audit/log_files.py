@@ -32,18 +32,10 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.atomic_file import PRIVATE, locked
 from mcp_toolset.errors import AuditError, DefinitionError
 
-FIRST: Final = "0" * 64
-"""What the first line of a log has as the digest of the line before it."""
-
-HEAD_SIZE: Final = 512
-"""Bytes of the file of a head: it is overwritten in place, with one small write."""
-
-LONGEST_LINE: Final = 65_536
-"""Bytes of the longest line."""
-
-_SHORTEST_KEY: Final = 16
-"""Characters of the key of a log."""
-
+FIRST: Final = "0" * 64  # what the first line of a log has as the digest of the line before it
+HEAD_SIZE: Final = 512  # bytes of the file of a head: it is overwritten in place, with one small write
+LONGEST_LINE: Final = 65_536  # bytes of the longest line
+_SHORTEST_KEY: Final = 16  # characters of the key of a log
 OWN: Final = frozenset({"seq", "prev", "event", "time", "digest"})
 """Members that the chain itself gives to a line."""
 
@@ -75,20 +67,12 @@ class Seal:
 
     @property
     def is_keyed(self) -> bool:
-        """Whether a key is needed to make or to check these digests."""
         return self.key is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a log ends, in a small file beside it: without it, a cut end could not be seen.
-
-    Attributes:
-        seq: The number of the last line.
-        digest: The digest of the last line.
-        size: The size of the newest file, which ends with that line.
-        salt: What the digests of arguments are keyed with, so that small values cannot be guessed.
-    """
+    """The end of a log, in a small file beside it: without it, a cut end could not be seen."""
 
     seq: int = 0
     digest: str = FIRST
@@ -108,13 +92,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class ReadHead:
-    """A head as it was read from its file.
-
-    Attributes:
-        head: What it says.
-        keyed: Whether the log has a key.
-        seal: The digest by which it can be checked.
-    """
+    """A head as it was read from its file; `seal` is the digest by which it can be checked."""
 
     head: Head
     keyed: bool
@@ -122,7 +100,6 @@ class ReadHead:
 
     @classmethod
     def of(cls, data: bytes) -> ReadHead | None:
-        """The head in the content of a file; `None` if it is none."""
         try:
             found = cast("dict[str, Any]", json.loads(data))
             head = Head(int(found["seq"]), str(found["digest"]), int(found["size"]), str(found["salt"]))
@@ -131,19 +108,13 @@ class ReadHead:
             return None
 
     def is_sealed(self, seal: Seal) -> bool:
-        """Whether the log's own writer wrote it."""
         return self.keyed == seal.is_keyed and hmac.compare_digest(
             self.seal.encode(errors="replace"), seal.head(self.head).encode()
         )
 
 
 class Chain:
-    """Numbers the lines of a log and chains them.
-
-    Attributes:
-        seq: The number of the last line.
-        digest: The digest of the last line.
-    """
+    """Numbers the lines of a log and chains them; `seq` and `digest` are those of the last line."""
 
     def __init__(self, seal: Seal, seq: int = 0, digest: str = FIRST) -> None:
         self._seal = seal
@@ -180,7 +151,6 @@ _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_
 
 
 def seal_of(key: str | bytes | None) -> Seal:
-    """The digests that belong to a key."""
     if key is None:
         return Seal()
     data = key.encode() if isinstance(key, str) else key
@@ -201,9 +171,7 @@ _ROTATED: Final = re.compile(
 )
 """The first line of a file: its number, and that of the full file before it."""
 
-MOST_BESIDE: Final = 64
-"""Processes that write logs of the same name at the same time."""
-
+MOST_BESIDE: Final = 64  # processes that write logs of the same name at the same time
 _log = logging.getLogger("mcp_toolset.audit")
 
 
@@ -230,7 +198,6 @@ def open_file(path: Path, flags: int) -> int:
 
 
 def content_of(path: Path, most: int = -1) -> bytes:
-    """The content of a file, or its first bytes."""
     with os.fdopen(open_file(path, os.O_RDONLY), "rb") as opened:
         return opened.read(most)
 
@@ -248,34 +215,21 @@ def _second(seconds: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What was found where an existing log is continued.
-
-    Attributes:
-        unclean: Whether the last run wrote no line about its end: it was killed, or its last lines are lost.
-        torn: Bytes of a line that was not whole, which were removed.
-    """
+    """The state in which an existing log is continued; `torn` bytes of its last line were removed."""
 
     unclean: bool = False
     torn: int = 0
 
     def fields(self) -> dict[str, Any]:
-        """The facts, as fields of a line."""
         found = {"unclean": self.unclean, "torn": self.torn}
         return {name: value for name, value in found.items() if value}
 
 
 class LogFiles:
-    """The files of one log, open for one writer.
-
-    Attributes:
-        chain: The chain, at the last line that was made.
-        rest: Lines that could not be written yet.
-        resumed: What was found when an existing log was continued.
-        salt: What the digests of arguments are keyed with.
-    """
+    """The files of one log, open for one writer; `rest` has lines that could not be written yet."""
 
     def __init__(self, path: Path, seal: Seal, max_bytes: int, keep: int) -> None:
-        """The files at `path` and beside it; nothing is opened yet."""
+        """Files at `path` and beside it; nothing is opened yet."""
         self.path = path
         self.rest = b""
         self.resumed = Resumed()
@@ -292,11 +246,7 @@ class LogFiles:
 
     @contextmanager
     def opened(self, beside: bool = False) -> Generator[LogFiles]:
-        """Lock the log and open it for the length of a block.
-
-        Args:
-            beside: Whether to write a log of its own beside one that another process writes.
-        """
+        """Lock the log and open it; `beside` another process's log, a log of its own is written."""
         with self._locked(MOST_BESIDE if beside else 1):
             try:
                 self._resume()
@@ -322,7 +272,6 @@ class LogFiles:
 
     @property
     def is_full(self) -> bool:
-        """Whether the newest file has reached its size."""
         return self.room <= 0
 
     @property
@@ -331,7 +280,6 @@ class LogFiles:
         return self._limit - self._size - len(self.rest) if self._is_regular else 1 << 30
 
     def append(self, lines: bytes) -> None:
-        """Write lines of the chain, after those that are still to be written."""
         self.rest += lines
         self.flush()
 
@@ -384,7 +332,6 @@ class LogFiles:
         self.append(self.chain.line("rotated", stamp(time.time()), fields) + b"\n")
 
     def _named(self, number: int) -> Path:
-        """The full file whose first line has a number."""
         return self.path.with_name(f"{self.path.name}.{number:012d}")
 
     def _before(self, data: bytes) -> list[int]:
@@ -438,7 +385,6 @@ class LogFiles:
             raise self._unusable(fault) from None
 
     def _read_head(self) -> Head | None:
-        """The head, checked; `None` if there is none."""
         try:
             data = content_of(Head.path_of(self.path))
         except FileNotFoundError:
@@ -529,6 +475,5 @@ class LogFiles:
 
 
 def _number_of(line: bytes) -> int:
-    """The number of a line; 0 if it is none of a log."""
     found = re.match(rb'\{"seq":(\d{1,18}),"prev":"', line)
     return int(found[1]) if found else 0

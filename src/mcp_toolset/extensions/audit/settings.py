@@ -27,11 +27,7 @@ class AuditSettings(Settings):
     never_null: ClassVar = ("key",)
 
     path: Path = key(
-        PATH,
-        "the path of a file, as a string",
-        required=True,
-        meaning="The file.",
-        example="audit.jsonl",
+        PATH, "the path of a file, as a string", required=True, meaning="The file.", example="audit.jsonl"
     )
     max_bytes: int = key(
         COUNT,
@@ -57,7 +53,6 @@ class AuditSettings(Settings):
     )
 
     def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
-        """See `Settings`."""
         if self.path.is_dir():
             raise place.error("is a folder, so no line could be written", "name a file in it")
         if self.path.exists() and not self.path.is_file():

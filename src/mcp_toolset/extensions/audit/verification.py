@@ -30,9 +30,7 @@ class Finding:
             stands where another should; `repeated`: a line stands there again, or was put in; `cut`: lines at
             the end are gone; `torn`: a line has no end; `head`: the head is missing or was changed; `key`:
             the log has a key; `foreign`: a file has the name of a full one, and is none.
-        file: The file.
         line: The line in this file, from 1; 0 if it is about the file.
-        text: All of that in one sentence.
     """
 
     kind: Kind
@@ -43,16 +41,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found in a log.
-
-    Attributes:
-        lines: The number of lines that are unbroken, from the first one on.
-        files: The files that were read.
-        began: The time of the first line.
-        ended: The time of the last unbroken line.
-        finding: Where it is broken, or `None`.
-        note: What else there is to say; empty for nothing.
-    """
+    """The result for one log; `lines` are unbroken, from the first one on."""
 
     lines: int
     files: tuple[Path, ...]
@@ -71,7 +60,6 @@ def verify(paths: Iterable[Path], seal: Seal | None = None) -> list[Verified]:
 
 
 def _stable(log: Path, given: Sequence[Path], seal: Seal) -> Verified:
-    """Check a log that may be written and rotated meanwhile."""
     whole = log in given
     for _ in range(_TRIES):
         files = files_of(log) if whole else sorted(given)
@@ -102,7 +90,6 @@ class _Place:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Its fields; none if it is not a JSON object."""
         try:
             found: object = json.loads(self.line)
         except (ValueError, RecursionError):
@@ -111,7 +98,6 @@ class _Place:
 
     @property
     def seq(self) -> int:
-        """Its number; 0 without one."""
         seq = self.fields.get("seq")
         return seq if isinstance(seq, int) else 0
 
@@ -132,7 +118,6 @@ class _Check:
         self._note = ""
 
     def run(self) -> Verified:
-        """Read everything; stop where it is broken."""
         if not self._files:
             raise AuditError(f"{self._log}: there is no audit log; give the file that it is written to")
         firsts = [first for file in self._files if (first := _first_line(file)) is not None]
@@ -207,16 +192,15 @@ class _Check:
                 place = _Place(file, number + 1, broken.rstrip(b"\n"))
                 if not broken.endswith(b"\n"):
                     return self._torn(place)
-                following = next(lines, b"") or self._first_after(file)
+                later = (_first_line(one) for one in self._files[self._files.index(file) + 1 :])
+                following = next(lines, b"") or next(
+                    (first.line for first in later if first is not None), b""
+                )
                 return self._judged(place, following.rstrip(b"\n"))
         if seq == sealed and digest != seal and self._last is not None:
             self._count, changed, self._last = self._count - 1, self._last, before
             return changed.finding("changed", f"line {seq} was changed")
         return None
-
-    def _first_after(self, file: Path) -> bytes:
-        later = self._files[self._files.index(file) + 1 :]
-        return next((first.line for one in later if (first := _first_line(one)) is not None), b"")
 
     def _judged(self, this: _Place, following: bytes) -> Finding:
         """What is wrong where the chain breaks at a line."""
@@ -284,7 +268,6 @@ class _Check:
 
 
 def _numbers_in(names: object) -> list[str]:
-    """The numbers in the names of files that were set aside."""
     every = cast("list[object]", names) if isinstance(names, list) else []
     return [found[0] for name in every if (found := _ASIDE.search(str(name)))]
 

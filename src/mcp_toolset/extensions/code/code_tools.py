@@ -24,7 +24,7 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.errors import CallError
 from mcp_toolset.extensions.code.monty_sandbox import MontySandbox
-from mcp_toolset.extensions.code.runs import PARKED, ServedRun, WaitingRun, WaitingRuns
+from mcp_toolset.extensions.code.runs import PARKED, ServedRun, WaitingRuns
 from mcp_toolset.extensions.code.sandbox import Called, CodeLimits, Program, Sandbox
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.names import FIXED_TOOLS
@@ -38,15 +38,9 @@ if TYPE_CHECKING:
 RUN_CODE: Final = "run_code"
 RUN_READ_ONLY_CODE: Final = "run_read_only_code"
 
-MAX_CODE: Final = 100_000
-"""Characters of a snippet."""
-
-MAX_VALUE: Final = 4_000_000
-"""Bytes of a value, where the server keeps long results."""
-
-MAX_GRANTS: Final = 100
-"""Grants that one run may use."""
-
+MAX_CODE: Final = 100_000  # characters of a snippet
+MAX_VALUE: Final = 4_000_000  # bytes of a value, where the server keeps long results
+MAX_GRANTS: Final = 100  # grants that one run may use
 RUN_TEXT: Final = (
     "Run Python that calls granted tools: for several calls in one, or to compute on long results. Each is "
     "an async function with keyword arguments, as resolve_tools shows with stubs=true: "
@@ -65,14 +59,9 @@ Title = Annotated[str, Field(description="What it does, in a few words.", max_le
 
 
 class CodeTools:
-    """The two tools of a server, and the runs that they have begun.
-
-    Attributes:
-        waiting: The runs that wait for answers: in a store, where every replica finds them, else here.
-    """
+    """The two tools of a server, and the runs that they have begun."""
 
     def __init__(self, limits: CodeLimits, sandbox: Sandbox | None, host: Host) -> None:
-        """Run snippets in a sandbox that is given, else in that of the extra `code`."""
         self._stated = limits
         self._host = host
         self._sandbox = sandbox or MontySandbox(limits.workers)
@@ -80,14 +69,13 @@ class CodeTools:
         self._places = WeakValueDictionary[str, anyio.Semaphore]()
 
     def tools(self) -> list[Tool[..., Any]]:
-        """The two tools; they are given the caller itself, as a call of `call_tool` is."""
+        """Return both tools; they are given the caller itself, as a call of `call_tool` is."""
         return [
             self._tool(RUN_CODE, "Run code", RUN_TEXT, FIXED_TOOLS[2], reads=False),
             self._tool(RUN_READ_ONLY_CODE, "Run read-only code", READ_TEXT, FIXED_TOOLS[3], reads=True),
         ]
 
     def _tool(self, name: str, shown: str, text: str, by: str, *, reads: bool) -> Tool[..., Any]:
-        """A tool whose code calls tools by `by`."""
 
         @tool(
             name=name,
@@ -110,7 +98,6 @@ class CodeTools:
         return WaitingRuns(self._host.need(SuspendedStore))
 
     async def close(self) -> None:
-        """End the processes of the sandbox, and forget the runs that wait."""
         self.waiting.clear()
         await self._sandbox.close()
 
@@ -119,8 +106,11 @@ class CodeTools:
     ) -> ToolResult:
         if isinstance(context, WireContext) and context.replay.foreign:
             raise CallError(f"{FOREIGN}; run the code again")
-        bound = _digest([by, code, grants, owner_of(context)])
-        before = await self._before(context, bound)
+        bound = hashlib.sha256(json.dumps([by, code, grants, owner_of(context)]).encode()).hexdigest()
+        parked = context.replay.parked if isinstance(context, WireContext) else {}
+        handle = parked.pop(PARKED, None)
+        # The client comes back to this run.
+        before = None if handle is None else await self.waiting.take(handle, bound)
         # A run that goes on keeps its functions; the grant of each is checked by each call.
         granted = await self._host.in_scope(grants, context) if before is None else before.granted
         program = Program(code, Functions(granted), self._limits())
@@ -143,18 +133,6 @@ class CodeTools:
             return nullcontext()
         return self._places.setdefault(share, anyio.Semaphore(max(1, self._stated.workers - 1)))
 
-    async def _before(self, context: ToolContext, owner: str) -> WaitingRun | None:
-        """The run that the client comes back to, if it does."""
-        if not isinstance(context, WireContext):
-            return None
-        handle = context.replay.parked.pop(PARKED, None)
-        return None if handle is None else await self.waiting.take(handle, owner)
-
     async def _called(self, by: str, grant: str, called: Called, id: str, context: ToolContext) -> ToolResult:
-        """Make one call of a run."""
         arguments = {"grant": grant, "arguments": called.arguments}
         return await self._host.call(ToolCall(by, arguments, id), context)
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -12,12 +12,11 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extending.extension import Extension
+from mcp_toolset.extending.extension import Extension, Host
 from mcp_toolset.extensions.code.sandbox import CodeLimits, Sandbox
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Host
     from mcp_toolset.extensions.code.code_tools import CodeTools
     from mcp_toolset.tools.declare.function import Tool
 
@@ -45,11 +44,7 @@ class CodeMode(CodeLimits, Extension):
         return super().of(None, stated, host)
 
     def bind(self, host: Host) -> Self:
-        """The tools of this server, with a sandbox and runs of their own.
-
-        Raises:
-            DefinitionError: the extra `code` is needed and not installed.
-        """
+        """The tools of this server, with a sandbox and runs of their own."""
         # What is given may be asked for its limits alone.
         from mcp_toolset.extensions.code.code_tools import CodeTools
 
@@ -59,11 +54,10 @@ class CodeMode(CodeLimits, Extension):
         return bound
 
     def catalog_tools(self) -> Sequence[Tool[..., Any]]:
-        """See `Extension`."""
         return self._made.tools()
 
     def lifespan(self) -> None:
-        """Say what is lost at a restart."""
+        """Warn of what is lost at a restart."""
         store = self.host.need(SuspendedStore)
         if store is None or store is self.host.need(Shared) or not self.host.grants.ends_with_process:
             return
@@ -72,12 +66,8 @@ class CodeMode(CodeLimits, Extension):
             "memory; keep them in a file, as by `--grants FILE`"
         )
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """See `Extension`."""
-        return self._running()
-
     @asynccontextmanager
-    async def _running(self) -> AsyncGenerator[None]:
+    async def running(self) -> AsyncGenerator[None]:
         try:
             yield
         finally:

@@ -53,9 +53,7 @@ if TYPE_CHECKING:
         MontySyntaxError,
     )
 
-CALL: Final = "_call"
-"""The function of the server that the functions of the tools call, with two texts."""
-
+CALL: Final = "_call"  # the function of the server that the functions of the tools call, with two texts
 _LAST: Final = f'\n{CALL}("", f"{{_text(_value)}}")\n'
 _STORED: Final = "_value = ("
 PRELUDE: Final = f"""\
@@ -98,13 +96,7 @@ _NO_CODE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A snippet between what is run before it and after it.
-
-    Attributes:
-        text: All of it.
-        end: Where the snippet ends, in bytes; after it, its value is handed out.
-        lines: The lines before it.
-    """
+    """A snippet between other lines; it ends at byte `end`, and `lines` are before it."""
 
     text: str
     end: int
@@ -112,14 +104,12 @@ class Source:
 
 
 def source_of(code: str, functions: Functions) -> Source:
-    """A snippet with the functions that it finds, and with the handing out of its value."""
     before = _functions(functions)
     kept = before + keeping_value(encodable(code))
     return Source(kept + _LAST, len(kept.encode()), before.count("\n"))
 
 
 def _functions(functions: Functions) -> str:
-    """The functions that a snippet finds, each with keyword arguments."""
     made = [
         f"async def {name}(**arguments):\n    return await _made({json.dumps(name)}, arguments)"
         for name in functions.tools
@@ -180,10 +170,7 @@ def _last_expression(tokens: Sequence[tokenize.TokenInfo]) -> Sequence[tokenize.
     return last
 
 
-def _statements(
-    tokens: Sequence[tokenize.TokenInfo],
-) -> Iterator[tuple[int, Sequence[tokenize.TokenInfo]]]:
-    """The statements with the level at which each stands."""
+def _statements(tokens: Sequence[tokenize.TokenInfo]) -> Iterator[tuple[int, Sequence[tokenize.TokenInfo]]]:
     level = depth = 0
     found: list[tokenize.TokenInfo] = []
     for token in tokens:
@@ -204,10 +191,9 @@ _RECURSION: Final = 200
 
 
 class MontySessions:
-    """The sessions of one pool."""
+    """Sessions of one open pool."""
 
     def __init__(self, pool: AsyncMonty) -> None:
-        """Open sessions of `pool`, which is open."""
         self._pool = pool
         self._tasks = TaskSet(lambda: None)
         self._ready: tuple[CodeLimits, AsyncMontySession] | None = None
@@ -257,7 +243,6 @@ class MontySessions:
             self._waiting -= 1
 
     def _begin(self, mode: CodeLimits, ended: AsyncMontySession | None = None) -> None:
-        """End a session and prepare the next, in a task."""
         if self._closed:
             return
         prepared = None
@@ -307,16 +292,14 @@ class MontySessions:
 
 
 async def _ended(session: AsyncMontySession) -> None:
-    """End a session; that of a process that has died has ended already."""
+    """End a session, if its process lives."""
     from pydantic_monty import MontyError
 
     with suppress(MontyError):
         await session.__aexit__(None, None, None)
 
 
-MAX_ARGUMENTS: Final = 1_000_000
-"""Bytes of JSON of the arguments of one call."""
-
+MAX_ARGUMENTS: Final = 1_000_000  # bytes of JSON of the arguments of one call
 _PRELUDE_FILE: Final = "<python-input-0>"
 _FILE: Final = "<python-input-1>"
 _POSITIONS: Final = struct.Struct(">II")
@@ -335,11 +318,7 @@ _MARKS: Final[tuple[tuple[FaultKind, str], ...]] = (
 
 
 def require_monty() -> None:
-    """Check that the extra is installed.
-
-    Raises:
-        DefinitionError: it is not.
-    """
+    """Check that the extra is installed."""
     if find_spec("pydantic_monty") is None:
         raise DefinitionError(
             "code mode needs a sandbox, which is not installed: pip install 'mcp-toolset[code]', "
@@ -359,13 +338,11 @@ class MontySandbox:
 
     @asynccontextmanager
     async def running(self, program: Program) -> AsyncGenerator[MontyExecution]:
-        """A run in a session of its own; see `Sandbox`."""
         sessions = self._sessions or await self._started()
         async with sessions.opened(program.mode, restores=program.state is not None) as session:
             yield MontyExecution(session, program)
 
     async def close(self) -> None:
-        """End every process; a later run starts some again."""
         pool, self._pool = self._pool, None
         sessions, self._sessions = self._sessions, None
         if pool is not None and sessions is not None:
@@ -409,7 +386,7 @@ class MontyExecution:
             self._source = Source("", *_POSITIONS.unpack_from(self.program.state))
 
     async def step(self, answers: Mapping[int, CallAnswer]) -> Paused | Ended:
-        """Begin, or go on with answers; see `Execution`."""
+        """Begin, or go on with answers."""
         from pydantic_monty import MontyError
 
         try:
@@ -431,7 +408,6 @@ class MontyExecution:
         return await self._snapshot.resume({call: _settled(answer) for call, answer in answers.items()})
 
     async def _paused(self, snapshot: AsyncSnapshot) -> Paused | Ended:
-        """Run to the next pause, or to the end."""
         from pydantic_monty import AsyncFunctionSnapshot, AsyncNameLookupSnapshot, MontyComplete
 
         fresh: list[Called] = []
@@ -468,7 +444,6 @@ class MontyExecution:
         return "value" if place.filename == _FILE and place.start > self._source.end else None
 
     def dump(self) -> bytes:
-        """The paused run; see `Execution`."""
         from pydantic_monty import AsyncFutureSnapshot
 
         if self._snapshot is None and self.program.state is not None:

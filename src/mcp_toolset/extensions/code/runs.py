@@ -39,7 +39,6 @@ from mcp_toolset.extensions.code.sandbox import (
     Ended,
     Execution,
     FaultKind,
-    Paused,
     Program,
     Sandbox,
     SandboxFault,
@@ -48,14 +47,9 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import InputRequired, ToolResult, joined
 from mcp_toolset.tools.text.hidden_text import cleaned
 
-MAX_LISTED: Final = 20
-"""Calls that are listed one by one; more are counted by tool."""
-
-MAX_TRACEBACK: Final = 3000
-"""Characters of a traceback; of a longer one, the start and the end."""
-
-PREVIEW: Final = 2000
-"""Characters of JSON that are shown of a value that is too large."""
+MAX_LISTED: Final = 20  # calls that are listed one by one; more are counted by tool
+MAX_TRACEBACK: Final = 3000  # characters of a traceback; of a longer one, the start and the end
+PREVIEW: Final = 2000  # characters of JSON that are shown of a value that is too large
 
 _LIMITS: Final[Mapping[FaultKind | str, str]] = {
     "seconds": "the code has computed for more than {} s",
@@ -72,7 +66,7 @@ _NOT_AWAITED: Final = "it is a coroutine that was not awaited: put `await` befor
 
 
 def limit_text(kind: FaultKind | str, mode: CodeLimits) -> str:
-    """A refusal that names the limit of `CodeMode` behind it; empty for what is no limit."""
+    """A refusal that names the limit of `CodeMode` behind it; empty for any other kind."""
     if kind not in _LIMITS:
         return ""
     limit: float = getattr(mode, kind)
@@ -89,23 +83,17 @@ class CallNote:
     error: str = ""
 
     def to_wire(self) -> dict[str, Any]:
-        """The note, without an error if there is none."""
         wire = {"name": self.name, "ok": self.ok, "ms": self.ms}
         return {**wire, "error": self.error} if self.error else wire
 
 
 @dataclass(slots=True)
 class Transcript:
-    """What a run has done so far.
-
-    Attributes:
-        calls: The calls that have ended, in the order of their ends.
-    """
+    """The calls of a run that have ended, and its result."""
 
     calls: list[CallNote] = field(default_factory=list[CallNote])
 
     def value(self, text: str, printed: str, program: Program) -> ToolResult:
-        """The result of a run that has ended by itself, with its value as JSON."""
         size = len(text.encode())
         value = _read(text) if size <= program.mode.value else _TOO_LARGE
         told: dict[str, Any] = {"value": value}
@@ -118,13 +106,19 @@ class Transcript:
         return self._result(told, printed)
 
     def fault(self, fault: SandboxFault | str, printed: str, program: Program) -> ToolResult:
-        """The result of a run that has ended early; what ran stays done."""
+        """Return the result of a run that has ended early; what ran stays done."""
         if isinstance(fault, str):
             told = fault
         else:
             limit = limit_text(fault.kind, program.mode)
-            told = f"stopped: {limit}" if limit else _shortened(fault.text)
-            told += _hint(fault.text, program)
+            told, half = fault.text, MAX_TRACEBACK // 2
+            if limit:
+                told = f"stopped: {limit}"
+            elif len(told) > MAX_TRACEBACK:
+                told = f"{told[:half]}\n…\n{told[-half:]}"
+            if "NameError" in fault.text:
+                names = ", ".join(sorted(program.functions.tools)) or "none: pass grants"
+                told += f"\nFunctions in scope: {names}"
         return self._result({"error": told}, printed, is_error=True)
 
     def _result(self, told: dict[str, Any], printed: str, *, is_error: bool = False) -> ToolResult:
@@ -156,23 +150,7 @@ def _read(text: str) -> object:
         return _TOO_LARGE
 
 
-def _hint(text: str, program: Program) -> str:
-    if "NameError" not in text:
-        return ""
-    names = ", ".join(sorted(program.functions.tools)) or "none: pass grants"
-    return f"\nFunctions in scope: {names}"
-
-
-def _shortened(text: str) -> str:
-    if len(text) <= MAX_TRACEBACK:
-        return text
-    half = MAX_TRACEBACK // 2
-    return f"{text[:half]}\n…\n{text[-half:]}"
-
-
-MAX_MESSAGE = 2000
-"""Characters of an error that a call raises in the snippet."""
-
+MAX_MESSAGE = 2000  # characters of an error that a call raises in the snippet
 Requests = Mapping[str, Mapping[str, Any]]
 
 
@@ -190,16 +168,9 @@ class Asking:
 
 
 class CodeRun:
-    """One run of a program.
-
-    Attributes:
-        transcript: What the run has done so far.
-        calls: Calls that were begun; those that are made again count once.
-        unanswered: The calls without an answer so far, by id.
-    """
+    """One run of a program; `unanswered` has the calls without an answer so far, by id."""
 
     def __init__(self, program: Program, caller: ToolCaller) -> None:
-        """Make the calls of the snippet by `caller`."""
         self.transcript = Transcript()
         self.calls = 0
         self.unanswered: dict[int, Called] = {}
@@ -212,7 +183,6 @@ class CodeRun:
         self._asking: dict[int, Requests] = {}
 
     def saved(self) -> dict[str, Any]:
-        """What a run that waits for answers has done so far, as JSON."""
         return {
             "ended": [[each.name, each.ok, each.ms, each.error] for each in self.transcript.calls],
             "calls": self.calls,
@@ -229,7 +199,6 @@ class CodeRun:
         return run
 
     async def drive(self, execution: Execution) -> Ended | Asking:
-        """Run to the end, or to a question."""
         outcome: Ended | Asking | SandboxFault = SandboxFault("died", "the run was cancelled")
         async with anyio.create_task_group() as group:
             try:
@@ -254,7 +223,9 @@ class CodeRun:
                 return step
             for called in step.fresh:
                 self._take(called)
-            self._begin(step, group)
+            for each in sorted(step.waiting):
+                if each in self.unanswered and each not in self._running and each not in self._asking:
+                    self._start(each, group)
             await self._settled()
             if not self._answers and not self._asking:
                 raise SandboxFault("died", "the sandbox waits for no call")
@@ -267,12 +238,6 @@ class CodeRun:
             self._answers[called.id] = CallAnswer(error=limit_text("calls", self._program.mode))
         else:
             self.unanswered[called.id] = called
-
-    def _begin(self, step: Paused, group: anyio.abc.TaskGroup) -> None:
-        """Start the calls that the snippet waits for now."""
-        for each in sorted(step.waiting):
-            if each in self.unanswered and each not in self._running and each not in self._asking:
-                self._start(each, group)
 
     def _start(self, call: int, group: anyio.abc.TaskGroup) -> None:
         self._running.add(call)
@@ -326,15 +291,9 @@ class CodeRun:
 MAX_WAITING: Final = 128
 """Runs that wait at once in this process; in a store, those of all callers who are not known."""
 
-MAX_BYTES: Final = 64_000_000
-"""Bytes of all of them together."""
-
-OWN_WAITING: Final = 32
-"""Runs of one caller that wait at once, in this process or in a store."""
-
-OWN_BYTES: Final = 16_000_000
-"""Bytes of all of them together."""
-
+MAX_BYTES: Final = 64_000_000  # bytes of all of them together
+OWN_WAITING: Final = 32  # runs of one caller that wait at once, in this process or in a store
+OWN_BYTES: Final = 16_000_000  # bytes of all of them together
 _PURPOSE: Final = "code run"
 _PLACE: Final = "place of a code run"
 _GONE: Final = "the run that waited for this answer has ended; see what is done, then run the code again"
@@ -342,17 +301,7 @@ _GONE: Final = "the run that waited for this answer has ended; see what is done,
 
 @dataclass(frozen=True, slots=True)
 class WaitingRun:
-    """One run that waits.
-
-    Attributes:
-        id: What tells it from other runs, in the ids of its calls.
-        state: The dump of its sandbox.
-        printed: What it has printed so far.
-        run: Its calls so far, and those without an answer; see `CodeRun.saved`.
-        asking: What the calls that ask have asked, by their ids.
-        granted: The tools that it may call, each with its grant.
-        spent: Seconds that it took so far.
-    """
+    """One run that waits: its calls so far (`run`), those that ask, its grants, and the seconds spent."""
 
     id: str
     state: bytes
@@ -383,7 +332,6 @@ class WaitingRun:
 
     @classmethod
     def of_saved(cls, data: bytes) -> WaitingRun:
-        """What `saved` gave."""
         saved = json.loads(data)
         asking = dict[int, InnerState]()
         for id, one in saved["asking"].items():
@@ -408,13 +356,7 @@ class WaitingRuns:
         return len(self._runs)
 
     async def keep(self, run: WaitingRun, *, owner: str, share: str = "") -> str:
-        """Hold a run until its client comes back; the reference to find it by.
-
-        Args:
-            run: The run.
-            owner: What it is bound to: the caller, the tool, the code and the grants.
-            share: Whose share it takes of what is held; empty if the caller is unknown.
-        """
+        """Hold a run, bound to `owner`, until its client comes back; `share` is whose room it takes."""
         data, handle = run.saved(), secrets.token_urlsafe(18)
         if self._store is not None:
             try:
@@ -433,7 +375,6 @@ class WaitingRuns:
         return handle
 
     async def take(self, handle: str, owner: str) -> WaitingRun:
-        """The run of a reference, once."""
         held = self._store
         data = self._taken(handle, owner) if held is None else await self._got(held, handle, owner)
         if data is None:
@@ -441,7 +382,6 @@ class WaitingRuns:
         return WaitingRun.of_saved(data)
 
     def clear(self) -> None:
-        """Forget the runs of this process."""
         self._runs.clear()
 
     async def _put(self, store: SuspendedStore, handle: str, owner: str, data: bytes, share: str) -> None:
@@ -502,15 +442,13 @@ def _sealer(store: SuspendedStore) -> Sealer:
     return Sealer(_PURPOSE, lambda: store.keys, mend="see what is done, then run the code again")
 
 
-PARKED: Final = "code run"
-"""Key in the state of a call: the reference to its run, which waits."""
-
+PARKED: Final = "code run"  # key in the state of a call: the reference to its run, which waits
 Call = Callable[[str, Called, str, ToolContext], Awaitable[ToolResult]]
 """Makes a call of a run: the grant, the call, its id and its context."""
 
 
 class ServedRun:
-    """One run for one request."""
+    """One run for one request, or a run that goes on for its caller."""
 
     def __init__(
         self,
@@ -520,7 +458,6 @@ class ServedRun:
         call: Call,
         before: WaitingRun | None,
     ) -> None:
-        """Run a program for the caller of `context`, or go on with the run that has waited for it."""
         self._program = program
         self._context = context
         self._granted = granted
@@ -562,7 +499,7 @@ class ServedRun:
         return transcript.fault(f"stopped: {limit_text(kind, mode)}", self._printed(), self._program)
 
     async def call(self, called: Called) -> ToolResult:
-        """Make one call of the snippet; see `ToolCaller`."""
+        """Make one call of the snippet."""
         name = self._program.functions.tools[called.function]
         context = self._inner(called.id)
         try:
@@ -598,7 +535,6 @@ class ServedRun:
     async def _wait(
         self, asking: Asking, execution: Execution, keep: Callable[[WaitingRun], Awaitable[str]], spent: float
     ) -> None:
-        """Hold the run, and have the client asked."""
         assert isinstance(self._context, WireContext)
         states = {id: self._states[id] for id in asking.requests}
         waiting = WaitingRun(

@@ -42,11 +42,6 @@ class CodeLimits:
     workers: int = 8
 
     def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            DefinitionError: one is not positive.
-        """
         for field in fields(CodeLimits):
             number: object = getattr(self, field.name)
             if isinstance(number, bool) or not isinstance(number, int | float) or not number > 0:
@@ -122,7 +117,6 @@ class SandboxFault(Exception):
     """
 
     def __init__(self, kind: FaultKind, text: str) -> None:
-        """Say why."""
         super().__init__(text)
         self.kind: FaultKind = kind
         self.text = text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import Settings
@@ -10,8 +10,13 @@ from mcp_toolset.config.tables import COUNT, SECONDS, Meaning, key
 from mcp_toolset.extensions.code.sandbox import CodeLimits
 
 _DEFAULT: Final = CodeLimits()
-_SECONDS: Final = "a positive number of seconds"
-_COUNT: Final = "a positive whole number"
+
+
+def _limit(name: str, meaning: str, example: int) -> Any:
+    default: float = getattr(_DEFAULT, name)
+    is_time = isinstance(default, float)
+    said = "a positive number of seconds" if is_time else "a positive whole number"
+    return key(SECONDS if is_time else COUNT, said, default, meaning=meaning, example=example)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,54 +28,16 @@ class CodeSettings(Settings):
         {"seconds": 5},
     )
 
-    seconds: float = key(
-        SECONDS,
-        _SECONDS,
-        _DEFAULT.seconds,
-        meaning="Seconds of computing in one run, without waiting.",
-        example=5,
-    )
-    timeout: float = key(
-        SECONDS,
-        _SECONDS,
-        _DEFAULT.timeout,
-        meaning="Seconds for one run, without waiting for a person.",
-        example=120,
-    )
-    memory_mb: int = key(
-        COUNT, _COUNT, _DEFAULT.memory_mb, meaning="Megabytes of memory for the code.", example=128
-    )
-    calls: int = key(COUNT, _COUNT, _DEFAULT.calls, meaning="Calls of tools in one run.", example=100)
-    suspensions: int = key(
-        COUNT,
-        _COUNT,
-        _DEFAULT.suspensions,
-        meaning="How often code stops for a call, a wait or an import.",
-        example=400,
-    )
-    parallel: int = key(
-        COUNT,
-        _COUNT,
-        _DEFAULT.parallel,
-        meaning="Calls of tools at the same time; further calls wait.",
-        example=4,
-    )
-    printed: int = key(
-        COUNT, _COUNT, _DEFAULT.printed, meaning="Characters that the code may print.", example=10_000
-    )
-    value: int = key(
-        COUNT,
-        _COUNT,
-        _DEFAULT.value,
-        meaning="Bytes of JSON of the run's value; a longer value is a preview.",
-        example=50_000,
-    )
-    workers: int = key(
-        COUNT,
-        _COUNT,
-        _DEFAULT.workers,
-        meaning="Processes of the sandbox, which is the number of runs at the same time.",
-        example=2,
+    seconds: float = _limit("seconds", "Seconds of computing in one run, without waiting.", 5)
+    timeout: float = _limit("timeout", "Seconds for one run, without waiting for a person.", 120)
+    memory_mb: int = _limit("memory_mb", "Megabytes of memory for the code.", 128)
+    calls: int = _limit("calls", "Calls of tools in one run.", 100)
+    suspensions: int = _limit("suspensions", "How often code stops for a call, a wait or an import.", 400)
+    parallel: int = _limit("parallel", "Calls of tools at the same time; further calls wait.", 4)
+    printed: int = _limit("printed", "Characters that the code may print.", 10_000)
+    value: int = _limit("value", "Bytes of JSON of the run's value; a longer value is a preview.", 50_000)
+    workers: int = _limit(
+        "workers", "Processes of the sandbox, which is the number of runs at the same time.", 2
     )
 
 

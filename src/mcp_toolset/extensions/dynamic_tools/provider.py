@@ -94,21 +94,18 @@ def merged(listed: ToolDefinition, contract: ToolDefinition) -> ToolDefinition:
     )
 
 
-MAX_CONTRACTS: Final = 1000
-"""Contracts that one toolset keeps."""
+MAX_CONTRACTS: Final = 1000  # contracts that one toolset keeps
 
 
 class Contracts:
     """The contracts of one provider that were fetched last."""
 
     def __init__(self, resolve: Callable[[str], Awaitable[ToolDefinition | None]], source: str) -> None:
-        """Fetch by `resolve`, which has a deadline; `source` is named in errors."""
         self._resolve = resolve
         self._source = source
         self._kept: OrderedDict[str, Contract] = OrderedDict()
 
     def known(self, listed: ToolDefinition) -> Contract | None:
-        """The contract of a tool, if it is kept."""
         found = self._kept.get(listed.name)
         return found if found is not None and found.listed is listed else None
 
@@ -156,17 +153,14 @@ class ContractOf(SchemaCheck):
     __slots__ = ("_contracts", "_listed")
 
     def __init__(self, contracts: Contracts, listed: ToolDefinition) -> None:
-        """Stand for the tool of a manifest; nothing is fetched."""
         super().__init__(ANY_ARGUMENTS, tool=listed.name, part="inputSchema")
         self._contracts = contracts
         self._listed = listed
 
     def known(self) -> Contract | None:
-        """The contract, if it is kept."""
         return self._contracts.known(self._listed)
 
     async def fetch(self) -> Contract:
-        """The present contract; see `Contracts.fetch`."""
         return await self._contracts.fetch(self._listed)
 
     def gate(self, call: ToolCall, context: ToolContext) -> None:
@@ -183,9 +177,7 @@ class ContractOf(SchemaCheck):
         return ["the definition must be resolved again"] if known is None else known.arguments.problems(value)
 
 
-LIST_TIMEOUT: Final = 30.0
-"""The default seconds that a provider may take to list its tools or to resolve one."""
-
+LIST_TIMEOUT: Final = 30.0  # the default seconds that a provider may take to list its tools or to resolve one
 _Listed = TypeVar("_Listed", ToolDefinition, ToolManifest)
 
 
@@ -399,7 +391,6 @@ class DynamicToolset(Toolset):
         self._status = SourceStatus("ready", tools=len(offered), set_aside=tuple(set_aside))
 
     def _usable(self, definition: ToolDefinition) -> _Offered:
-        """The definition with its schemas compiled, once for each definition."""
         if not definition.name:
             raise DefinitionError("a tool needs a non-empty name")
         id = self._provider.stable_id(definition) or f"{self._source_name}:{definition.name}"
@@ -409,7 +400,6 @@ class DynamicToolset(Toolset):
         return _Offered(definition, *checks_of(definition), id)
 
     def _by_manifest(self, manifest: ToolManifest) -> _Offered:
-        """The manifest as a tool, made once for each manifest."""
         if not manifest.name:
             raise DefinitionError("a tool needs a non-empty name")
         known = self._offered.get(manifest.name)
@@ -498,7 +488,6 @@ class DynamicToolset(Toolset):
 
 
 def _check_output(contract: Contract, name: str, result: ToolResult) -> None:
-    """Raise `InvalidOutputError` unless a result is as the contract promises."""
     if contract.output is None or result.is_error or not result.is_complete:
         return
     if not contract.output.is_valid(structured := result.wire.get("structuredContent")):

@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.cli.options import gathered
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig
     from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.serving.serve import TransportName
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_OPTIONS: Final = (
-    click.option(
-        "--auth-token-env",
-        multiple=True,
-        metavar="[NAME=]VAR",
-        help="Accept the bearer token in this environment variable, from a client that is called NAME.",
-    ),
-    click.option("--issuer", metavar="URL", help="Accept the tokens (JWT) of this authorization server."),
-    click.option(
-        "--audience", multiple=True, metavar="TEXT", help="The audience of those tokens: the claim aud."
-    ),
-    click.option(
-        "--jwks-url", metavar="URL", help="Where the keys of the issuer are, if its metadata does not say it."
-    ),
-    click.option("--required-scope", multiple=True, metavar="SCOPE", help="A scope that each JWT needs."),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """What the command line says of who may call.
-
-    Attributes:
-        variables: Environment variables with tokens, each perhaps after the name of its holder.
-        issuer: An authorization server.
-        audience: What its tokens name as their audience.
-        jwks_url: Where its keys are.
-        required_scopes: What each token needs.
-    """
+    """The options that say who may call; in `variables`, the name of its holder may stand before each one."""
 
     variables: tuple[str, ...]
     issuer: str | None
@@ -106,25 +80,28 @@ class Inbound:
             raise click.UsageError("--required-scope needs --issuer or --auth-token-env")
 
 
-def _options(function: _Function) -> _Function:
-    """The options; the command receives them as `auth`."""
-
-    @wraps(function)
-    def told(
-        *args: Any,
-        auth_token_env: Sequence[str],
-        issuer: str | None,
-        audience: Sequence[str],
-        jwks_url: str | None,
-        required_scope: Sequence[str],
-        **kwargs: Any,
-    ) -> Any:
-        inbound = Inbound((*auth_token_env,), issuer, (*audience,), jwks_url, (*required_scope,))
-        return function(*args, auth=inbound, **kwargs)
-
-    for option in reversed(_OPTIONS):
-        told = option(told)
-    return cast("_Function", told)
-
-
-CALLER_OPTION: Final = _options
+CALLER_OPTION: Final = gathered(
+    "auth",
+    Inbound,
+    click.option(
+        "--auth-token-env",
+        "variables",
+        multiple=True,
+        metavar="[NAME=]VAR",
+        help="Accept the bearer token in this environment variable, from a client that is called NAME.",
+    ),
+    click.option("--issuer", metavar="URL", help="Accept the tokens (JWT) of this authorization server."),
+    click.option(
+        "--audience", multiple=True, metavar="TEXT", help="The audience of those tokens: the claim aud."
+    ),
+    click.option(
+        "--jwks-url", metavar="URL", help="Where the keys of the issuer are, if its metadata does not say it."
+    ),
+    click.option(
+        "--required-scope",
+        "required_scopes",
+        multiple=True,
+        metavar="SCOPE",
+        help="A scope that each JWT needs.",
+    ),
+)

@@ -24,15 +24,9 @@ from mcp_toolset.errors import InvalidStateError, StoreError
 if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared
 
-MOST_FILES: Final = 16
-"""The number of indexes in the folder; the oldest are removed first."""
-
-EDITIONS: Final = 4
-"""The number of indexes of the same servers; the oldest are removed first."""
-
-LOCK_PATIENCE: Final = 5.0
-"""Seconds that a save waits for another process; after that it is skipped."""
-
+MOST_FILES: Final = 16  # the number of indexes in the folder; the oldest are removed first
+EDITIONS: Final = 4  # the number of indexes of the same servers; the oldest are removed first
+LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process; after that it is skipped
 _ENDING: Final = ".index"
 _NAME: Final = re.compile(r"[0-9a-f]+-[0-9a-f]+-[0-9a-f]+\.index")
 _log = logging.getLogger("mcp_toolset.catalog")
@@ -46,13 +40,7 @@ class KeptIndexes:
         self.folder = folder
 
     def find(self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool) -> IndexBase | None:
-        """The index of these tools, or else the newest of the same servers, or of others; `None` without any.
-
-        Args:
-            servers: The names of all servers.
-            prints: The fingerprint of each tool by public name.
-            words: Whether the index has words alone.
-        """
+        """The index of these tools, or else the newest of the same servers, or of any; `None` without one."""
         key, exact = _key(servers, words=words), _digest(prints)
         files = self._files(f"{key.partition('-')[0]}-*")
         files.sort(key=lambda path: (not path.stem.endswith(exact), not path.stem.startswith(key)))
@@ -134,12 +122,8 @@ def _digest(prints: Mapping[str, bytes]) -> str:
     return blake2b(b"".join(prints[name] for name in sorted(prints)), digest_size=16).hexdigest()
 
 
-KEPT_FOR: Final = 30 * 86_400.0
-"""Seconds for which replicas find an index."""
-
-MAX_INDEX: Final = 64_000_000
-"""Bytes of an index that is shared."""
-
+KEPT_FOR: Final = 30 * 86_400.0  # seconds for which replicas find an index
+MAX_INDEX: Final = 64_000_000  # bytes of an index that is shared
 _INDEX: Final = "index"
 
 

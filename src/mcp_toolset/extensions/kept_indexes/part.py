@@ -22,36 +22,23 @@ if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.extensions.kept_indexes.kept_indexes import KeptIndexes, SharedIndexes
 
-PAUSE: Final = 0.005
-"""Seconds between two steps, each of which takes about as long."""
-
-CLOSING: Final = 1.0
-"""Seconds that a server which closes goes on writing."""
+PAUSE: Final = 0.005  # seconds between two steps, each of which takes about as long
+CLOSING: Final = 1.0  # seconds that a server which closes goes on writing
 
 
 class IndexKeeper:
     """Writes the index of one server's search whenever it has read much that its file does not have."""
 
     def __init__(self, folder: Callable[[], Path | None], shared: Shared | None = None) -> None:
-        """Keep indexes.
-
-        Args:
-            folder: Their folder, asked for by the first search; `None` keeps nothing.
-            shared: What replicas share.
-        """
+        """Keep indexes in a folder, asked for by the first search; `None` keeps nothing."""
         self._folder = folder
         self._shared = shared
         self._asked = ThreadEvent()
         self._index: SearchIndex | None = None
-        self._leave_out: Callable[[CatalogEntry], bool] = _no
+        self._leave_out: Callable[[CatalogEntry], bool] = lambda entry: False
 
     def rest(self, index: SearchIndex, leave_out: Callable[[CatalogEntry], bool]) -> None:
-        """Have an index, which is empty so far, begin with its file, and write that.
-
-        Args:
-            index: The index.
-            leave_out: Whether a tool must not be in a file.
-        """
+        """Have an empty index begin with its file, and write that without the tools to `leave_out`."""
         self._index, self._leave_out = index, leave_out
         index.rest_on(self._kept)
 
@@ -114,10 +101,6 @@ class IndexKeeper:
         if path is not None and (others := self._others()) is not None:
             content = await anyio.to_thread.run_sync(path.read_bytes)
             await others.put(path.name.partition("-")[0], path.name, content)
-
-
-def _no(entry: CatalogEntry) -> bool:
-    return False
 
 
 NAME, PART = "indexes", IndexKeeper

@@ -58,14 +58,7 @@ class SharedResults:
         now: Callable[[], float],
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """Give the store `timeout` seconds for an answer.
-
-        Args:
-            store: The store.
-            timeout: Seconds.
-            now: The time in seconds, from a monotonic clock.
-            wall: Seconds since the epoch, by which processes agree on when a result expires.
-        """
+        """Give the store `timeout` seconds for an answer; processes agree on expiry by `wall`, the epoch."""
         self._store = store
         self._timeout = timeout
         self._now = now
@@ -115,9 +108,7 @@ def _name_of(key: tuple[str, ...]) -> str:
     return hashlib.sha256(json.dumps(key).encode()).hexdigest()
 
 
-MAX_ENTRIES: Final = 1000
-"""The default number of results that are kept."""
-
+MAX_ENTRIES: Final = 1000  # the default number of results that are kept
 _Key = tuple[str, str, str, str]
 
 
@@ -206,7 +197,7 @@ class ResultCache:
             result = None
         if result is None or not is_own:
             return await next() if result is None or self._is_personal(result) else result
-        if _is_success(result):
+        if result.is_complete and not result.is_error:
             self._kept.put(key, (self._now() + left, result))
             if self._store is not None and is_new:
                 await self._store.save(key, result, self._ttl)
@@ -248,7 +239,3 @@ class ResultCache:
         if self._only is not None:
             return not self._only.isdisjoint(names)
         return definition.read_only and (definition.annotations or {}).get("idempotentHint") is not False
-
-
-def _is_success(result: ToolResult) -> bool:
-    return result.is_complete and not result.is_error

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
     from mcp_toolset.extensions.retries.settings import RetriesOfServer
 
-RECOVERY: Final = 60.0
-"""The default seconds for which a tool is refused."""
+RECOVERY: Final = 60.0  # the default seconds for which a tool is refused
 
 
 _K = TypeVar("_K")
@@ -68,7 +67,6 @@ class FailureCounts(Generic[_K]):
         self._failures: Recent[_K, _Failures] = Recent(max_entries)
 
     def waits(self, key: _K) -> float:
-        """The remaining seconds of refusal."""
         failures = self._failures.get(key)
         if failures is None or failures.count < self._times:
             return 0.0
@@ -197,16 +195,7 @@ class Resilience(MountExtension):
         now: Callable[[], float] = anyio.current_time,
         sleep: Callable[[float], Awaitable[object]] = anyio.sleep,
     ) -> None:
-        """Describe both.
-
-        Args:
-            server: The name of the mount, for errors.
-            retries: How often a call is repeated.
-            breaker: The failures in a row after which calls are refused, and for how many seconds.
-            is_ready: Whether the server is connected; while it is not, calls fail at once and do not count.
-            now: Seconds, from a monotonic clock.
-            sleep: Waits so many seconds.
-        """
+        """Describe both; calls of a server that is not ready fail at once and do not count."""
         if not 0 <= retries <= MAX_RETRIES:
             raise DefinitionError(f"mount {server!r}: retries must be from 0 to {MAX_RETRIES}, not {retries}")
         if breaker is not None and (breaker[0] < 1 or not 0 < breaker[1] < inf):

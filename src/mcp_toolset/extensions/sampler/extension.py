@@ -10,14 +10,13 @@ from mcp_toolset.calls.pipeline.observers import note_usage
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.errors import CallError, DefinitionError
-from mcp_toolset.extending.extension import Extension
+from mcp_toolset.extending.extension import Extension, Host
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import SAMPLING, SampledMessage
 from mcp_toolset.tools.core.sampling import ModelSampler, ModelsOfCalls, SamplingRequest
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Host
 
 
 class Sampler(Extension):
@@ -26,26 +25,18 @@ class Sampler(Extension):
     key: ClassVar = "sampler"
 
     def __init__(self, model: ModelSampler) -> None:
-        """Answer by this function of a `SamplingRequest`.
-
-        Raises:
-            DefinitionError: it is no function.
-        """
         if not callable(model):
             raise DefinitionError(f"sampler is a function of a SamplingRequest, not {model!r}")
         self.model = model
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """See `Extension`."""
         return cls(said)
 
     def services(self) -> Mapping[type, object]:
-        """See `Extension`."""
         return {ModelsOfCalls: self}
 
     def of_call(self, call: ToolCall, context: ToolContext) -> ModelOfCall:
-        """The model for the requests of one call."""
         return ModelOfCall(self.model, call, context)
 
 
@@ -53,18 +44,12 @@ class ModelOfCall:
     """Answers the requests of one call."""
 
     def __init__(self, model: ModelSampler, call: ToolCall, context: ToolContext) -> None:
-        """Tell the requests of a call apart by what it has asked so far."""
         self._model, self._call, self._context = model, call, context
         wire = isinstance(context, WireContext)
         self._replay = context.replay if wire else Replay(call.id or context.request_id)
 
     async def __call__(self, params: Mapping[str, Any], name: str) -> SampledMessage:
-        """The message that the program's model writes; a call that runs again gets the same message.
-
-        Args:
-            params: The request, in wire form.
-            name: What the tool calls the request; may be empty.
-        """
+        """The message that the program's model writes; a call that runs again gets the same message."""
         call, context, replay = self._call, self._context, self._replay
         key = replay.key(SAMPLING, params, name)
         found = replay.answer_to(key, name)

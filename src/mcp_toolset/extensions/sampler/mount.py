@@ -36,7 +36,6 @@ class LentModel:
     capability: Final = "sampling"
 
     def __init__(self, sampler: ModelSampler, server: str) -> None:
-        """Lend the model of the program to the server that is mounted as `server`."""
         self._sampler = sampler
         self._server = server
 
@@ -52,13 +51,7 @@ class LentModel:
     async def answer(
         self, call: CallInFlight, params: Mapping[str, Any], key: str | None = None
     ) -> dict[str, Any]:
-        """What the model writes, in wire form; its tokens are those of the call.
-
-        Args:
-            call: The call in whose course the server asks.
-            params: The request.
-            key: What tells it from other requests of the call; `None` for the number of requests so far.
-        """
+        """The model's message in wire form; without `key`, requests are told apart by their number."""
         context = call.context
         message = await message_of(
             self._sampler,

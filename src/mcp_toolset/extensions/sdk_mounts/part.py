@@ -51,18 +51,13 @@ Answer = Callable[[Request], Awaitable[dict[str, Any]]]
 
 
 class _Callers:
-    """The connections of modern requests, each made from its request's envelope.
-
-    Reading an envelope costs as much as the rest of a call, and a client sends the same one each time:
-    it is read anew only when it differs from the last one.
-    """
+    """Connections of modern requests; as reading is slow, an envelope like the last one is not read again."""
 
     def __init__(self) -> None:
         self._known: Connection | None = None
         self._envelope: tuple[Any, ...] = ()
 
     def connection(self, meta: Mapping[str, Any]) -> Connection:
-        """A connection for one request, with a state of its own."""
         envelope = (
             meta.get(PROTOCOL_VERSION_META_KEY, LATEST_MODERN_VERSION),
             meta.get(CLIENT_INFO_META_KEY),
@@ -106,7 +101,6 @@ def sdk_answers(server: Server[Any], state: Any) -> OnRequest:
 def _request_of(
     context: DispatchContext, connection: Connection, method: str, params: Params, state: Any
 ) -> Request:
-    """The SDK's context of a request, its `_meta` as it came."""
     metadata = context.message_metadata
     raw = params.get("_meta") if params else None
     meta = cast("types.RequestParamsMeta", raw) if isinstance(raw, dict) else None
@@ -123,7 +117,6 @@ def _request_of(
 
 
 def no_back_channel(method: str) -> SdkError:
-    """What a server of the SDK is told that would send a request to its client."""
     return theirs(NoBackChannelError(method))
 
 
@@ -177,7 +170,7 @@ def _other(result: object, version: str) -> dict[str, Any]:
 
 
 def answers_of(server: Any, state: Any) -> tuple[OnRequest, Callable[[str], Exception]]:
-    """What answers the requests to an open server, and the errors for what would ask its client."""
+    """The answers to requests of an open server, and the errors for what would ask its client."""
     return sdk_answers(server, state), no_back_channel
 
 

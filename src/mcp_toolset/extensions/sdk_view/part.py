@@ -45,15 +45,9 @@ Params = Mapping[str, Any] | None
 
 
 class KnownConnection:
-    """A connection that the SDK has taken, as the bridge sees it.
-
-    Attributes:
-        connection: The client.
-        machine: What its client has said so far.
-    """
+    """A connection that the SDK has taken, as the bridge sees it; it may have had its handshake."""
 
     def __init__(self, sdk: SdkConnection) -> None:
-        """Take up a connection of the SDK; it may have had its handshake."""
         accepted = sdk.initialize_accepted
         info, declared = sdk.client_params, sdk.client_capabilities
         self.machine = ServerMachine("legacy", version=sdk.protocol_version, initialize_accepted=accepted)
@@ -123,11 +117,7 @@ class _Inward:
 
 
 class PassedRequest:
-    """A request that came by another door, as the SDK's runner takes it: its `DispatchContext`.
-
-    Attributes:
-        passed: The request.
-    """
+    """A request that came by another door, as the SDK's runner takes it: its `DispatchContext`."""
 
     def __init__(self, request: RequestContext) -> None:
         self.passed = request
@@ -140,12 +130,10 @@ class PassedRequest:
 
     @property
     def can_send_request(self) -> bool:
-        """Whether the client can be sent requests."""
         return self._way.can_send_request
 
     @property
     def cancel_requested(self) -> Any:
-        """Set when the client has cancelled the request."""
         return self._way.cancel_requested
 
     @property
@@ -156,7 +144,6 @@ class PassedRequest:
         return await to_sdk(self._way.send_raw_request(method, params, opts))
 
     async def notify(self, method: str, params: Params, opts: Any = None) -> None:
-        """Send a notification that belongs to the request."""
         await self._way.notify(method, params, opts)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
@@ -186,12 +173,7 @@ _PARAMS: Final[Mapping[str, type[BaseModel]]] = {
 """What the SDK takes the parameters of a method for, where a program calls a handler by itself."""
 
 
-def _passed(middleware: Any, call_next: CallNext, ctx: Request) -> Awaitable[HandlerResult]:
-    return middleware(ctx, call_next)
-
-
 def _info_in(options: InitializationOptions) -> dict[str, Any]:
-    """What a server is called by the options of `run`, in wire form."""
     info = types.Implementation(
         name=options.server_name,
         version=options.server_version,
@@ -201,6 +183,10 @@ def _info_in(options: InitializationOptions) -> dict[str, Any]:
         icons=options.icons,
     )
     return info.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def _passed(middleware: Any, call_next: CallNext, ctx: Request) -> Awaitable[HandlerResult]:
+    return middleware(ctx, call_next)
 
 
 class _Named:
@@ -224,14 +210,9 @@ class _Named:
 
 
 class LowlevelServer(Server[Any]):
-    """An SDK `Server` in front of an `MCPServer`.
-
-    Attributes:
-        answers: What answers.
-    """
+    """An SDK `Server` in front of an `MCPServer`."""
 
     def __init__(self, answers: MCPServer) -> None:
-        """Stand before `answers`."""
         self.answers = answers
         self._added: set[str] = set()
         info = answers.handshake.info
@@ -295,7 +276,6 @@ class LowlevelServer(Server[Any]):
         return declared
 
     def end_streams(self) -> None:
-        """End every `subscriptions/listen` stream gracefully."""
         self.answers.end_streams()
 
     @asynccontextmanager

@@ -28,10 +28,9 @@ _LEFT_OUT: Final = frozenset({"Mn", "Cc", "Cf"})
 
 
 class WordPieces:
-    """The pieces of a vocabulary of lower-case words without accents."""
+    """The pieces of a lower-case vocabulary; a piece that goes on with a word begins with `##`."""
 
     def __init__(self, pieces: Sequence[str]) -> None:
-        """Use a vocabulary, in which a piece that goes on with a word begins with `##`."""
         self._places = {piece: place for place, piece in enumerate(pieces)}
         self._unknown = self._places["[UNK]"]
         self._first, self._last = self._places["[CLS]"], self._places["[SEP]"]
@@ -116,7 +115,8 @@ class SentenceModel:
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """See `Embedder`."""
-        read = [self._pieces.read(text, self._longest) for text in texts]
+        longest = min(_LONGEST_TEXT, self._config["max_position_embeddings"])
+        read = [self._pieces.read(text, longest) for text in texts]
         by_length = sorted(range(len(read)), key=lambda place: len(read[place]))
         vectors: dict[int, list[float]] = {}
         for start in range(0, len(read), _BATCH):
@@ -135,12 +135,7 @@ class SentenceModel:
 
     @cached_property
     def _weights(self) -> Mapping[str, Any]:
-        """The weights by name."""
         return _read_weights(self._numpy, self._folder / "model.safetensors")
-
-    @property
-    def _longest(self) -> int:
-        return min(_LONGEST_TEXT, self._config["max_position_embeddings"])
 
     def _version(self) -> str:
         """A digest of the shapes and the first of the numbers: another training has others."""
@@ -148,7 +143,6 @@ class SentenceModel:
             return hashlib.sha256(file.read(_SAMPLE)).hexdigest()[:16]
 
     def _vectors(self, read: Sequence[Sequence[int]]) -> Any:
-        """The vectors of texts of about one length."""
         np, longest = self._numpy, max(map(len, read))
         pieces = np.array([[*text, *[0] * (longest - len(text))] for text in read])
         mask = np.array([[1.0] * len(text) + [0.0] * (longest - len(text)) for text in read], np.float32)

@@ -29,19 +29,16 @@ class TaskCalls(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """See `Extension`."""
         if said is not None and said is not True:
             raise DefinitionError(f"tasks takes True or False, not {said!r}")
         return cls()
 
     def bind(self, host: Host) -> Self:
-        """See `Extension`; each server has tasks of its own."""
         bound = type(self)()
         bound.host = host
         return bound
 
     def services(self) -> Mapping[type, object]:
-        """See `Extension`."""
         return {TaskCalls: self}
 
     def lifespan(self) -> None:
@@ -50,17 +47,14 @@ class TaskCalls(Extension):
             self.tasks.serve()
 
     def methods(self) -> Mapping[str, Answer]:
-        """See `Extension`."""
         return dict.fromkeys(EXTENSION_METHODS, self._about)
 
     def answer(self, answer: Answer) -> Answer:
-        """See `Extension`."""
         is_offered = cast("ToolAnswers", self.host.need(ToolAnswers)).offers_tasks()
         return partial(self._called, answer) if is_offered else answer
 
     @cached_property
     def tasks(self) -> Tasks:
-        """The tasks."""
         # Few servers have any.
         from mcp_toolset.extensions.tasks.task_records import TaskRecords
         from mcp_toolset.extensions.tasks.tasks import Tasks

@@ -18,12 +18,8 @@ from mcp_toolset.errors import CallError, RequestStateError, StoreError
 from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.tools.text.hidden_text import in_log
 
-MAX_ID: Final = 4096
-"""Characters of an id; it travels in a header of each request about its task."""
-
-LOOK: Final = 5.0
-"""Seconds that a request for the state of a task waits for the mounted server's answer."""
-
+MAX_ID: Final = 4096  # characters of an id; it travels in a header of each request about its task
+LOOK: Final = 5.0  # seconds that a request for the state of a task waits for the mounted server's answer
 _KIND: Final = "task"
 _OUTCOME: Final = "task outcome"
 _log = logging.getLogger("mcp_toolset.server")
@@ -32,14 +28,9 @@ Wire = Mapping[str, Any]
 
 
 class TaskRecords:
-    """What other processes know of the tasks of one server.
-
-    Attributes:
-        outlive: Whether ids can be used in another process.
-    """
+    """What other processes know of the tasks of one server; `outlive` if they can use the ids."""
 
     def __init__(self, store: SuspendedStore | None, shared: Shared | None) -> None:
-        """Use the keys of a store; without one, ids end with this process."""
         self._store = store
         self._shared = shared
         self._kept: Kept | None = None if store is None else store.kept(_KIND)
@@ -48,7 +39,6 @@ class TaskRecords:
         self.outlive = store is not None
 
     def serve(self, answer: Callable[[Wire], Awaitable[Wire | None]]) -> None:
-        """Let other replicas ask about tasks that are here."""
         if self._shared is not None:
             self._shared.replicas.serve(_KIND, answer)
 
@@ -59,7 +49,6 @@ class TaskRecords:
         return id if len(id) <= MAX_ID else ""
 
     def is_own(self, id: object) -> bool:
-        """Whether a value is the id of a task of this server's, of this process or another one."""
         return isinstance(id, str) and self._sealer.is_own(id)
 
     def open(self, id: str, owner: str) -> Suspended | None:
@@ -73,7 +62,7 @@ class TaskRecords:
             return None
 
     def require_same(self, sealed: Suspended, tools: Mapping[str, str]) -> None:
-        """Check the definition of the tool; raises `RequestStateError`."""
+        """Raise `RequestStateError` unless the definition of the tool is the same."""
         self._sealer.require_same(sealed, tools)
 
     async def elsewhere(self, id: str, at: str, what: str, answers: Wire) -> Wire | None:
@@ -86,12 +75,14 @@ class TaskRecords:
             except (CallError, StoreError):
                 before, at = at, (await self._got(_place_of(id)) or b"").decode()
                 if at == before or not at:
-                    await self._require_gone(before)
+                    if await shared.replicas.lives(before):
+                        raise CallError(
+                            "the replica that has the task gave no answer; ask again later"
+                        ) from None
                     return None
         return None
 
     async def note_place(self, id: str, *, seconds: float) -> None:
-        """Tell other replicas that a task goes on here."""
         if self._shared is not None:
             await self._put(_place_of(id), self._shared.replicas.own.encode(), seconds)
 
@@ -102,16 +93,11 @@ class TaskRecords:
             await self._put(_name_of(id), sealed.encode(), seconds)
 
     async def outcome(self, id: str) -> dict[str, Any] | None:
-        """How a task has ended; `None` if that is not known."""
         data = await self._got(_name_of(id))
         if data is None:
             return None
         found = self._keys().open(_OUTCOME, data.decode("ascii", "replace"), bound=id)
         return None if found is None else json.loads(found)
-
-    async def _require_gone(self, replica: str) -> None:
-        if self._shared is not None and await self._shared.replicas.lives(replica):
-            raise CallError("the replica that has the task gave no answer; ask again later")
 
     async def _put(self, name: str, data: bytes, seconds: float) -> None:
         try:

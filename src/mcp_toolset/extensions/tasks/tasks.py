@@ -50,20 +50,10 @@ class Task:
     Attributes:
         id: Its id; empty until the call has become a task.
         owner: The caller who may use the id; empty without authentication.
-        way: What the work reports by.
-        context: The call that runs now.
-        work: The id of its background work.
-        scope: What ends it when its time is over.
-        call: What was called; set before it runs, if it runs here.
-        hold: What its request is counted by while it runs.
-        tools: The digest of the definition that it was made with, by the name of the tool.
-        created: When it was created, in seconds since the epoch.
         settled: Set once the call has become a task, or has ended before.
-        ended: Set once it has ended.
     """
 
     def __init__(self, owner: str, way: TaskWay, created: float) -> None:
-        """Begin one; `context` is set before it runs."""
         self.id = ""
         self.owner = owner
         self.way = way
@@ -87,13 +77,11 @@ class Task:
 
     @property
     def expires(self) -> float:
-        """When it is forgotten, in seconds since the epoch."""
         ttl = self.way.ttl_ms
         return self.created + (LONGEST_MS if ttl is None else min(ttl, LONGEST_MS)) / 1000
 
     @property
     def status(self) -> str:
-        """Its status, in the words of the protocol."""
         if self._ended is not None:
             return str(self._ended["status"])
         if not self.ended.is_set():
@@ -103,7 +91,6 @@ class Task:
         return "cancelled" if self.result is None or self.way.ended_upstream else "completed"
 
     def changed(self, now: float) -> None:
-        """Note that something is new."""
         self._updated = now
 
     async def ask(self, requests: Mapping[str, Wire], now: float) -> dict[str, Wire]:
@@ -190,15 +177,9 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-MAX_TASKS: Final = 512
-"""Calls that may run as tasks at once, and tasks that are kept."""
-
-OWN_TASKS: Final = 128
-"""The same of one caller."""
-
-KEEPING: Final = 10.0
-"""Seconds in which an outcome is written."""
-
+MAX_TASKS: Final = 512  # calls that may run as tasks at once, and tasks that are kept
+OWN_TASKS: Final = 128  # the same of one caller
+KEEPING: Final = 10.0  # seconds in which an outcome is written
 HANDOVER: Final = 2.0
 """Seconds after which a legacy client gets its handle, and that a cancelled call has to end."""
 
@@ -208,11 +189,7 @@ _log = logging.getLogger("mcp_toolset.server")
 
 
 class Tasks:
-    """The tasks of one server.
-
-    Attributes:
-        calls: Runs them.
-    """
+    """The tasks of one server."""
 
     def __init__(
         self,
@@ -221,14 +198,7 @@ class Tasks:
         records: TaskRecords,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Begin without any.
-
-        Args:
-            calls: Runs calls of clients, and knows the tools.
-            work: The work of the server; tasks run while it is open.
-            records: What other processes know of the tasks.
-            now: Seconds since the epoch.
-        """
+        """Begin without any; `now` counts seconds since the epoch."""
         self.calls = calls
         self._records = records
         self._now = now
@@ -237,11 +207,9 @@ class Tasks:
         self._background = work.beside(limit=MAX_TASKS, deadline=LONGEST_MS / 1000)
 
     def serve(self) -> None:
-        """Let other replicas ask about the tasks that are here."""
         self._records.serve(self._asked)
 
     def takes(self, request: RequestContext) -> bool:
-        """Whether a call may become a task."""
         if request.modern:
             return takes_tasks(request) and self.calls.offers_tasks()
         return request.protocol_version == FIRST_WITH_TASKS and self.calls.offers_tasks()
@@ -255,7 +223,7 @@ class Tasks:
         return self.outcome_of(task)
 
     def outcome_of(self, task: Task) -> dict[str, Any]:
-        """The result of a call that has ended; raises its error."""
+        """The result of a call that has ended, or its error."""
         if task.fault is not None:
             raise task.fault
         if task.result is None:
@@ -280,7 +248,6 @@ class Tasks:
         return task
 
     async def cancelled(self, task: Task) -> None:
-        """Cancel a task, unless it has ended."""
         await self._act(task, "cancel", _NONE)
 
     async def until(self, event: anyio.Event, task: Task, *, within: float | None = None) -> None:
@@ -353,10 +320,6 @@ class Tasks:
     def _acknowledged(self) -> dict[str, Any]:
         return {"resultType": "complete", "_meta": dict(self.calls.stamp)}
 
-    def _require(self, request: RequestContext) -> None:
-        if request.modern and not takes_tasks(request):
-            raise refusal(ClientCapabilityError(f"extensions.{TASKS}"))
-
     def _task_of(self, request: RequestContext, created: float | None = None) -> Task:
         way = TaskWay(request.way)
         task = Task(_owner(request), way, self._now() if created is None else created)
@@ -369,7 +332,8 @@ class Tasks:
         is_known = self.calls.offers_tasks() or self._tasks or self._records.is_own(params.get("taskId"))
         if not is_known:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
-        self._require(request)
+        if request.modern and not takes_tasks(request):
+            raise refusal(ClientCapabilityError(f"extensions.{TASKS}"))
         if fault := TASK.fault(params):
             raise MCPError(INVALID_PARAMS, f"Invalid params: {fault}")
         self._forget()
@@ -471,7 +435,6 @@ class Tasks:
         return self._tasks.setdefault(id, task)
 
     async def _resume(self, task: Task, sealed: Suspended, request: RequestContext) -> None:
-        """Go on with a task of a mounted server here."""
         call = ToolCall(sealed.data["name"], sealed.data["arguments"])
         known = await self.calls.definition(call.name, TaskContext(request, task.way))
         if not known:
@@ -524,19 +487,13 @@ def _owner(request: RequestContext) -> str:
     return "" if identity is None else identity.key
 
 
-ENDED: Final = frozenset({"completed", "failed", "cancelled"})
-"""The statuses of tasks that have ended."""
-
+ENDED: Final = frozenset({"completed", "failed", "cancelled"})  # the statuses of tasks that have ended
 Handler = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 _CANCELLED: Final[Wire] = {"code": INTERNAL_ERROR, "message": "the task was cancelled"}
 
 
 class LegacyTasks:
-    """The tasks of one server, for clients of 2025-11-25.
-
-    Attributes:
-        answers: What answers the methods about tasks, of either revision.
-    """
+    """The tasks of one server, for clients of 2025-11-25; `answers` has the methods of either revision."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields
 from functools import partial
 from importlib.util import find_spec
@@ -56,11 +56,6 @@ class Telemetry:
     public: bool = False
 
     def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            DefinitionError: a number cannot be used, or nothing is chosen.
-        """
         if not (self.prometheus or self.otlp):
             raise DefinitionError("Telemetry takes prometheus=True or otlp=True, or both")
         if not (isfinite(self.spans) and self.spans >= 0):
@@ -87,9 +82,7 @@ class Telemetry:
 
 METRICS_PATH: Final = "/metrics"
 
-LAST: Final = 2.0
-"""Seconds that the last spans and metrics have on their way when a server is closed."""
-
+LAST: Final = 2.0  # seconds that the last spans and metrics have on their way when a server is closed
 _MILLISECONDS: Final = "OTEL_METRIC_EXPORT_INTERVAL"
 _EXTRAS: Final = (
     ("prometheus", "prometheus_client"),
@@ -100,21 +93,12 @@ _log = logging.getLogger("mcp_toolset.telemetry")
 
 
 class Observability(Extension):
-    """The metrics and traces of one server.
-
-    Attributes:
-        options: What was chosen.
-        counts: The observer of its calls.
-    """
+    """Metrics and traces of one server; `counts` observes its calls."""
 
     key: ClassVar = "telemetry"
 
     def __init__(self, options: Telemetry | str) -> None:
-        """Count nothing yet.
-
-        Args:
-            options: Where they go: `"prometheus"`, `"otlp"`, `"prometheus,otlp"`, or a `Telemetry`.
-        """
+        """Count nothing yet; `options` may be `"prometheus"`, `"otlp"` or `"prometheus,otlp"`."""
         self.options = Telemetry.of_text(options) if isinstance(options, str) else options
         for kind, module in _EXTRAS:
             if getattr(self.options, kind) and not _is_installed(module):
@@ -126,7 +110,7 @@ class Observability(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self | None:
-        """See `Extension`; `True` is what the configuration says."""
+        """`True` is what the configuration says."""
         if said == "":
             return None
         if said is not None and said is not True:
@@ -147,11 +131,9 @@ class Observability(Extension):
         return bound
 
     def observer(self) -> CallMetrics:
-        """See `Extension`."""
         return self.counts
 
     def intercept(self, method: str, answer: Answer) -> Answer:
-        """Count the requests that call no tool."""
         return answer if method == "tools/call" else self._timed(method or OTHER, answer)
 
     def _timed(self, method: str, answer: Answer) -> Answer:
@@ -170,7 +152,6 @@ class Observability(Extension):
         return timed
 
     def http_pages(self) -> dict[str, HttpPage]:
-        """The metrics for Prometheus."""
         if not self.options.prometheus:
             return {}
         return {METRICS_PATH: HttpPage(self._page, self.options.public)}
@@ -184,13 +165,11 @@ class Observability(Extension):
         up = {name: is_up for name, is_up in self._up().items() if sees(name, "")}
         return page(series_of(self.counts, sees), up, accepted)
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """See `Extension`."""
-        return self._sending() if self.options.otlp else nullcontext()
-
     @asynccontextmanager
-    async def _sending(self) -> AsyncGenerator[None]:
-        """Send for the length of a block."""
+    async def running(self) -> AsyncGenerator[None]:
+        if not self.options.otlp:
+            yield
+            return
         # OpenTelemetry takes long to import.
         collector = await anyio.to_thread.run_sync(self._collector)
         async with AsyncExitStack() as stack:
@@ -206,7 +185,6 @@ class Observability(Extension):
             yield
 
     def _up(self) -> dict[str, bool]:
-        """By the name of each mounted server, whether calls reach it."""
         return {name: one.is_up for name, one in self.host.statuses().items()}
 
     def _collector(self) -> Collector:
@@ -240,7 +218,6 @@ async def _within(end: Callable[[], object], give_up: Callable[[], object]) -> N
 
 
 def _interval() -> float:
-    """Seconds between two exports, by the environment."""
     said = os.environ.get(_MILLISECONDS) or "60000"
     try:
         found = float(said) / 1000

@@ -8,24 +8,19 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import random
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.observers import NAME, REFUSALS, outcome_of
+from mcp_toolset.calls.pipeline.observers import NAME, REFUSALS, CallReport, Observation, outcome_of
 from mcp_toolset.errors import DefinitionError, UnknownToolError, UpstreamProtocolError
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import ToolResult, is_plain
-
-if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observers import CallReport, Observation
-    from mcp_toolset.tools.binding.binding import ToolBinding
 
 BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper bounds of the buckets in seconds, of the conventions for MCP; the last bucket has none."""
 
-MOST: Final = 10_000
-"""Histograms of one kind; what is of further ones is summed in one."""
-
+MOST: Final = 10_000  # histograms of one kind; what is of further ones is summed in one
 Key = tuple[str, ...]
 
 
@@ -40,7 +35,6 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many durations."""
         return sum(self.buckets)
 
     def note(self, seconds: float) -> None:
@@ -53,10 +47,9 @@ class Histogram:
 
 
 class Histograms(dict[Key, Histogram]):
-    """A histogram for each key, made when it is first asked for."""
+    """A histogram for each key, made on first use; what has no room is summed under the key `rest`."""
 
     def __init__(self, rest: Key) -> None:
-        """Sum what has no room under the key `rest`."""
         super().__init__()
         self._rest = rest
 
@@ -73,25 +66,18 @@ class Histograms(dict[Key, Histogram]):
 
 Sent = tuple[tuple[tuple[str, str, str, str], float], ...]
 
-OTHER: Final = "_OTHER"
-"""What the conventions write for a value that is not told apart."""
-
+OTHER: Final = "_OTHER"  # what the conventions write for a value that is not told apart
 GATHERED: Final = 128
 """Calls that are summed at once: the second and further ones take a fraction of the time of the first."""
 
-INVALID: Final = "-32602"
-"""The code of JSON-RPC for a tool that does not exist."""
+INVALID: Final = "-32602"  # the code of JSON-RPC for a tool that does not exist
 
 
 class CallKey(NamedTuple):
     """What calls are told apart by.
 
     Attributes:
-        tool: The public name of the tool; empty if there is none.
-        server: The name of its mounted server; empty for a local tool.
-        outcome: The outcome, as in a `CallReport`.
         error: A class of the error, of few; empty without one.
-        code: The code of the error that the request had for an answer; empty if it had a result.
         version: The protocol revision of a request that was nothing but this call; empty for other calls.
     """
 
@@ -104,7 +90,7 @@ class CallKey(NamedTuple):
 
 
 class RequestKey(NamedTuple):
-    """What other requests of clients are told apart by."""
+    """Labels of another request of a client."""
 
     method: str
     version: str
@@ -112,7 +98,7 @@ class RequestKey(NamedTuple):
 
 
 class SentKey(NamedTuple):
-    """What requests to mounted servers are told apart by; `tool` is the server's own name of a tool."""
+    """Labels of a request to a mounted server; `tool` is the server's own name of a tool."""
 
     method: str
     tool: str
@@ -123,25 +109,18 @@ class SentKey(NamedTuple):
 _SAMPLER: Final = "OTEL_TRACES_SAMPLER"
 _RATIO: Final = "OTEL_TRACES_SAMPLER_ARG"
 _PARENT: Final = "parentbased_"
-_FLAGS: Final = slice(53, 55)
-"""Where a `traceparent` has its flags."""
+_FLAGS: Final = slice(53, 55)  # where a `traceparent` has its flags
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Which requests are traced.
-
-    Attributes:
-        follows: Whether the decision of a client that sends its trace holds.
-        ratio: The share of the others; `None` limits their rate instead.
-    """
+    """Which requests are traced: as the client `follows`, or by `ratio`; without a ratio, by rate."""
 
     follows: bool = True
     ratio: float | None = None
 
     @classmethod
     def of_environment(cls) -> Sampling:
-        """What the variables of OpenTelemetry say."""
         said = os.environ.get(_SAMPLER, "").strip().lower()
         if not said:
             return cls()
@@ -158,13 +137,7 @@ class Sampling:
 
 
 class Traces:
-    """Chooses requests before they are handled: OpenTelemetry makes a span before it asks its sampler.
-
-    Attributes:
-        tracer: Makes spans; `None` while no collector takes any.
-        due: Whether a request without a trace of its client may be chosen; else `sampled` need not be asked.
-        active: The requests that are traced now.
-    """
+    """Chooses requests before they are handled: OpenTelemetry makes a span before it asks its sampler."""
 
     def __init__(self, rate: float) -> None:
         self._sampling = Sampling.of_environment()
@@ -200,28 +173,18 @@ class Traces:
         self._left = min(self._most, self._left + (now - self._at) * self._rate)
         self._at = now
         if self._left < 1:
-            self._pause((1 - self._left) / self._rate)
+            self.due = False
+            asyncio.get_running_loop().call_later((1 - self._left) / self._rate, self._resume)
             return False
         self._left -= 1
         return True
-
-    def _pause(self, seconds: float) -> None:
-        self.due = False
-        asyncio.get_running_loop().call_later(seconds, self._resume)
 
     def _resume(self) -> None:
         self.due = self.tracer is not None
 
 
 class CallMetrics:
-    """Sums what is told of calls; see `Rules.observers`.
-
-    Attributes:
-        calls: All calls that an audit log has.
-        requests: Requests that are no calls of tools.
-        sent: Requests to mounted servers in the course of calls.
-        traces: Which calls are traced; `None` for none.
-    """
+    """Sums of calls, of other requests, and of requests `sent` to mounted servers in the course of calls."""
 
     def __init__(self, traces: Traces | None = None) -> None:
         self.calls = Histograms(CallKey(OTHER, OTHER, OTHER))
@@ -285,9 +248,7 @@ def _code(fault: BaseException | None) -> str:
 
 
 Labels = tuple[tuple[str, str], ...]
-Sees = Callable[[str, str], bool]
-"""Whether a reader may know of a server, and of a tool of it."""
-
+Sees = Callable[[str, str], bool]  # whether a reader may know of a server, and of a tool of it
 _CALL: Final = "tools/call"
 _TOOL: Final = "gen_ai.tool.name"
 _OPERATION: Final = ("gen_ai.operation.name", "execute_tool")
@@ -296,13 +257,7 @@ _SERVER: Final = "mcp_toolset.server"
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """One metric of durations in seconds.
-
-    Attributes:
-        name: Its name.
-        told: What it is.
-        points: By its attributes a histogram.
-    """
+    """One metric of durations in seconds; `told` is its description, `points` has histograms by labels."""
 
     name: str
     told: str

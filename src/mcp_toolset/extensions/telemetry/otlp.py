@@ -42,20 +42,13 @@ class Collector:
     """The exporters of one server; its methods wait for the network, so threads call them."""
 
     def __init__(self, url: str | None, service: str, version: str) -> None:
-        """Describe the service; nothing is sent yet.
-
-        Args:
-            url: Where the collector is; the variables `OTEL_EXPORTER_OTLP_…` say so unless given.
-            service: The name of the service, unless `OTEL_SERVICE_NAME` gives one.
-            version: Its version.
-        """
+        """Describe the service, unless `OTEL_SERVICE_NAME` does; `OTEL_EXPORTER_OTLP_…` may replace `url`."""
         self._resource = _resource(service, version)
         self._began = time.time_ns()
         self._make_spans, self._make_metrics = _exporters(url)
 
     @property
     def sends_metrics(self) -> bool:
-        """Whether the environment does not turn metrics off."""
         return _chosen("OTEL_METRICS_EXPORTER")
 
     def spans(self) -> tuple[TracerProvider, Callable[[], object]] | None:
@@ -73,10 +66,9 @@ class Collector:
 
 
 class Sender:
-    """Sends metrics, as sums since the start."""
+    """Sends metrics, as sums since `began`."""
 
     def __init__(self, exporter: MetricExporter, resource: Resource, began: int) -> None:
-        """Send through an exporter what was summed since `began`."""
         self._exporter: Any = exporter
         self._closed = False
         self._resource = resource

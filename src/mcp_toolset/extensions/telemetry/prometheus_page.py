@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from mcp_toolset.extensions.telemetry.metrics import BOUNDS, Durations, Histogram, Labels
+from mcp_toolset.extensions.telemetry.metrics import BOUNDS, Durations
 
 UP = "mcp_toolset_server_up"
 
@@ -33,18 +33,14 @@ class _Page(Collector):
                 f"{_plain(one.name)}_seconds", one.told, labels=[_plain(name) for name in names]
             )
             for labels, found in one.points.items():
-                family.add_metric(_values(names, labels), _buckets(found), found.total)
+                known, bounds = dict(labels), [*map(str, BOUNDS), "+Inf"]
+                buckets = list(zip(bounds, accumulate(found.buckets), strict=True))
+                family.add_metric([known.get(name, "") for name in names], buckets, found.total)
             yield family
 
 
 def page(series: Iterable[Durations], up: Mapping[str, bool], accepted: str) -> tuple[bytes, str]:
-    """The page and its content type.
-
-    Args:
-        series: The metrics.
-        up: By the name of each mounted server, whether calls reach it.
-        accepted: What the reader accepts (`Accept`).
-    """
+    """The page and its content type, chosen by what the reader accepts (`Accept`)."""
     registry = CollectorRegistry()
     registry.register(_Page(series, up))
     encode, kind = choose_encoder(accepted)
@@ -53,13 +49,3 @@ def page(series: Iterable[Durations], up: Mapping[str, bool], accepted: str) -> 
 
 def _plain(name: str) -> str:
     return name.replace(".", "_")
-
-
-def _values(names: Iterable[str], labels: Labels) -> list[str]:
-    known = dict(labels)
-    return [known.get(name, "") for name in names]
-
-
-def _buckets(found: Histogram) -> list[tuple[str, float]]:
-    bounds = [*(str(bound) for bound in BOUNDS), "+Inf"]
-    return list(zip(bounds, accumulate(found.buckets), strict=True))

@@ -59,7 +59,6 @@ class TelemetrySettings(Settings):
     )
 
     def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
-        """See `Settings`."""
         if not (self.prometheus or self.otlp):
             raise place.error("says nothing to send to", 'write "prometheus": true or "otlp": true')
         return self

@@ -16,16 +16,14 @@ import anyio
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.pipeline.observers import CallObserver, Observation, digest_of, tell
-from mcp_toolset.calls.pipeline.observers import Observation, digest_of, report_of, tell
+from mcp_toolset.calls.pipeline.observers import CallObserver, Observation, digest_of, report_of, tell
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET, instructions_of
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
-from mcp_toolset.context.connection import LoginSource, PendingLogin
-from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.connection import PendingLogin
+from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
 from mcp_toolset.extending.joined import Extensions
