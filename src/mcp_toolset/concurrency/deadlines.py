@@ -44,10 +44,7 @@ class WorkingTime:
 
 
 class Deadlines(Generic[_T]):
-    """The times that things of one kind have. Nearly all end in time, so that one timer is for all of them.
-
-    A timer for each would cost a call as much as to write its request.
-    """
+    """The times that things of one kind have, with one timer: one for each would cost a call too much."""
 
     __slots__ = ("_late", "_next", "_timer", "_until")
 

@@ -34,12 +34,7 @@ class Drain:
             self._idle.set()
 
     async def close(self, within: float, is_busy: Callable[[], bool]) -> None:
-        """Wait until no request is in flight, at most `within` seconds; then end the run.
-
-        Args:
-            within: Seconds.
-            is_busy: Whether other work than the counted requests is in flight.
-        """
+        """Wait until nothing is in flight, requests or other work, at most `within` seconds; then end."""
         try:
             with anyio.move_on_after(within):
                 while self.working or is_busy():

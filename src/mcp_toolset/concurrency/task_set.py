@@ -115,10 +115,7 @@ class TaskSet:
     def start(
         self, scope: TaskScope, handler: Coroutine[Any, Any, None], context: Context | None = None
     ) -> None:
-        """Run `handler`, which enters `scope` first, in the caller's context or the given one.
-
-        From Python 3.12 on the handler starts at once, before the next iteration of the event loop.
-        """
+        """Run `handler`, which enters `scope` first; from Python 3.12 on it starts at once."""
         if sys.version_info >= (3, 12):
             task = asyncio.Task(handler, loop=self._loop, context=context, eager_start=True)
         else:
@@ -168,12 +165,7 @@ class TaskSet:
 async def beside(
     *tasks: Callable[[], Coroutine[Any, Any, object]], last: Callable[[], Awaitable[object]] | None = None
 ) -> AsyncGenerator[None]:
-    """Run tasks for the length of a block.
-
-    Args:
-        tasks: They are cancelled when the block ends.
-        last: Called then; it is not cancelled with the block.
-    """
+    """Run tasks for the length of a block, which cancels them; then await `last`, shielded."""
     async with anyio.create_task_group() as group:
         for task in tasks:
             group.start_soon(task)
@@ -211,8 +203,7 @@ OWN_CANCEL: Final = "it awaited something that was cancelled"
 def from_outside(fault: BaseException) -> bool:
     """Whether a `CancelledError` means that the current task is cancelled, so that it must propagate.
 
-    A tool that awaits a task of its own also gets one if that task was cancelled. Then the call was not
-    cancelled: it has failed like any other call.
+    A tool that awaits a cancelled task of its own also gets one; its call has failed like any other call.
     """
     task = asyncio.current_task() if isinstance(fault, CancelledError) else None
     return task is not None and task.cancelling() > 0

@@ -294,9 +294,7 @@ class RequestContext:
     """One request of one client; a notification has no id.
 
     Attributes:
-        method: Its method.
         params: Its parameters as they came; `None` if it has none.
-        request_id: Its id.
         connection: What it has in common with others of its client.
         way: The way back to its client.
         http: The HTTP request that it came in.

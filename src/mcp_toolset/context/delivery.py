@@ -1,10 +1,8 @@
 """`Delivery`: the notifications of one call on their way to its client, in order and before its result.
 
-An upstream's connection hands them over in the moment in which they are read, and they are sent on one
-after another. The call does not end before all have been sent that were read before its result. Where a
-result takes another stream than a notification that comes before it, the client is asked first whether it has
-read that one. A client that takes none for `PATIENCE` seconds gets no more of them: its call is not held up
-for longer, and nothing comes after a result.
+A call does not end before all have been sent that were read before its result. Where a result takes another
+stream than a notification before it, the client is asked first whether it has read that one. A client that
+takes none for `PATIENCE` seconds gets no more of them: its call is not held up for longer.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 class Delivery:
-    """What one call's upstream has said, until its client has it.
+    """Notifications of one call's upstream, until its client has them.
 
     Attributes:
         confirm: Returns when the client has read what has left so far; `None` where that is not needed.

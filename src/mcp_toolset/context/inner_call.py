@@ -22,11 +22,9 @@ _NOTHING: Final[Wire] = {}
 
 @dataclass(frozen=True, slots=True)
 class InnerState:
-    """What one inner call has asked, for when it is made again.
+    """The questions and answers of one inner call, for when it is made again.
 
-    Attributes:
-        replay: What it has asked and was answered.
-        relayed: The result with which a mounted server has asked, if one has.
+    `relayed` is the result with which a mounted server has asked, if one has.
     """
 
     replay: Replay

@@ -142,14 +142,9 @@ Ending = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of listed thing.
+    """One kind of listed thing: the method that lists it, its key in the answer and of an entry, its shape.
 
-    Attributes:
-        method: The method that lists it.
-        key: The key of the list in the answer.
-        identity: The key that names an entry.
-        shape: What an entry must be.
-        capability: What a server declares that has any.
+    `capability` is what a server declares that has any.
     """
 
     method: str

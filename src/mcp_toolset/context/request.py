@@ -246,8 +246,7 @@ class WireContext(Caller):
     def resume(self, trips: RoundTrips, call: ToolCall) -> bool:
         """Take up what the client sends along when it repeats a call (2026-07-28).
 
-        Returns:
-            Whether it has still to be checked what the call depends on (`RoundTrips.claim`).
+        Returns whether it has still to be checked what the call depends on (`RoundTrips.claim`).
         """
         if not self.modern or ROUND_TRIP.isdisjoint(self._params):
             return False

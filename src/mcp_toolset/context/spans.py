@@ -2,8 +2,7 @@
 
 Names and attributes are those of OpenTelemetry's conventions for MCP. OpenTelemetry is imported by the
 program that collects traces, because a variable of its environment names a provider (`provide`), or by a
-server with a `Sampler` (`calls.pipeline.observers`). While none is so, there are no spans, and nothing is
-imported.
+server with a `Sampler` (`calls.pipeline.observers`); otherwise nothing is imported, and there are no spans.
 """
 
 from __future__ import annotations
@@ -57,11 +56,7 @@ async def server_span(
 ) -> dict[str, Any]:
     """The result of `work`, which answers a request, within a span that continues the client's trace.
 
-    Args:
-        work: Answers the request.
-        request: The request.
-        traces: Has what makes the spans of this request and of those that it sends; the program's unless
-            given.
+    `traces` has what makes the spans of this request and of those that it sends; the program's unless given.
     """
     from opentelemetry import trace
 
@@ -96,11 +91,7 @@ async def server_span(
 
 
 class SentRequest:
-    """The span of a request that is sent.
-
-    Attributes:
-        params: Its parameters, with the trace context in `_meta`.
-    """
+    """The span of a request that is sent; its `params` have the trace context in `_meta`."""
 
     __slots__ = ("_method", "_span", "params")
 

@@ -67,8 +67,6 @@ class TaskWay:
         withdrawn: Whether the client has cancelled the task.
         ended_upstream: Whether a mounted server has cancelled its task.
         follows: Whether the state of the task is that of a mounted server's task.
-        on_begin: Called when the call becomes a task.
-        on_change: Called when something has changed.
     """
 
     def __init__(self, way: Way, *, hands_over: bool = True) -> None:
@@ -203,13 +201,7 @@ class TaskContext(WireContext):
     is_task = True
 
     def __init__(self, request: RequestContext, way: TaskWay, replay: Replay | None = None) -> None:
-        """Make the call of a request, which reports by `way`.
-
-        Args:
-            request: What the client has sent.
-            way: The way back to the client.
-            replay: What the call has asked and was answered before; `None` for its first run.
-        """
+        """Make the call of a request, which reports by `way`; `replay` is `None` for its first run."""
         own = RequestContext(
             request.method, request.params, request.request_id, request.connection, way, request.http
         )

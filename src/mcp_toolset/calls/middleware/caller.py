@@ -103,11 +103,7 @@ class SessionState(Generic[T]):
     """
 
     def __init__(self, make: Callable[[], T], *, most: int = MAX_KEPT) -> None:
-        """Make each caller's value with `make`. Beyond `most` values the least recently used is dropped.
-
-        Raises:
-            DefinitionError: `most` is not positive, or `make` cannot be called.
-        """
+        """Make each caller's value with `make`; beyond `most` values the least recently used is dropped."""
         if not callable(make):
             raise DefinitionError(
                 f"SessionState(make) takes what makes a value, such as list[str], not {make!r}"
@@ -118,9 +114,7 @@ class SessionState(Generic[T]):
     def of(self, context: ToolContext) -> T:
         """The value of the caller of a call; it may be changed in place.
 
-        Raises:
-            CallError: the caller cannot be told apart from others: a client of 2026-07-28, which has no
-                sessions, without authentication.
+        Raises `CallError` for a client of 2026-07-28, which has no sessions, without authentication.
         """
         caller = self._known(context)
         value = self._values.get(caller)

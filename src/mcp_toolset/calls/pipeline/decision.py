@@ -46,11 +46,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Refuse the call; the model reads the reason, and no later hook runs.
-
-    Raises:
-        TypeError: the reason is not a text.
-    """
+    """Refuse the call; the model reads the reason, a text, and no later hook runs."""
 
     reason: str
     source: RejectionSource = "hook"

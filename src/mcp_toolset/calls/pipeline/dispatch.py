@@ -1,8 +1,8 @@
 """`ToolDispatch`: the only way from a call to its result, for local, mounted, deferred and round calls.
 
 Gate, argument check, middleware, execution hooks, handler or upstream, output check, result hooks: the chain
-is composed once, when a table is frozen. Everything before the first middleware runs before the first
-`await`.
+of a tool is composed once, when a table of tools is frozen, and taken over by the next table if neither the
+tool nor its rules have changed. Everything before the first middleware runs before the first `await`.
 """
 
 from __future__ import annotations
@@ -279,10 +279,7 @@ def _first(call: ToolCall) -> Mapping[str, Any]:
 async def _settled(
     hooks: tuple[BoundHook, ...], route: Route, run: Run, call: ToolCall, context: ToolContext
 ) -> ToolResult:
-    """Run a call, unless a hook answers or refuses it.
-
-    If it asks and is made again, it runs with the arguments that it has asked about.
-    """
+    """Run a call, unless a hook decides it; made again, it has the arguments that it has asked about."""
     if hooks:
         call, answer = await _asked(hooks, route, call, context)
         if answer is not None:
@@ -314,10 +311,7 @@ async def _around(
 async def _asked(
     hooks: tuple[BoundHook, ...], route: Route, call: ToolCall, context: ToolContext
 ) -> tuple[ToolCall, ToolResult | None]:
-    """The call after the hooks, and their answer if one of them answered.
-
-    They run in order; each gets a copy, so that an edit in place counts like any other edit.
-    """
+    """The call after the hooks, each of which gets a copy, and their answer if one of them answered."""
     for hook in hooks:
         decision = await hook.decide(_copy(call), context)
         if route.rules is not None and route.rules.observed:
@@ -540,8 +534,7 @@ class ToolDispatch:
         Raises:
             UnknownToolError: the tool does not exist for this caller.
             UpstreamProtocolError: a mounted server answered with a protocol error, which is passed on.
-            ClientCapabilityError: the client lacks a capability that the tool needs; the client must learn
-                of it, the model need not.
+            ClientCapabilityError: the client lacks a capability that the tool needs, and must learn of it.
         """
         seen = token = route = result = None
         sent = call

@@ -1,7 +1,7 @@
 """`BoundHook` and `BoundResultHook`: call a hook with the parameters of its signature, and fail closed.
 
-When hooks are called is in `chain`, and in `round_rules` for rounds. An execution hook that raises or exceeds
-its deadline rejects the call; a result hook that does so withholds the result.
+An execution hook that raises or exceeds its deadline rejects the call; a result hook that does so withholds
+the result. `dispatch` and the runner of rounds call them. Policy objects have hooks as methods.
 """
 
 from __future__ import annotations
@@ -51,10 +51,7 @@ class PolicyHook:
 
 
 def policy_hooks(policy: object) -> list[PolicyHook]:
-    """The hooks of a policy object: `weather_hook`, `weather_description_hook`, `weather_result_hook`.
-
-    Names that start with an underscore, and data whose name does not end in `_hook`, are ignored.
-    """
+    """The hooks of a policy object: `weather_hook`, `weather_description_hook`, `weather_result_hook`."""
     if isinstance(policy, type):
         raise DefinitionError(f"a policy is an object: register {policy.__name__}(), not the class")
     shown = type(policy).__name__
@@ -257,11 +254,7 @@ def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
 
 
 def check_description_hook(hook: Callable[..., Any]) -> None:
-    """Check that a function can be a description hook.
-
-    Raises:
-        DefinitionError: it is not async, or takes other parameters than a definition.
-    """
+    """Raise `DefinitionError` unless a function is async and takes a definition."""
     shown = require_async(hook)
     found = inspect.signature(hook)
     try:
@@ -286,11 +279,7 @@ def is_bare(selector: object, kind: HookKind) -> bool:
 
 
 def require_async(hook: Callable[..., Any]) -> str:
-    """The name of a hook, for messages.
-
-    Raises:
-        DefinitionError: it is not an `async def`, nor an object with an `async def __call__`.
-    """
+    """The name of a hook, for messages; `DefinitionError` unless it is an `async def` or has one."""
     if isinstance(hook, type):
         raise DefinitionError(f"hook {_shown(hook)} is a class; register an object: {hook.__name__}(…)")
     if not callable(hook):
@@ -374,10 +363,7 @@ _SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE", "YIELD_FROM", "GET_AWAITA
 
 
 def awaits(function: Callable[..., Any]) -> bool:
-    """Whether an async function may suspend, judging by its bytecode; if in doubt, it may.
-
-    A deadline cannot end a function that never suspends, so such a function gets none.
-    """
+    """Whether an async function may suspend, by its bytecode: a deadline cannot end one that never does."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if not isinstance(code, CodeType) or not code.co_flags & inspect.CO_COROUTINE:
         return True

@@ -65,7 +65,7 @@ class Applying(Protocol):
 
 
 class HookSet(Rule):
-    """Hooks by tool, in the order of registration.
+    """Hooks by tool, in the order of registration; `deadline` is the seconds that one hook may take.
 
     A hook is an `async def`, a bound method or a callable object. It is registered for a tool, a toolset (all
     its tools), a public name, a pattern (`"data_*"`) or `"*"`. A hook registered by name still applies after
@@ -98,10 +98,6 @@ class HookSet(Rule):
         Args:
             selector: A tool or a toolset, however it is nested, a public name, a pattern
                 (`"data_*"`), or `"*"` for every tool.
-
-        Raises:
-            DefinitionError: the function cannot be a hook, or its input is of a model that the tool's
-                arguments never fit.
         """
         use = self._begun(selector, "execution")
 
@@ -136,9 +132,6 @@ class HookSet(Rule):
         They do not run for a call that asks for input, nor for protocol errors, which are not results. `call`
         has the arguments that ran, and `original` those that the caller sent. A changed result must still
         follow the output schema.
-
-        Args:
-            selector: As in `execution`.
         """
         use = self._begun(selector, "result")
 
@@ -150,15 +143,10 @@ class HookSet(Rule):
         return register
 
     def register(self, *policies: object) -> None:
-        """Register every hook of policy objects: methods named after their tools.
+        """Register every hook of policy objects, or none: methods named after their tools.
 
-        `weather_hook`, `weather_description_hook` and `weather_result_hook` are hooks of the tool
-        `weather`. For a tool whose name is not a Python identifier, use `execution`, `description` or
-        `result`.
-
-        Raises:
-            DefinitionError: a public method is not one of these, or cannot be a hook; then no hook of any
-                policy is registered.
+        `weather_hook`, `weather_description_hook` and `weather_result_hook` are hooks of the tool `weather`.
+        For a tool whose name is not a Python identifier, use `execution`, `description` or `result`.
         """
         found = HookSet(deadline=self.deadline)
         for hook in (hook for policy in policies for hook in policy_hooks(policy)):
@@ -195,31 +183,19 @@ class HookSet(Rule):
         return not (self._execution or self._descriptions or self._results)
 
     def uses(self) -> list[NameUse]:
-        """The tools that hooks are registered for, as they were given.
-
-        Raises:
-            DefinitionError: a hook was never given for one of them.
-        """
+        """The tools that hooks are registered for; `DefinitionError` if a hook was never given for one."""
         self._check_finished()
         return [use for use, _ in (*self._execution, *self._descriptions, *self._results)]
 
     def check(self, view: ToolView) -> None:
-        """Check the hooks against the tools of a view.
-
-        Raises:
-            UnknownNameError: a hook is for a tool that does not exist.
-            DefinitionError: a hook's input is of another tool's model.
-        """
+        """Raise `UnknownNameError` or `DefinitionError` if a hook does not fit the tools of a view."""
         self.report.look(self.uses(), view.names, view.known_tools)
         self.require_fitting(view.values(), view.names)
 
     def require_fitting(self, bindings: Iterable[ToolBinding], names: ToolNames) -> None:
-        """Check that each hook can parse arguments that its tool can have.
+        """Raise `DefinitionError` if a hook cannot parse arguments that its tool can have.
 
-        Of a mounted tool, whose server may change its schema, a hook that cannot is a warning.
-
-        Raises:
-            DefinitionError: a hook's input is of another tool's model.
+        Of a mounted tool, whose server may change its schema, such a hook is a warning.
         """
         typed = [(use, hook) for use, hook in self._execution if hook.adapter is not None]
         table = {one.name: one for one in bindings} if typed else {}
@@ -262,9 +238,6 @@ class HookSet(Rule):
         """A new set with these hooks for the same tools in a toolset that is `.prefixed(prefix)`.
 
         A hook for `*` then applies to every tool whose name begins with the prefix.
-
-        Raises:
-            DefinitionError: the prefix cannot start a tool's name.
         """
         check_prefix(prefix)
         self._check_finished()
@@ -312,14 +285,10 @@ class HookSet(Rule):
     async def describe(
         self, bindings: ToolView | Iterable[ToolBinding], names: ToolNames | None = None
     ) -> list[ToolBinding]:
-        """The bindings with the texts of description hooks; see `ToolView.with_texts`.
+        """The bindings with the texts of description hooks, run concurrently; see `ToolView.with_texts`.
 
-        The hooks run concurrently. A tool whose hook raises or exceeds its deadline is left out; all other
-        tools are served.
-
-        Raises:
-            UnknownNameError: a hook is for a tool that does not exist; only for a view, since a tool that is
-                missing among `bindings` may be elsewhere.
+        A tool whose hook raises or exceeds its deadline is left out. Hooks for tools that do not exist are an
+        `UnknownNameError` of a view; a tool that is missing among `bindings` may be elsewhere.
         """
         if isinstance(bindings, ToolView):
             self.report.look(self.uses(), bindings.names, bindings.known_tools)

@@ -134,11 +134,7 @@ _M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, CallNext], Awaitable[T
 
 
 def tool_middleware(function: _M) -> _M:
-    """Mark an async function as middleware; type checkers then check its signature.
-
-    Raises:
-        DefinitionError: it cannot be middleware.
-    """
+    """Mark an async function as middleware; type checkers then check its signature."""
     layer: Any = check_middleware(function)
     if isinstance(layer, FunctionType):
         cast("Any", layer)._is_taken = False

@@ -142,19 +142,13 @@ def label_of(client: Mapping[str, Any]) -> str:
 
 
 class Observation:
-    """What is known about one call while it runs.
+    """Notes about one call while it runs.
 
     Attributes:
-        binding: The tool, once it was looked up.
         fault: The error that became an error result.
-        ran: Whether the tool was run.
-        decisions: What hooks decided.
         arguments: The digest of the arguments.
-        rule: The rule of a policy that decided.
-        repairs: What was repaired in the arguments.
         began: When it began, on a monotonic clock.
         times: Whether the requests that it sends are timed.
-        usage: Tokens by kind that the program's own model took.
         sent: Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
     """
 
@@ -321,11 +315,7 @@ class CountingObserver(CallObserver, Protocol):
 
 @runtime_checkable
 class TimingObserver(CountingObserver, Protocol):
-    """An observer that sums the requests that calls send, and may have requests traced.
-
-    Attributes:
-        traces: Chooses the requests and calls that are traced; `None` for none.
-    """
+    """An observer that sums the requests that calls send, and may have requests traced by `traces`."""
 
     traces: Sampler | None
 
@@ -334,11 +324,7 @@ Digest = Callable[[Mapping[str, Any]], str]
 
 
 def check_observers(observers: object) -> tuple[CallObserver, ...]:
-    """The observers, checked.
-
-    Raises:
-        DefinitionError: it is not a list, or an observer cannot be called with a report, or is asynchronous.
-    """
+    """The observers; `DefinitionError` unless they are a list of plain functions of a report."""
     if isinstance(observers, str | Mapping) or not isinstance(observers, Iterable):
         raise DefinitionError(f"observers is a list of functions of a CallReport, not {observers!r}")
     found = tuple(cast("Iterable[CallObserver]", observers))
@@ -367,13 +353,10 @@ def sampler_of(observers: Iterable[CallObserver]) -> Sampler | None:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The observers of calls, told apart once.
+    """The observers of calls, told apart once: `observers` get reports, `logs` facts; `counters` sum calls.
 
     Attributes:
-        observers: They get reports.
-        logs: They get facts.
-        counters: They sum calls.
-        digest: What makes the digests of arguments; `None` if no observer does.
+        digest: Makes the digests of arguments; `None` if no observer does.
         times: Whether the requests that calls send are timed.
         traces: Chooses the calls without a client that are traced; `None` for none.
     """

@@ -1,7 +1,4 @@
-"""`RuleSet`: hooks, middleware, descriptions and observers as data; `ToolDispatch` composes calls of it.
-
-Applications make `Rules`, which adds ways to combine them and to run one call.
-"""
+"""`RuleSet`: hooks, middleware, descriptions and observers as data; `ToolDispatch` composes calls of it."""
 
 from __future__ import annotations
 
@@ -43,11 +40,7 @@ class Descriptions(Mapping["ToolSelector", str]):
     __slots__ = ("_report", "_step", "_texts")
 
     def __init__(self, texts: BySelector[str] | None = None) -> None:
-        """Texts by public name, pattern or tool.
-
-        Raises:
-            DefinitionError: a key is not a selector, or a text is not a string.
-        """
+        """Texts by public name, pattern or tool."""
         self._texts: dict[ToolSelector, str] = {}
         for selector, text in (texts or {}).items():
             if use_of(selector, "descriptions") is None or not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -69,11 +62,7 @@ class Descriptions(Mapping["ToolSelector", str]):
         return Descriptions({**self._texts, **dict(other.items())})
 
     def prefixed(self, prefix: str) -> Descriptions:
-        """The same texts for a toolset that is `.prefixed(prefix)`.
-
-        Raises:
-            DefinitionError: the prefix cannot start a tool's name.
-        """
+        """The same texts for a toolset that is `.prefixed(prefix)`."""
         check_prefix(prefix)
         named = {key: key if not isinstance(key, str) else public_name(key, prefix=prefix) for key in self}
         return Descriptions({named[key]: text for key, text in self._texts.items()})
@@ -154,12 +143,7 @@ class RuleSet(Rule):
         return [*self.hooks.uses(), *own, *(use for uses in named for use in uses), *self.descriptions.uses()]
 
     def check(self, view: ToolView) -> None:
-        """Check the names against the tools of a view.
-
-        Raises:
-            UnknownNameError: one of them matches no tool.
-            DefinitionError: a hook's input is of another tool's model.
-        """
+        """Raise `UnknownNameError` or `DefinitionError` if a rule does not fit the tools of a view."""
         self.taken()
         # Unless strict, the toolset has reported its verbs' names when the view was made.
         verbs = view.known_tools.verbs() if self.strict else ()
@@ -175,12 +159,7 @@ class RuleSet(Rule):
             rules.hooks.require_fitting(own, ToolNames(own))
 
     def check_carried(self, view: ToolView) -> None:
-        """Check that a toolset can carry these rules; see `Toolset.carrying`.
-
-        Raises:
-            UnknownNameError: one of their names matches no tool of the toolset.
-            DefinitionError: there are observers among them, or a hook's input is of another tool's model.
-        """
+        """Raise the same if a toolset cannot carry these rules; see `Toolset.carrying`."""
         if self.observers:
             raise DefinitionError("observers see every call of a server or a loop; give them to its rules")
         self.check(view)

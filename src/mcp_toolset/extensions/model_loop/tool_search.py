@@ -104,9 +104,6 @@ class ToolSearch:
         Anthropic gets all tools, the deferred ones marked, so that its prompt cache stays valid. OpenAI's
         Responses get the listed tools and a search that your program runs. Chat completions and Gemini get
         the listed tools and the tools found so far.
-
-        Raises:
-            DefinitionError: see `ToolView.export`.
         """
         view = self.view(turn=turn)
         if provider in FORMS and not FORMS[provider].defers:

@@ -43,9 +43,7 @@ class AssistantCall:
 class AssistantTurn:
     """An assistant's message, as it is sent back to the provider, and its calls in order.
 
-    Raises:
-        RoundError: two calls have the same id, or a call has no id, so that results could not be matched;
-            or a call has no name.
+    `RoundError` if two calls have the same id, so that results could not be matched, or none, or no name.
     """
 
     message: Mapping[str, Any]
@@ -60,10 +58,7 @@ class AssistantTurn:
             seen.add(call.id)
 
     def decoded(self, export: Export | None) -> AssistantTurn:
-        """The same turn with its calls under the tools' own names and arguments.
-
-        The message stays unchanged. A call of a tool that was not exported keeps its name.
-        """
+        """The same turn with its exported calls under the tools' own names and arguments."""
         if export is None:
             return self
         return replace(self, calls=tuple(_decoded(call, export) for call in self.calls))
@@ -112,10 +107,7 @@ def said(message: object, example: str) -> dict[str, Any]:
 
 
 def parsed(text: str) -> Arguments:
-    """The arguments in a call's text, or the text itself if it is not a JSON object.
-
-    Some models send an empty text for a tool without parameters. The parser limits depth and digits.
-    """
+    """The arguments in a call's text, empty for an empty text; the text itself if it is no JSON object."""
     try:
         value: Any = from_json(text, allow_inf_nan=False) if text.strip() else {}
     except ValueError:
@@ -154,13 +146,7 @@ def found(result: ToolResult) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An image or a file in a result, as base64.
-
-    Attributes:
-        kind: Its media type.
-        data: The bytes in base64.
-        name: The last part of its address, if it has one.
-    """
+    """An image or a file in a result: media type, base64, and the last part of its address, if it has one."""
 
     kind: str
     data: str

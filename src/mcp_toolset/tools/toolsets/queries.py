@@ -123,7 +123,7 @@ class ToolsetQueries(Generic[C]):
             raise not_ready(fault, known.sources) from None
 
     def find(self, selector: ToolSelector) -> ToolBinding:
-        """The binding of a tool, by public name or by the tool, wherever it is nested; off or deferred, too."""
+        """The binding of a tool, by name or by the tool, wherever it is nested; also off or deferred."""
         try:
             return ToolView(self.compiled(UNPREPARED))[selector]
         except UnknownToolError as fault:

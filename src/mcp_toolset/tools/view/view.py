@@ -503,7 +503,7 @@ class ToolView(Mapping[str, ToolBinding]):
     def to_openai(self) -> list[Any]:
         """The tools in the form of OpenAI's chat completions.
 
-        As for all providers, `DefinitionError` if a name must be altered, or if deferred tools cannot be found.
+        As for all providers, `DefinitionError` if a name must be altered, or deferred tools cannot be found.
         """
         return _forms().to_openai(self, self.left_out)
 

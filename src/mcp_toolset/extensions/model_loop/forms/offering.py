@@ -61,10 +61,7 @@ def export(
     deferred: bool | None = None,
     left_out: Sequence[str] = (),
 ) -> Export:
-    """A view's tools for one request, in its order; see `ToolView.export`.
-
-    `left_out` are the deferred tools that were left out of the view.
-    """
+    """A view's tools for one request, without the deferred tools `left_out`; see `ToolView.export`."""
     form = _form(provider)
     if deferred is None:
         _check_reach(view, form, provider, left_out)

@@ -27,11 +27,9 @@ FOUND_META_KEY: Final = "mcp-toolset/found"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One tool on its way into a request.
+    """One tool on its way into a request, under the name that the provider accepts.
 
     Attributes:
-        name: The name that the provider accepts.
-        description: What the tool does, if it says so.
         parameters: The input schema in the provider's form, for this request only.
         strict: Whether the schema is enforced; `None` if strict mode was not requested.
         server: The mounted server that it is from; empty for a tool of the application.
@@ -58,16 +56,15 @@ class ProviderForm:
     Attributes:
         title: The provider's name, for messages.
         names: The tool names it accepts.
+        tool: Shapes one tool.
+        tools: Shapes the list of all tools.
+        choice: The tool choice for a requirement, the required tool's exported name, and strict mode or not.
+        parameters: Shapes an object schema without a union at its root.
         reserved: Names of its own tools in the same request.
         properties: The argument names it accepts, if it limits them.
         defers: Whether it has its own search for deferred tools.
         dialect: The part of JSON Schema that it enforces in strict mode, if that is smaller.
         budget: Selects the strict schemas that one request may have.
-        parameters: Shapes an object schema without a union at its root.
-        tool: Shapes one tool.
-        tools: Shapes the list of all tools.
-        choice: The tool choice for a requirement, given the required tool's exported name and whether
-            strict mode was requested.
         request: The part of a request that offers the tools.
     """
 

@@ -41,10 +41,7 @@ _DEFINED: Final = re.compile(r"#/(?:\$defs|definitions)/[^/]+")
 
 
 def mapped(schema: Schema, shape: Callable[[Any], Any]) -> dict[str, Any]:
-    """A copy with `shape` applied to each schema directly inside.
-
-    Only places that hold schemas are visited: a default or an enum may hold any value.
-    """
+    """A copy with `shape` applied to each schema directly inside, not to data such as defaults."""
     return {key: _mapped_keyword(key, value, shape) for key, value in schema.items()}
 
 
@@ -90,10 +87,7 @@ def resolved(root: Schema, reference: str) -> Any:
 
 
 def with_definitions(schema: Schema) -> Schema:
-    """The schema with every local reference pointing to a definition of its root.
-
-    Reshaping moves parts of a schema; a reference to such a part would lose its target.
-    """
+    """The schema with each local reference to a definition of its root, as reshaping moves parts."""
     return _Mover(schema).moved()
 
 

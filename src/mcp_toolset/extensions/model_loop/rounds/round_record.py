@@ -1,7 +1,4 @@
-"""`RoundRecord`: a round as plain JSON data, and the conversion of a plan to it.
-
-The data has a version, and the digest of every definition that a call still depends on.
-"""
+"""`RoundRecord`: a round as plain JSON data, with a version and digests; and a plan's conversion to it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Restore a stored round, in another process if need be.
-
-The data (`RoundRecord`) is parsed strictly, and no tool runs that has changed since the model saw it.
-"""
+"""Restore a stored round; no tool runs that has changed since the model saw it."""
 
 from __future__ import annotations
 

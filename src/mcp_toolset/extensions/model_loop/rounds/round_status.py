@@ -43,10 +43,7 @@ class RoundProgress:
     """The state of a round, the results so far, and the newest plan.
 
     Attributes:
-        id: The id of the round, for observers of calls.
-        state: The state of the round.
         holder: The newest plan.
-        results: The results so far, by id.
         given: The ids of those results that came from the application or the user.
         questions: Questions without an answer, by the id of the call.
         keys: By the id of the call, the key of the answer to a question of middleware.
@@ -55,8 +52,6 @@ class RoundProgress:
         waiting: Calls of tools that turned out to be manual when they ran.
         running: Calls whose tools are running now.
         failures: Failures in this process, by id.
-        committed: The committed round.
-        activity: The running step, if any.
     """
 
     __slots__ = (
@@ -174,14 +169,11 @@ class RoundStanding:
     """The state of a round's calls.
 
     Attributes:
-        pending: Calls that no hook has answered or refused, with the arguments after all hooks. A call
+        pending: Calls that no hook has answered or refused, with their arguments after all hooks; a call
             remains here when it has a result.
         handled: Calls that hooks answered.
         rejected: Calls that were refused.
         issues: Calls that cannot run; see `InvalidCall`.
-        turn: The assistant's turn.
-        view: The tools.
-        hooks: Every hook that was applied.
         progress: The mutable part; only the steps of a plan change it.
         around: The middleware that was applied.
     """

@@ -46,15 +46,7 @@ class SuspendedRounds:
         self._sealer = Sealer(_KIND, lambda: _of(store), mend=_MEND, now=now)
 
     def suspend(self, round: ToolRound | ToolRoundPlan, *, context: ToolContext = LOCAL_CONTEXT) -> str:
-        """The round as a text, to be kept anywhere until its answers are there.
-
-        Args:
-            round: The round, or its newest plan.
-            context: The context that its calls run with; the round goes on for its principal and session.
-
-        Raises:
-            RoundError: the round cannot be stored; see `to_state`.
-        """
+        """The round as a text, to be kept anywhere; it goes on for the principal and session of `context`."""
         state, what = round.to_state(), digest_of(context.session or "")
         return self._sealer.seal(state, who=context.principal, what=what, seconds=self._patience)
 
@@ -79,8 +71,7 @@ class SuspendedRounds:
             rules: The rules that were applied before, such as the journal.
 
         Raises:
-            RoundError: the text was altered, its keys are gone, its time is over, it was used before, or it
-                belongs to another principal or session; or hooks or rules are missing.
+            RoundError: the text cannot be used, here, now or any more; or hooks or rules are missing.
             StoreError: it cannot be known now whether it was used.
         """
         what = digest_of(context.session or "")

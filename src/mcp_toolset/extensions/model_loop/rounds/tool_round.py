@@ -90,10 +90,6 @@ class ToolRound:
             message: The reply, as for `from_openai` and the other constructors.
             export: The result of `view.export(…)` for the request.
             known: As in `from_openai`.
-
-        Raises:
-            RoundError: it is not a reply of this provider, or the ids of its calls are not unique.
-            DefinitionError: replies of this provider cannot be parsed, or the export has no view.
         """
         if isinstance(cast("object", export), ToolView) or not hasattr(export, "provider"):
             raise DefinitionError(
@@ -145,11 +141,7 @@ class ToolRound:
     def from_calls(
         cls, calls: Iterable[ToolCall], view: ToolView, *, known: Container[str] = ()
     ) -> ToolRound:
-        """A round from decoded calls, each with a unique id; it fits every provider's messages.
-
-        Raises:
-            RoundError: two calls have the same id, or a call has no id or no arguments.
-        """
+        """A round from decoded calls, each with a unique id; it fits every provider's messages."""
         required_view(view, "ToolRound.from_calls(…)")
         calls = list(calls)
         for call in calls:
@@ -210,11 +202,7 @@ class ToolRound:
         return cls(restored(state, view, known, hooks, rules))
 
     def to_state(self) -> dict[str, Any]:
-        """The round as plain JSON data.
-
-        Raises:
-            RoundError: a result from the application has no JSON form.
-        """
+        """The round as plain JSON data; `RoundError` if a result has no JSON form."""
         return self.plan.to_state()
 
     @property
@@ -238,11 +226,7 @@ class ToolRound:
         return self.plan.progress.committed
 
     def expect_at_most_one(self) -> ToolCall | None:
-        """The only call, or `None` if the turn has none.
-
-        Raises:
-            RoundError: there are several calls, or the only one has an issue.
-        """
+        """The only call, or `None` if the turn has none; `RoundError` if there are several, or an issue."""
         if (count := len(self.calls) + len(self.issues)) > 1:
             raise RoundError(f"expected at most one call, found {count}; go through them all")
         if self.issues:
@@ -250,30 +234,17 @@ class ToolRound:
         return self.calls[0] if self.calls else None
 
     def expect_one(self) -> ToolCall:
-        """The only call of the turn.
-
-        Raises:
-            RoundError: there is none, there are several, or the only one has an issue.
-        """
+        """The only call of the turn; `RoundError` unless there is one that can run."""
         if call := self.expect_at_most_one():
             return call
         raise RoundError("expected one call, found none; require one with tool_choice")
 
     async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Run the execution hooks on every call that can run; the plan replaces the round.
-
-        Raises:
-            RoundError: the round was continued by a plan.
-        """
+        """Run the execution hooks on every call that can run; the plan replaces the round."""
         return await self._plan.apply_hooks(hooks, context=context)
 
     async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Apply rules to the calls: hooks, middleware or both; see `ToolRoundPlan.apply`.
-
-        Raises:
-            RoundError: the round was continued by a plan.
-            UnknownNameError: a rule is for a tool that does not exist.
-        """
+        """Apply rules to the calls: hooks, middleware or both; see `ToolRoundPlan.apply`."""
         return await self._plan.apply(*rules, context=context)
 
     def discard(self) -> None:
