@@ -52,7 +52,6 @@ class Turn:
         return monotonic() > self._until
 
     async def pause(self) -> None:
-        """Give way, if it is the turn of others."""
         if monotonic() > self._until:
             await checkpoint()
             self._until = monotonic() + TURN

@@ -29,7 +29,6 @@ class Drain:
                 self._scope, self._is_closing = None, False
 
     def request_ended(self) -> None:
-        """Report that a request is no longer in flight."""
         if self._idle is not None:
             self._idle.set()
 

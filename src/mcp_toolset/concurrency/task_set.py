@@ -33,7 +33,6 @@ class ThreadEvent:
         self._soon: Callable[[Callable[[], None]], Any] | None = None
 
     def attach(self) -> None:
-        """Attach to the event loop of the current task."""
         if not self._event.is_set():
             # The old event may belong to an event loop on which the server was open before.
             self._event = anyio.Event()
@@ -54,7 +53,6 @@ class ThreadEvent:
             self._event.set()
 
     def is_set(self) -> bool:
-        """Whether it was set since the last `wait` or `clear`."""
         return self._event.is_set()
 
     def clear(self) -> None:
@@ -63,7 +61,6 @@ class ThreadEvent:
             self._event = anyio.Event()
 
     async def wait(self) -> None:
-        """Wait until it is set, and reset it."""
         await self._event.wait()
         self._event = anyio.Event()
 
@@ -88,14 +85,12 @@ class TaskScope:
         self._cancelled = False
 
     def begun(self) -> anyio.CancelScope:
-        """The scope; the task enters it first."""
         scope = self._scope = _scope_class()()
         if self._cancelled:
             scope.cancel()
         return scope
 
     def cancel(self) -> None:
-        """Cancel the task, now or when it starts."""
         self._cancelled = True
         if self._scope is not None:
             self._scope.cancel()
@@ -124,7 +119,6 @@ class TaskSet:
         task.add_done_callback(self._done)
 
     def begin(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` in a new scope."""
         scope = TaskScope()
 
         async def scoped() -> None:
@@ -138,14 +132,12 @@ class TaskSet:
         return bool(self._tasks)
 
     async def done(self) -> None:
-        """Wait until no task is running."""
         self._awaited = True
         while self._tasks:
             self._none.clear()
             await self._none.wait()
 
     async def end(self) -> None:
-        """Cancel the running tasks and wait for them."""
         for scope in self._tasks.values():
             scope.cancel()
         with anyio.CancelScope(shield=True):

@@ -227,7 +227,6 @@ class Connection:
 
     @property
     def has_callbacks(self) -> bool:
-        """Whether anything is to be done when the connection ends."""
         return bool(self._callbacks)
 
     async def aclose(self) -> None:
@@ -276,14 +275,13 @@ class Way(Protocol):
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: Any = None
-    ) -> dict[str, Any]:
-        """Ask the client, and wait for its result."""
+    ) -> dict[str, Any]: ...
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
-        """Send the client a notification that belongs to this request."""
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None: ...
 
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the client asked for it."""
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None: ...
 
 
 HOLD: Final = "mcp_toolset.hold"
@@ -324,7 +322,6 @@ class RequestContext:
 
     @property
     def identity(self) -> Identity | None:
-        """The caller, as its authentication tells; see `identity_of`."""
         return None if self.http is None else identity_of(self.http.scope)
 
     @property
@@ -340,8 +337,7 @@ class Answers(Protocol):
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         """The result of a request, in the envelope of its client's era."""
 
-    async def notified(self, request: RequestContext) -> None:
-        """Take a notification; nothing is raised."""
+    async def notified(self, request: RequestContext) -> None: ...
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep the server open for as long as the block runs, which a door does while it serves."""

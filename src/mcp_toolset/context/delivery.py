@@ -93,7 +93,6 @@ class Delivery:
         return send, message
 
     async def run(self) -> None:
-        """Send what waits, until nothing does."""
         try:
             with self._scope.begun():
                 while self._waiting and not self.held:
@@ -115,7 +114,6 @@ class Delivery:
             await anyio.lowlevel.checkpoint()
 
     async def left(self, count: int) -> None:
-        """Wait until so many have left."""
         await self._until(lambda: self._left >= count)
 
     async def hold(self) -> None:

@@ -55,11 +55,9 @@ class InnerCall(WireContext):
         self._wants_progress = False
 
     def state(self) -> InnerState:
-        """What this call has asked so far."""
         return InnerState(self.replay)
 
     def relayed(self, result: ToolResult) -> InnerState:
-        """The same, when a mounted server asks by its result."""
         if result.ask is not None:
             raise CallError(
                 "the tool asks the user in its result, and code cannot wait for the answer; use call_tool"

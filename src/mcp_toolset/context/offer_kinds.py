@@ -194,14 +194,12 @@ class Offers(Protocol):
         """Have its lists for a caller be known, who may be asked to log in; whether that was to be done."""
         return False
 
-    async def listed(self, kind: Kind) -> Sequence[Wire]:
-        """The entries of a kind as they are now."""
+    async def listed(self, kind: Kind) -> Sequence[Wire]: ...
 
     def hint(self, kind: Kind) -> CacheHint:
         """How long that list may be kept."""
 
-    def meta(self, kind: Kind) -> Wire:
-        """What that list has in `_meta`."""
+    def meta(self, kind: Kind) -> Wire: ...
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """The answer to `resources/read`; `LookupError` if the source is local and has none such."""
@@ -209,8 +207,7 @@ class Offers(Protocol):
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
         """The answer to `prompts/get`; `LookupError` if the source is local and has none such."""
 
-    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
-        """The answer to `completion/complete`."""
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire: ...
 
     async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """The answer to a request of a method that no revision has."""
@@ -264,16 +261,14 @@ class VaryingSource(Protocol):
     def unknown_to(self, context: ToolContext) -> bool:
         """Whether it has still to be found out what is listed to clients like this one."""
 
-    async def known_to(self, context: ToolContext) -> None:
-        """Wait, for a little while at most, until that is known."""
+    async def known_to(self, context: ToolContext) -> None: ...
 
 
 @runtime_checkable
 class RemarkedSource(Protocol):
     """A mounted source whose list of tools says something about itself."""
 
-    def list_meta(self) -> Mapping[str, Any]:
-        """What the list has in `_meta`."""
+    def list_meta(self) -> Mapping[str, Any]: ...
 
 
 @runtime_checkable

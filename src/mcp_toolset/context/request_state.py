@@ -91,7 +91,6 @@ class Replay:
 
     @classmethod
     def of_saved(cls, saved: Wire) -> Replay:
-        """What `saved` gave."""
         answers, parked = dict(saved["answers"]), dict(saved["parked"])
         found = cls(saved["call"], answers=answers, parked=parked, edits=saved["edits"])
         found.server, found.counted = saved["server"], list(saved.get("counted", ()))
@@ -121,7 +120,6 @@ class Replay:
         return {**plain, **self.passed_on}
 
     def counts(self, what: str) -> bool:
-        """See `ToolContext.counts`."""
         self._counting.append(what)
         if known := what in self.counted:
             self.counted.remove(what)

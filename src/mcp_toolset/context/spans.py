@@ -123,7 +123,6 @@ class SentRequest:
         self._span.end()
 
     def answered(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Its result, after a note whether that is an error of a tool."""
         if self._method == _CALL and result.get("isError") is True:
             _note_tool_error(self._span)
         return result
@@ -158,7 +157,6 @@ def _target(params: Mapping[str, Any] | None) -> str | None:
 
 
 def _named(method: str, target: str | None) -> dict[str, str]:
-    """The attributes that requests have on both sides."""
     made = {"mcp.method.name": method}
     if method == _CALL:
         made["gen_ai.operation.name"] = "execute_tool"
@@ -196,7 +194,6 @@ def _context_in(meta: object) -> Any:
 
 
 def error_of(fault: BaseException) -> str:
-    """The class of an error, as the conventions name it."""
     if isinstance(fault, RequestTimedOut | UpstreamTimeoutError):
         return "timeout"
     if isinstance(fault, MCPError | UpstreamProtocolError):

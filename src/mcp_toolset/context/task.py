@@ -97,7 +97,6 @@ class TaskWay:
 
     @property
     def reason(self) -> str | None:
-        """Why the client has cancelled the request, if it has said so."""
         return self._way.reason
 
     async def send_raw_request(
@@ -136,7 +135,6 @@ class TaskWay:
             self._progressed(params["progress"], params.get("total"), params.get("message"))
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress; the status message of a task."""
         if not self.begun:
             await self._way.progress(progress, total, message)
         else:
@@ -213,7 +211,6 @@ class TaskContext(WireContext):
             self._params = replay.with_passed_on(self._params)
 
     def resume(self, trips: RoundTrips, call: ToolCall) -> bool:
-        """Take up what the client has sent along with the call itself; see `WireContext.resume`."""
         return not self._is_later and super().resume(trips, call)
 
     def again(self, replay: Replay) -> TaskContext:
@@ -222,17 +219,14 @@ class TaskContext(WireContext):
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether the client has the handle of the task."""
         return self.way.begun
 
     @property
     def follows(self) -> bool:
-        """Whether a mounted server has its task already."""
         return self._is_later and bool(self._replay is not None and self._replay.parked)
 
     @property
     def carried(self) -> Mapping[str, Any]:
-        """The client's capabilities that mounted servers are told of, the tasks among them."""
         return with_extensions(super().carried, {TASKS: {}})
 
 

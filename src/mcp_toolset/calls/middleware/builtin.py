@@ -252,7 +252,6 @@ class SchemaValidator:
         self._compiled: Recent[str, tuple[FormatCheck, FormatCheck | None]] = Recent(MAX_COMPILED)
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call if its arguments fit, and pass its result on if that fits."""
         self.check_arguments(call, next.definition)
         result = await next()
         if self._output:

@@ -60,25 +60,21 @@ class Recent(Generic[_K, _V]):
         self._entries: OrderedDict[_K, _V] = OrderedDict()
 
     def get(self, key: _K) -> _V | None:
-        """The entry of a key; counts as a use."""
         found = self._entries.get(key)
         if found is not None:
             self._entries.move_to_end(key)
         return found
 
     def put(self, key: _K, value: _V) -> None:
-        """Set an entry, and drop the least recently used if there are too many."""
         self._entries[key] = value
         self._entries.move_to_end(key)
         if len(self._entries) > self._limit:
             self._entries.popitem(last=False)
 
     def drop(self, key: _K) -> None:
-        """Remove an entry, if it exists."""
         self._entries.pop(key, None)
 
     def keys(self) -> list[_K]:
-        """The keys, the least recently used first."""
         return list(self._entries)
 
     def __len__(self) -> int:

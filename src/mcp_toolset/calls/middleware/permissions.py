@@ -79,7 +79,6 @@ class CallToApprove:
 
     @property
     def key(self) -> str:
-        """What is the same for the same call only."""
         bound = [self.served, self.caller, self.server, self.tool, self.definition, self.digest]
         return hashlib.sha256(json.dumps(bound).encode()).hexdigest()
 

@@ -105,7 +105,6 @@ def error_result(fault: ToolsetError) -> ToolResult:
 
 
 def suggesting(result: ToolResult, after: float) -> ToolResult:
-    """The same result with a retry hint of so many seconds."""
     meta: Any = result.wire.get("_meta") or {}
     return ToolResult({**result.wire, "_meta": {**meta, RETRY_META_KEY: {"after": after}}})
 

@@ -131,7 +131,6 @@ class ToolRules:
     carried: tuple[CarriedRules, ...] = ()
 
     def same_as(self, other: ToolRules) -> bool:
-        """Whether these are the same rule objects."""
         return (
             same(self.middleware, other.middleware)
             and same(self.asked, other.asked)
@@ -259,7 +258,6 @@ def _guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run: Ru
 
 
 def _noted(run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
-    """Run the tool, and note that it runs."""
     if (seen := CURRENT.get()) is not None:
         seen.ran = True
     return run(call, context)
@@ -577,7 +575,6 @@ class ToolDispatch:
 
 
 def _log_failure(fault: UpstreamError, call: ToolCall, context: ToolContext) -> None:
-    """Log why a mounted server did not answer; a protocol error of it may quote arguments."""
     told = f"protocol error {fault.code}" if isinstance(fault, UpstreamProtocolError) else str(fault)
     extra = extra_of(call, context, fault.upstream)
     _log.info("%s failed: %s", in_log(call.name), in_log(told), extra=extra)

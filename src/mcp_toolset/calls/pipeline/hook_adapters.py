@@ -111,11 +111,9 @@ class BoundHook:
 
     @property
     def shown(self) -> str:
-        """The hook's name, for messages."""
         return _shown(self.function)
 
     def require_fitting(self, tool: str, schema: Mapping[str, Any]) -> None:
-        """Check that some arguments of a tool can be parsed as this hook's input; see `hook_inputs`."""
         if self.adapter is not None:
             from mcp_toolset.calls.pipeline.hook_inputs import require_fitting
 
@@ -231,7 +229,6 @@ def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
 
 
 def _of_call_alone(hook: ExecutionHook) -> ExecutionHook:
-    """A hook of `(call)` as a hook that also takes the input."""
 
     @wraps(hook)
     async def asked(call: ToolCall, input: Any) -> Decision:
@@ -290,7 +287,6 @@ def require_async(hook: Callable[..., Any]) -> str:
 
 
 def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any]) -> list[str]:
-    """The roles of a hook's parameters, in order."""
     parameters = [
         name
         for name, one in inspect.signature(hook).parameters.items()

@@ -71,7 +71,6 @@ async def seen(
 
 
 def copied(call: ToolCall) -> ToolCall:
-    """The call with a copy of its arguments, for code that may edit them."""
     arguments = copied_arguments(call.arguments)
     return ToolCall(call.name, arguments, call.id, call.original, call.grant, call.repairs)
 
@@ -109,15 +108,12 @@ class NestedHooks:
         self._toolset = toolset
 
     def execution(self, selector: HookSelector = "*") -> Register:
-        """Register an execution hook; see `HookSet.execution`."""
         return self._hooks.execution(self._selected(selector, "execution"))
 
     def description(self, selector: HookSelector = "*") -> Register:
-        """Register a description hook; see `HookSet.description`, and `execution` here."""
         return self._hooks.description(self._selected(selector, "description"))
 
     def result(self, selector: HookSelector = "*") -> Register:
-        """Register a result hook; see `HookSet.result`, and `execution` here."""
         return self._hooks.result(self._selected(selector, "result"))
 
     def _selected(self, selector: Any, kind: HookKind) -> Any:

@@ -60,8 +60,7 @@ _ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")
 class Applying(Protocol):
     """What has composed calls with hooks."""
 
-    def renew(self) -> None:
-        """Compose them anew."""
+    def renew(self) -> None: ...
 
 
 class HookSet(Rule):

@@ -136,7 +136,6 @@ def client_label(context: ToolContext) -> str:
 
 
 def label_of(client: Mapping[str, Any]) -> str:
-    """The name and version in a `clientInfo`."""
     name, version = client.get("name"), client.get("version")
     return f"{name} {version}" if name and version else str(name or version or "")
 
@@ -204,14 +203,12 @@ def note_fault(fault: Exception) -> None:
 
 
 def note_in(seen: Observation | None, fault: BaseException) -> None:
-    """Note the exception that became an error result, if the call is observed."""
     if seen is not None:
         seen.fault = fault
 
 
 @contextmanager
 def noting(seen: Observation) -> Generator[None]:
-    """Make notes in a block apply to this call."""
     token = CURRENT.set(seen)
     try:
         yield
@@ -301,8 +298,7 @@ class Sampler(Protocol):
     due: bool
     active: int
 
-    def sampled(self, meta: Mapping[str, Any] | None) -> bool:
-        """Whether the request with this `_meta` is traced."""
+    def sampled(self, meta: Mapping[str, Any] | None) -> bool: ...
 
 
 @runtime_checkable
@@ -370,7 +366,6 @@ class Listeners:
 
     @classmethod
     def of(cls, observers: Iterable[CallObserver]) -> Listeners | None:
-        """The listeners among observers; `None` if there are none."""
         every = tuple(observers)
         logs = tuple(one for one in every if isinstance(one, DigestingObserver))
         counters = tuple(one for one in every if isinstance(one, CountingObserver))
@@ -382,7 +377,6 @@ class Listeners:
 
 
 def tell(observers: Iterable[Callable[[Any], object]], report: CallReport | CallFacts) -> None:
-    """Send the report to every observer; an error of an observer is logged."""
     for observer in observers:
         try:
             observer(report)
@@ -416,7 +410,6 @@ def ended(
     context: ToolContext,
     result: ToolResult | None,
 ) -> None:
-    """Report the outcome of a call to the observers and the current span."""
     CURRENT.reset(token)
     otel = _tracing(listeners)
     if otel is not None:
@@ -524,7 +517,6 @@ def span_of(
 
 @contextmanager
 def _sampled_span(call: ToolCall, traces: Sampler) -> Generator[None]:
-    """The first span of a trace, of a call without a client."""
     token = TRACER.set(traces.tracer)
     traces.active += 1
     try:

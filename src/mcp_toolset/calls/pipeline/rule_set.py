@@ -40,7 +40,6 @@ class Descriptions(Mapping["ToolSelector", str]):
     __slots__ = ("_report", "_step", "_texts")
 
     def __init__(self, texts: BySelector[str] | None = None) -> None:
-        """Texts by public name, pattern or tool."""
         self._texts: dict[ToolSelector, str] = {}
         for selector, text in (texts or {}).items():
             if use_of(selector, "descriptions") is None or not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]

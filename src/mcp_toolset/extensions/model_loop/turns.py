@@ -83,7 +83,6 @@ CLIENT_ONLY: Final = frozenset({"parsed", "parsed_arguments", "parsed_output"})
 
 
 def plain(value: object) -> object:
-    """An object of a provider's library as a plain copy; other values are copied."""
     if isinstance(value, _Model):
         return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return deepcopy(value)
@@ -95,7 +94,6 @@ def sendable(fields: Mapping[str, Any], *also: str) -> dict[str, Any]:
 
 
 def said(message: object, example: str) -> dict[str, Any]:
-    """An assistant's message as a dictionary."""
     found = plain(message)
     if not isinstance(found, Mapping):
         raise RoundError(f"a round is made of an assistant message, such as {example}, not {message!r:.80}")
@@ -116,7 +114,6 @@ def parsed(text: str) -> Arguments:
 
 
 def json_of(arguments: Arguments) -> str:
-    """Arguments as the text of a call."""
     return arguments if isinstance(arguments, str) else to_json(arguments).decode()
 
 
@@ -215,7 +212,6 @@ def _call(place: int, call: Any) -> AssistantCall:
 
 
 def openai_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
-    """An assistant message that makes `calls`, for turns that did not come from the provider."""
     return {
         "role": "assistant",
         "content": None,
@@ -231,7 +227,6 @@ def openai_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
 
 
 def openai_result(id: str, result: ToolResult) -> dict[str, Any]:
-    """A result as the `role: tool` message that answers the call `id`."""
     return {"role": "tool", "tool_call_id": id, "content": flagged_text(result)}
 
 
@@ -286,7 +281,6 @@ def _function_call(place: int, item: Mapping[str, Any]) -> AssistantCall:
 
 
 def responses_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
-    """Output items that make `calls`, for turns that did not come from the provider."""
     items = [
         {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": json_of(call.arguments)}
         for call in calls
@@ -295,7 +289,6 @@ def responses_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
 
 
 def responses_result(items: Iterable[Mapping[str, Any]], id: str, result: ToolResult) -> dict[str, Any]:
-    """A result as the output item that answers the call `id` among `items`."""
     kinds = {item.get("call_id"): item["type"] for item in items if item.get("type") in _CALLS}
     kind = kinds.get(id, "function_call")
     if kind == _SEARCH:
@@ -354,7 +347,6 @@ def _tool_use(place: int, block: Mapping[str, Any]) -> AssistantCall:
 
 
 def anthropic_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
-    """An assistant message that makes `calls`, for turns that did not come from the provider."""
     blocks = [
         {
             "type": "tool_use",

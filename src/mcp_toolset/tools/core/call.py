@@ -141,7 +141,6 @@ Sessions = Callable[[str, Any], SessionSnapshot | None]
 
 
 def known_session(sessions: Sessions, session: str, context: Any) -> SessionSnapshot:
-    """What the host tells a tool of another session."""
     found = sessions(session, context)
     if found is None:
         raise CallError(f"there is no session {session!r} that this tool can see")
@@ -165,8 +164,7 @@ class Membership(Protocol):
     """Read and change which tools are members of the catalog (capability `membership`)."""
 
     @property
-    def generation(self) -> int:
-        """The generation: a number that grows with each change."""
+    def generation(self) -> int: ...
 
     def members(self) -> Mapping[str, bool]:
         """Every tool by public name, and whether it is a member."""
@@ -184,8 +182,7 @@ class Background(Protocol):
     async def result(self, id: str, *, within: float | None = None) -> Any:
         """The result of some work, once it has ended; `within` bounds the wait, in seconds."""
 
-    def cancel(self, id: str) -> None:
-        """Cancel some work; raises like `result` if it is unknown."""
+    def cancel(self, id: str) -> None: ...
 
 
 class CatalogHit(Protocol):
@@ -195,8 +192,7 @@ class CatalogHit(Protocol):
     def name(self) -> str: ...
 
     @property
-    def server(self) -> str | None:
-        """The source that it comes from, if any."""
+    def server(self) -> str | None: ...
 
     @property
     def description(self) -> str: ...
@@ -207,7 +203,6 @@ class CatalogHit(Protocol):
 
 
 def granted(names: Iterable[str], where: str) -> frozenset[str]:
-    """The names of capabilities, checked."""
     if isinstance(names, str):
         raise DefinitionError(f"{where}: capabilities is a list of names: capabilities=[{names!r}]")
     wanted = frozenset(names)
@@ -628,7 +623,6 @@ class InjectingContext(ToolContext):
         self.injected = {**supplied, **context.injected}
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
-        """The handler's context of the wrapped one, with the same values."""
         return InjectingContext(self._context.for_handler(call, granted), self.injected)
 
     def __getattribute__(self, name: str) -> Any:

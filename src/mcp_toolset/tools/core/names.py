@@ -122,7 +122,6 @@ def check_prefix(prefix: str) -> str:
 
 
 def plain_prefix(prefix: str) -> str:
-    """A prefix that the host chose, in the form for `mounted_name`: single underscores, none at its end."""
     return check_prefix(re.sub("_+", "_", check_prefix(prefix)).rstrip("_"))
 
 
@@ -137,7 +136,6 @@ def prefix_from(name: str) -> str:
 
 
 def _without(prefix: str, name: str) -> str:
-    """The name without the prefix, if it starts with it and continues."""
     head, joint, rest = name[: len(prefix)], name[len(prefix) : len(prefix) + 1], name[len(prefix) + 1 :]
     return rest if head.lower() == prefix.lower() and joint and joint in _SEPARATORS and rest else name
 

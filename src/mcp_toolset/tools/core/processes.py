@@ -63,14 +63,12 @@ class OwnProcesses(Protocol):
     """The processes of one caller (capability `processes`); those of other callers are unknown here."""
 
     @property
-    def current(self) -> RunningProcess:
-        """The process that this call runs in."""
+    def current(self) -> RunningProcess: ...
 
     async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
         """Run `work(process, *arguments)`, also after the call; it is on record before it begins."""
 
-    async def get(self, id: str) -> Process:
-        """The handle of a process, as the process stands now."""
+    async def get(self, id: str) -> Process: ...
 
     async def list(self, *, limit: int = 100) -> Sequence[Process]:
         """The caller's processes, the newest first."""
@@ -88,5 +86,4 @@ class OwnProcesses(Protocol):
 class ProcessesOf(Protocol):
     """Keeps the processes of callers: a service for tools, such as `Processes`."""
 
-    def owned_by(self, context: Any) -> OwnProcesses:
-        """The processes of the caller of a call, which has this `ToolContext`."""
+    def owned_by(self, context: Any) -> OwnProcesses: ...

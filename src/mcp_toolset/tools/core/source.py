@@ -141,8 +141,7 @@ PRINTED_LOGGER: Final = "mcp_toolset.printed"
 class Scrubbing(Protocol):
     """A source that knows its secrets."""
 
-    def scrubbed(self, text: str) -> str:
-        """The text without the secrets of this source."""
+    def scrubbed(self, text: str) -> str: ...
 
 
 def not_ready(fault: UnknownToolError, sources: Iterable[ToolSource]) -> UnknownToolError:

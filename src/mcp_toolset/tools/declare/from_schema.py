@@ -148,7 +148,6 @@ def _from_parameters(notation: Mapping[str, Any], tool: str, where: str) -> dict
 
 
 def _parameter(written: object, place: str) -> tuple[dict[str, Any], bool]:
-    """One parameter's schema, and whether it is required."""
     if isinstance(written, str):
         return _named(written, place), True
     if not isinstance(written, Mapping):
@@ -317,7 +316,6 @@ def _place(name: str, handler: Handler | None) -> str:
 
 
 def promised(output: Any, tool: str) -> Returned:
-    """The return type of a tool, from a type or from a schema in any of the notations."""
     if output is None:
         return JSON
     if isinstance(output, Mapping):

@@ -138,7 +138,6 @@ class FunctionTool(Tool[P, R]):
 
     @property
     def reads(self) -> Reads:
-        """Parses the arguments of a call to the types of the function's parameters."""
         return self.signature.arguments.read
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> FunctionCall[P, R]:
@@ -151,7 +150,6 @@ class FunctionTool(Tool[P, R]):
         return FunctionCall(metadata, (binding.reads or self.reads)(own), self, own, binding)
 
     async def answer(self, input: Mapping[str, Any], call: ToolCall, context: ToolContext) -> Any:
-        """Call the function with an input; see `FunctionCall.call`."""
         if self.unbound:
             raise _no_instance(self.name)
         function: Any = self.function
@@ -161,7 +159,6 @@ class FunctionTool(Tool[P, R]):
         return await _in_thread(function, keywords)
 
     def result_of(self, output: Any) -> ToolResult:
-        """An output of the function as a result; see `FunctionCall.complete`."""
         from mcp_toolset.tools.declare.typed_call import fitting
 
         return fitting(self.signature.returned.to_result(output, self.name), self.bind())
@@ -190,7 +187,6 @@ class FunctionTool(Tool[P, R]):
 
 
 def runner(function: Callable[..., Any], signature: FunctionSignature) -> Executor:
-    """The handler of a function: it parses the arguments, calls the function and returns a result."""
     parse, to_result = signature.arguments.parse, signature.returned.to_result
 
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:

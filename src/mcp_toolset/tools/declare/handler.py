@@ -49,7 +49,6 @@ class HandlerCall:
     returned: Returned = JSON
 
     def executor(self, handler: Handler, tool: str) -> Executor:
-        """The function that runs calls with `handler`."""
         if not isinstance(handler, str):
             return self._runner(handler, tool)
         check_handler_name(handler, tool)
@@ -118,7 +117,6 @@ def is_async(handler: Callable[..., Any]) -> bool:
 
 
 def check_handler_name(name: str, tool: str) -> str:
-    """The name of a handler; `DefinitionError` if it does not have the form `module:function`."""
     if not _NAME.fullmatch(name):
         raise DefinitionError(
             f"tool {tool!r}: a handler is a function or named as 'package.module:function', not {name!r}"

@@ -106,7 +106,6 @@ class InputReader:
 
 
 def read_input(model: Any, place: str) -> tuple[InputReader, dict[str, Any]]:
-    """A parser for a type, and its schema as the schema of an object."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(model)
         schema = adapter.json_schema(schema_generator=PlainSchema)
@@ -135,7 +134,6 @@ def _is_object(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> boo
 
 
 def described(schema: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The description from a docstring, and the schema with the descriptions of its fields."""
     doc = described_by(schema.pop("description", ""))
     properties: dict[str, Any] = schema.get("properties", {})
     for name, text in doc.parameters.items():

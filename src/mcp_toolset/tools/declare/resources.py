@@ -109,7 +109,6 @@ class _FunctionResource:
         self.entry = {"name": name, **{key: value for key, value in described.items() if value}}
 
     def values(self, uri: str) -> dict[str, str] | None:
-        """The values of the variables in a URI; `None` if it is the URI of another resource."""
         if (found := self._fits(uri)) is None:
             return None
         values = {name: unquote(value) for name, value in found.groupdict().items()}

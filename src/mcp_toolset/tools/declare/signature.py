@@ -55,7 +55,6 @@ _PLAIN: Final[dict[Any, tuple[Callable[[], core.CoreSchema], str]]] = {
 
 
 def plain_type(annotation: Any) -> PlainType | None:
-    """The schemas of a plain type; `None` if it is none."""
     if type(annotation) is type and (made := _PLAIN.get(annotation)) is not None:
         return made[0](), {"type": made[1]}
     if annotation is Any:
@@ -194,7 +193,6 @@ class InjectedParameter:
     optional: bool
 
     def supply(self, keywords: dict[str, Any], call: ToolCall, context: ToolContext) -> None:
-        """Add the value to the keywords of a call, unless the function's default applies."""
         supplied = context.injected
         for key in (self.name, *self.kinds):
             if key in supplied:
@@ -223,7 +221,6 @@ def check_supplied(binding: ToolBinding) -> None:
 
 
 def injected_parameter(parameter: inspect.Parameter, annotation: Any) -> InjectedParameter | None:
-    """The parameter as an injected one, if its annotation says so."""
     if get_origin(annotation) is not Annotated:
         return None
     kind, *notes = get_args(annotation)
@@ -236,7 +233,6 @@ def injected_parameter(parameter: inspect.Parameter, annotation: Any) -> Injecte
 
 
 def injecting(context: ToolContext, supplies: Supplies) -> ToolContext:
-    """`context` with the values of `supplies`."""
     return InjectingContext(context, supplies(context) if callable(supplies) else supplies)
 
 
@@ -312,7 +308,6 @@ class Returned:
 
 
 def _mend(value: object) -> str:
-    """How to return bytes, which JSON does not have."""
     if not isinstance(value, bytes | bytearray):
         return ""
     return (
@@ -447,7 +442,6 @@ class Arguments:
         return self.supplied(keywords, call, context)
 
     def read(self, call: ToolCall) -> dict[str, Any]:
-        """The keyword arguments from the model, without the injected ones."""
         try:
             return self.validator.validate_python(call.arguments)
         except ValidationError as fault:
@@ -469,7 +463,6 @@ class Arguments:
 
 
 def arguments_of(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments in JSON form that parse to these keywords."""
     try:
         return to_jsonable_python(dict(keywords))
     except ValueError as fault:
@@ -594,7 +587,6 @@ def _check_defaults(validator: SchemaValidator, parameters: Iterable[inspect.Par
 
 
 def _parameters(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:
-    """The parameters that callers give: those that a partial has bound are left out."""
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -679,7 +671,6 @@ def _validator_and_schema(parameters: Sequence[inspect.Parameter]) -> tuple[Sche
 
 
 def _unusable(place: str, parameters: Sequence[inspect.Parameter], fault: Exception) -> DefinitionError:
-    """The first parameter whose type has no schema."""
     from mcp_toolset.tools.core.json_schema import UNUSABLE, reason_of
 
     for parameter in parameters:

@@ -41,7 +41,6 @@ class CompletedCall:
 
     @classmethod
     def of(cls, metadata: CallMetadata, result: ToolResult) -> CompletedCall:
-        """The call of this metadata, with its result."""
         return cls(metadata.id, metadata.name, metadata.arguments, result)
 
 
@@ -142,7 +141,6 @@ def metadata_of(call: ToolCall, tool_id: str) -> tuple[CallMetadata, ToolCall]:
 
 
 def binding_of(call: ToolCall, tool: Tool[..., Any], view: ToolView | None) -> ToolBinding:
-    """The binding of the called tool. Raises `ToolMismatchError`: the call is of another tool."""
     found = tool.bind() if view is None else view.get(call.name)
     is_own = found is not None and (found.origin is tool or found.tool_id == tool.id)
     if found is None or not is_own or found.name != call.name:

@@ -250,7 +250,6 @@ class SchemaCheck:
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """The schema."""
         return self._schema
 
     def is_valid(self, value: object) -> bool:
@@ -284,7 +283,6 @@ class SchemaCheck:
             return [f"no JSON can carry this: {fault}"]
 
     def misfit(self, tool: str, arguments: object) -> str:
-        """The message for a model whose arguments for a tool do not fit."""
         return f"Invalid arguments for {tool}: {'; '.join(self.problems(arguments))}"
 
     def _problems(self, value: object) -> list[str]:
@@ -460,8 +458,7 @@ def _guarded(schema: dict[str, Any], options: Any, effort: Effort, counting: boo
         return whole
 
     class Counted:
-        def __init__(self, *of: object) -> None:
-            """Count for the check at hand, wherever it stands."""
+        def __init__(self, *of: object) -> None: ...
 
         def validate(self, instance: object) -> None:
             if not effort.follow():

@@ -61,7 +61,6 @@ _NAMES: Final = {
 
 
 def without_hidden(text: str) -> str:
-    """The text without hidden characters."""
     if not _SUSPECT.search(text):
         return text
     text = _ESCAPE_SEQUENCES.sub("", text)
@@ -73,7 +72,6 @@ def without_hidden(text: str) -> str:
 
 
 def hidden_kinds(text: str) -> tuple[str, ...]:
-    """The kinds of hidden characters in a text, with a count each; empty for plain text."""
     clean = without_hidden(text)
     if clean == text:
         return ()
@@ -85,7 +83,6 @@ def hidden_kinds(text: str) -> tuple[str, ...]:
 
 
 def spelled_out(text: str, spelled: Callable[[str], str]) -> str:
-    """The text with `spelled` in place of each character that may be hidden."""
     return _SUSPECT.sub(lambda found: spelled(found[0]), text)
 
 

@@ -51,7 +51,6 @@ class ClassMembers(Generic[T]):
         return members
 
     def declares(self, kind: type[T], name: str) -> bool:
-        """Whether a name stands for a member of the instances of a class."""
         return self._member(name, getattr(kind, name, None)) is not None
 
     def of_instance(self, instance: T) -> list[Tool[..., Any] | T]:
@@ -76,7 +75,6 @@ class ClassMembers(Generic[T]):
                 setattr(kind, name, _made(function, f"{kind.__qualname__}.{name}"))
 
     def check(self, kind: type[T]) -> None:
-        """Refuse declarations that cannot work."""
         for name, value in vars(kind).items():
             where = f"{kind.__qualname__}.{name}"
             if self._member(name, value) is not None and (hasattr(self._base, name) or name in self._taken):

@@ -35,7 +35,6 @@ class OpeningReport:
             self._done.set()
 
     async def run(self) -> None:
-        """Write the first line after a while, unless every source has answered or failed."""
         with anyio.move_on_after(QUIET):
             await self._done.wait()
             return
@@ -43,7 +42,6 @@ class OpeningReport:
         self._say(f"waiting for {self._names()} {self._count()} …")
 
     def settled(self, source: ToolSource) -> None:
-        """Note that a first attempt has succeeded or failed."""
         if source not in self._waiting:
             return
         self._waiting.remove(source)
@@ -54,7 +52,6 @@ class OpeningReport:
             self._done.set()
 
     def ended(self) -> None:
-        """Write which servers are no longer waited for."""
         if self._waiting:
             self._say(f"going on without {self._names()}: still starting")
 
@@ -190,7 +187,6 @@ class ToolsetLifetime:
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
-        """Open every source concurrently, and wait until each is ready or has failed."""
         await self._open(Waiting(tells=True))
         return self
 
@@ -205,7 +201,6 @@ class ToolsetLifetime:
 
     @asynccontextmanager
     async def opening(self, waiting: Waiting) -> AsyncGenerator[None]:
-        """Open every source for the length of a block, and wait for them as `waiting` says."""
         await self._open(waiting)
         async with AsyncExitStack() as stack:
             stack.push_async_exit(self.__aexit__)

@@ -97,7 +97,6 @@ class TurnStep:
 
 
 def turn_step(turn_of: TurnOf) -> TurnStep:
-    """The step of a function. Raises `DefinitionError`: it is not a plain function of the context."""
     if not callable(turn_of) or inspect.iscoroutinefunction(turn_of):
         raise DefinitionError(f"with_turn() takes a plain function of the context, not {turn_of!r}")
     return TurnStep(turn_of)
@@ -179,7 +178,6 @@ class TurnFunction:
 
 
 def turn_function(function: Callable[..., Any]) -> TurnFunction:
-    """Inspect the signature of a function given to `.prepared`."""
     shown = f"the function {getattr(function, '__qualname__', repr(function))} of .prepared()"
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise DefinitionError(f"{shown} must be a plain function; fetch what it needs before the turn")

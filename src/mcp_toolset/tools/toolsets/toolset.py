@@ -65,7 +65,6 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
     """Text for the model about these tools, which a server adds to its own wherever they are mounted."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Check a class toolset where it is defined."""
         super().__init_subclass__(**keywords)
         _DECLARED.adopt(cls)
         _DECLARED.check(cls)
@@ -217,7 +216,6 @@ def _flat(
 
 
 def _bound(tool: Tool[..., Any], known: dict[int, ToolBinding]) -> ToolBinding:
-    """The binding of a tool, which never changes: the same object each time."""
     found = known.get(id(tool))
     # The cached binding holds its tool, so that no other tool can get this id.
     if found is None or found.origin is not tool:
@@ -231,7 +229,6 @@ def _check_names(bindings: Iterable[ToolBinding]) -> None:
 
 
 def offered_by(toolset: Toolset) -> tuple[list[ResourceProvider], list[PromptProvider]]:
-    """The resources and the prompts of a toolset and of those nested in it."""
     resources, prompts = toolset._offers  # pyright: ignore[reportPrivateUsage]
     every = ([] if resources is None else [resources], [] if prompts is None else [prompts])
     for member in toolset.members():
@@ -285,7 +282,6 @@ class Transformed(Toolset[C]):
         yield self._inner
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        """The inner bindings, each transformed."""
         transform = self._transform
         if isinstance(transform, TurnStep):
             return [transform(binding) for binding in self._inner.compiled(transform.inside(turn))]
@@ -307,22 +303,18 @@ class Transformed(Toolset[C]):
         return list(done)
 
     def sources(self) -> list[ToolSource]:
-        """The sources of the inner toolset."""
         return self._inner.sources()
 
     def listing_sources(self) -> list[ToolSource]:
-        """Those of the inner toolset, unless this step puts its tools behind search."""
         return [] if self._defers else self._inner.listing_sources()
 
     def set_aside(self) -> list[tuple[str, str]]:
-        """Tools that this step or an inner one had to leave out."""
         inside = self._inner.set_aside()
         if not isinstance(self._transform, ArgumentStep):
             return inside
         return [*inside, *self._transform.refused(self._inner.compiled(UNPREPARED))]
 
     def unbound(self) -> list[UnboundName]:
-        """Names that were given to this step or an inner one and match no tool."""
         inside, step = self._inner.unbound(), cast("object", self._transform)
         if isinstance(step, Each) and step.rules is not None:
             known = self._inner.known_tools()
@@ -336,10 +328,8 @@ class Transformed(Toolset[C]):
 
     @property
     def defers(self) -> bool:
-        """Whether this step or an inner one puts tools behind search."""
         return self._defers or self._inner.defers
 
     @property
     def extension_keys(self) -> frozenset[str]:
-        """The keys of the extensions that this step or an inner one turns on."""
         return self._extensions | self._inner.extension_keys

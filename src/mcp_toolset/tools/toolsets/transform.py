@@ -115,7 +115,6 @@ def _turned(schema: Any, home: str) -> Any:
 
 
 def _references(schema: object) -> Iterator[str]:
-    """Every local reference in a schema."""
     if isinstance(schema, list):
         for item in cast("list[object]", schema):
             yield from _references(item)
@@ -319,7 +318,6 @@ class Arrangement:
     arguments: SchemaCheck | None = None
 
     def of(self, binding: ToolBinding) -> ToolBinding:
-        """The tool as the model sees it."""
         if self.table is None or self.arguments is None:
             return replace(binding, definition=self.definition)
         run = partial(_run, binding, self.table)
@@ -334,7 +332,6 @@ class Arrangement:
 
 
 def arrange(binding: ToolBinding, transforms: Transforms) -> Arrangement:
-    """Apply the transforms of some parameters to a tool."""
     where = f"tool {binding.name!r} ({binding.place})" if binding.place else f"tool {binding.name!r}"
     before = binding.definition
     if binding.contract is not None:
@@ -360,14 +357,12 @@ class ArgumentStep(NamedStep[Transforms]):
         self._made: dict[str, tuple[ToolDefinition, Arrangement | str]] = {}
 
     def _transformed(self, binding: ToolBinding, transforms: Transforms | None) -> ToolBinding | None:
-        """The binding transformed; `None` for a mounted tool whose parameters are not as expected."""
         if transforms is None:
             return binding
         made = self._arranged(binding, transforms)
         return None if isinstance(made, str) else made.of(binding)
 
     def refused(self, bindings: Iterable[ToolBinding]) -> list[tuple[str, str]]:
-        """The tools that had to be left out, each with the reason."""
         bindings = list(bindings)
         told = self.told(bindings)
         made = [(one.name, self._arranged(one, told[one.name])) for one in bindings if one.name in told]
@@ -406,7 +401,6 @@ async def _run(binding: ToolBinding, table: ArgumentMap, call: ToolCall, context
 
 
 def _read(binding: ToolBinding, reads: Reads, table: ArgumentMap, call: ToolCall) -> Any:
-    """The typed input of a call, from the converted arguments."""
     call = call.with_arguments(table.inward(call.arguments))
     return reads(call if binding.prepare is None else binding.prepare(call, LOCAL_CONTEXT))
 

@@ -274,12 +274,10 @@ def _switched_off(binding: ToolBinding, chosen: bool | None) -> ToolBinding:
 
 
 def redescribed(binding: ToolBinding, text: str | None) -> ToolBinding:
-    """The binding with another description, if one is given."""
     return binding if text is None else replace(binding, definition=binding.definition.described(text))
 
 
 def require_known(selectors: Iterable[object], bindings: Iterable[ToolBinding]) -> None:
-    """Check that every selector matches a tool; `UnknownToolError` has close matches."""
     selectors = list(selectors)
     table = {binding.name: binding for binding in bindings} if selectors else {}
     for selector in selectors:

@@ -169,7 +169,6 @@ class _Types:
 
 
 def _docstring(definition: ToolDefinition, schema: Mapping[str, Any], odd: list[str]) -> list[str]:
-    """The description of the tool and of its parameters."""
     told = [(definition.description or definition.title or "").strip()]
     for each, value in _mapping(schema.get("properties")).items():
         if isinstance(said := _mapping(value).get("description"), str) and said.strip():

@@ -67,7 +67,6 @@ class Each:
 
 
 def same(ones: Sequence[object], others: Sequence[object]) -> bool:
-    """Whether two sequences consist of the same objects."""
     return len(ones) == len(others) and all(map(is_, ones, others))
 
 
@@ -95,7 +94,6 @@ class Made(Generic[M]):
         self._runs: dict[tuple[str, int], tuple[list[ToolBinding], list[M]]] = {}
 
     def of(self, bindings: Iterable[ToolBinding], given: object = None) -> list[M]:
-        """The results for the tools, in order; all are made anew if `given`, an input, has changed."""
         before: dict[Any, tuple[list[ToolBinding], list[M]]] = self._runs if self._given == given else {}
         runs: dict[tuple[str, int], tuple[list[ToolBinding], list[M]]] = {}
         counts: dict[str, int] = {}
@@ -150,7 +148,6 @@ class UnboundName:
 
     @property
     def reason(self) -> str:
-        """What is wrong, and how to correct it."""
         if self.kind == "ambiguous":
             return f"several tools had this name: use {' or '.join(self.near)}, or give the tool itself"
         if self.kind == "moved":
@@ -191,7 +188,6 @@ class KnownTools:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The sources that are not ready."""
         return tuple(one.source_name for one in self.sources if not one.status.is_up)
 
     @property
@@ -329,8 +325,7 @@ class ToolAvailability:
 class Describes(Protocol):
     """Changes the texts of tools: a `HookSet`, `Rules` or `Descriptions`."""
 
-    async def describe(self, view: ToolView, /) -> list[ToolBinding]:
-        """The tools of a view with their new texts."""
+    async def describe(self, view: ToolView, /) -> list[ToolBinding]: ...
 
 
 class RunsCalls(Protocol):
@@ -348,11 +343,9 @@ class AnyRules(RunsCalls, Protocol):
 
     def check_carried(self, view: ToolView) -> None: ...
 
-    def missing(self, view: ToolView) -> list[Any]:
-        """The names of carried rules that match no tool."""
+    def missing(self, view: ToolView) -> list[Any]: ...
 
-    def denies(self, binding: ToolBinding) -> bool:
-        """Whether a policy among them denies a tool to every caller."""
+    def denies(self, binding: ToolBinding) -> bool: ...
 
     def none(self) -> RunsCalls:
         """No rules of a host, for a call under the rules alone that its tool carries."""
@@ -556,7 +549,6 @@ async def execute(binding: ToolBinding, arguments: dict[str, Any], context: Tool
 
 
 def conflict_message(first: ToolBinding, second: ToolBinding) -> str:
-    """Both places of a duplicate name, and how to correct it."""
     places = f"{first.place or 'one toolset'} and {second.place or 'another'}"
     mend = "rename one or give a toolset a prefix with .prefixed()"
     return f"two tools are named {first.name!r}: {places}; {mend}"

@@ -130,24 +130,20 @@ def plain_tools(
 
 
 def to_openai(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The `tools` of a chat completion request; see `ToolView.to_openai`."""
     return plain_tools(view, "openai", left_out)
 
 
 def to_openai_responses(
     view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """The `tools` of a Responses request; see `ToolView.to_openai_responses`."""
     return plain_tools(view, "openai_responses", left_out)
 
 
 def to_anthropic(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The `tools` of a Messages request; see `ToolView.to_anthropic`."""
     return plain_tools(view, "anthropic", left_out)
 
 
 def to_gemini(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The `tools` of a Gemini request; see `ToolView.to_gemini`."""
     return plain_tools(view, "gemini", left_out)
 
 

@@ -45,7 +45,6 @@ class Offer:
 
 
 def within_any_budget(schemas: Sequence[Schema | None]) -> list[bool]:
-    """Every tool with a strict schema may be strict."""
     return [schema is not None for schema in schemas]
 
 
@@ -357,7 +356,6 @@ class _Shaping:
         return made
 
     def shaped(self, schema: Any) -> Any:
-        """Shape one schema and everything inside it."""
         if not isinstance(schema, Mapping):
             return {} if schema is not False else {"description": "No value is valid here."}
         given = _gemini_plain(cast("Schema", schema), self._root)

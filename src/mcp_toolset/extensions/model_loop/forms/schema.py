@@ -65,7 +65,6 @@ def portable(schema: Any) -> Any:
 
 
 def kinds_of(schema: Schema) -> list[str]:
-    """The types that a schema names; empty if it names none."""
     kinds = schema.get("type")
     if isinstance(kinds, list):
         return cast("list[str]", kinds)
@@ -73,7 +72,6 @@ def kinds_of(schema: Schema) -> list[str]:
 
 
 def resolved(root: Schema, reference: str) -> Any:
-    """The target of a local reference, or `None` if it has none."""
     if reference != "#" and not reference.startswith("#/"):
         return None
     found: Any = root
@@ -139,12 +137,10 @@ def _without(schema: Any, *keys: str) -> Any:
 
 
 def definitions_of(schema: Schema) -> dict[str, Any]:
-    """The keywords of a root that hold its definitions, unchanged."""
     return {key: schema[key] for key in DEFINITIONS if key in schema}
 
 
 def references(schema: Any) -> Iterator[str]:
-    """Every reference inside, except in definitions."""
     found: list[str] = []
 
     def look(inner: Any) -> None:
@@ -179,7 +175,6 @@ def _returns(start: str, steps: Mapping[str, set[str]]) -> bool:
 
 
 def with_note(schema: dict[str, Any], note: str) -> dict[str, Any]:
-    """The schema with one more sentence in its description."""
     if not note:
         return schema
     description = schema.get("description")

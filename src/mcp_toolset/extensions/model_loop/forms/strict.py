@@ -88,7 +88,6 @@ def with_legal_properties(schema: Schema, legal: re.Pattern[str]) -> tuple[Schem
 
 
 def renamed_back(names: Mapping[str, str]) -> WayBack:
-    """Rename arguments back; `names` maps the exported name to the tool's own."""
     return lambda given: {names.get(name, name): value for name, value in given.items()}
 
 
@@ -107,7 +106,6 @@ def check_of(schema: Schema, root: Schema) -> SchemaCheck:
 
 
 def accepts_null(schema: Any, root: Schema) -> bool:
-    """Whether `null` is a value of the schema."""
     if not isinstance(schema, Mapping):
         return schema is not False
     keywords = cast("Schema", schema)

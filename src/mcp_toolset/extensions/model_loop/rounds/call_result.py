@@ -61,8 +61,8 @@ def examined(
 ) -> ToolCall | InvalidCall:
     """A call that can run with the arguments `given`, or what is wrong with it.
 
-    `known` names further tools that exist but were not offered. `offered` are deferred tools that the provider's
-    own search has shown to the model, in their versions: this grants the call by name.
+    `known` names further tools that exist but were not offered. `offered` are deferred tools that the
+    provider's own search has shown to the model, in their versions: this grants the call by name.
     """
     binding = view.get(call.name)
     if binding is None or (binding.deferred and call.name not in offered):
@@ -177,7 +177,6 @@ def is_placeholder(done: GivenResult) -> bool:
 
 
 def result_of(call: ToolCall | AssistantCall, output: Any) -> ToolResult:
-    """An output as a result; `RoundError` if it has no JSON form, or cannot be read by clients."""
     try:
         result = Complete(output).result()
         return checked_result(result, "the application") if isinstance(output, ToolResult) else result
@@ -216,7 +215,6 @@ def is_confirmation(schema: Mapping[str, Any] | None) -> bool:
 
 
 def placeholder(ask: AskUser) -> ToolResult:
-    """The result for the model while the question has no answer."""
     text = f"The user was asked: {ask.question}\nThere is no answer yet."
     return ToolResult({"content": [{"type": "text", "text": text}]}, ask=ask)
 

@@ -129,7 +129,6 @@ class RoundRecord(_Record):
 
 
 def stored(plan: RoundStanding) -> dict[str, Any]:
-    """A round as plain JSON data. Raises `RoundError`: a result of the application's own has no JSON form."""
     committed = plan.progress.committed
     record = RoundRecord(
         id=plan.progress.id,
@@ -219,5 +218,4 @@ def _pending_record(plan: RoundStanding, call: ToolCall) -> PendingRecord:
 
 
 def tool_record(binding: ToolBinding | None) -> ToolRecord | None:
-    """The tool that a call is meant for, if it exists."""
     return binding and ToolRecord(source=binding.source, digest=binding.definition.digest)

@@ -49,7 +49,6 @@ def restored(
     hooks: AnyRule | None,
     rules: AnyRule | None = None,
 ) -> ToolRoundPlan:
-    """The plan of a stored round; see `ToolRound.from_state`."""
     record = _read(state)
     if record.needs_rules and rules is None:
         raise RoundError(

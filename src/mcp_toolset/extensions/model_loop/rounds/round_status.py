@@ -88,14 +88,12 @@ class RoundProgress:
         self.activity: Activity | None = None
 
     def require(self, holder: object) -> None:
-        """Check that the plan is the newest one of an open round."""
         if self.state != "open":
             raise RoundError(f"this round is already {self.state}; make one of the next assistant message")
         if self.holder is not holder:
             raise RoundError("a newer plan has replaced this one; go on with what apply_hooks returned")
 
     def require_rest(self, holder: object) -> None:
-        """Check that no step is running."""
         self.require(holder)
         if self.activity is not None:
             raise RoundError(f"this round is {self.activity} just now; wait until that has ended")
@@ -117,7 +115,6 @@ class RoundProgress:
             self.activity = None
 
     def close(self, holder: object, state: RoundState) -> None:
-        """Enter a final state."""
         self.require_rest(holder)
         self.state = state
 
@@ -147,7 +144,6 @@ class RoundProgress:
         del self.questions[id]
 
     def give(self, id: str, result: ToolResult) -> None:
-        """Note a result from outside."""
         self.questions.pop(id, None)
         self.results[id] = result
         self.given.add(id)

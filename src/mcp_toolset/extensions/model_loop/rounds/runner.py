@@ -103,7 +103,6 @@ async def ask_hooks_observed(
     observers: Sequence[CallObserver],
     round: str,
 ) -> Answer:
-    """Run hooks on a call; report it if they answered or refused it."""
     if not observers:
         return await ask_hooks(call, view, hooks, seeing, context)
     digest = digest_of(observers)
@@ -138,7 +137,6 @@ def tell_invalid(
 def tell_given(
     call: AssistantCall, result: ToolResult, view: ToolView, *, observers: Sequence[CallObserver], round: str
 ) -> None:
-    """Report a result that came from the application or the user."""
     if not observers:
         return
     seen = Observation(binding=view.get(call.name))
@@ -171,7 +169,6 @@ class Around:
         return binding.redirect is None and bool(guarded)
 
     def with_middleware(self, added: Rules) -> Around:
-        """The same with more middleware, inside the present one."""
         return replace(self, rules=replace(self.rules.merged(added), hooks=HookSet()))
 
     def asking(self, call: ToolCall, hooks: HookSet) -> Around:
@@ -179,11 +176,9 @@ class Around:
         return replace(self, inside={**self.inside, call.id: own.merged(hooks)})
 
     def rules_of(self, call: ToolCall, hooks: HookSet) -> Rules:
-        """The rules for the run of one call; `hooks` are all of the round's."""
         return replace(self.rules, hooks=HooksLeft(hooks, self.inside.get(call.id)))
 
     def rules_of_all(self, hooks: HookSet) -> Rules:
-        """The rules for a call that another call stands for."""
         return replace(self.rules, hooks=hooks)
 
 
@@ -203,12 +198,10 @@ class AnsweringContext(ToolContext):
 
     @property
     def edits(self) -> Mapping[str, Any]:
-        """The edits of the run of this call that ended with a question."""
         known = self._answers.get(_EDITS)
         return {} if known is None else known.content
 
     def keep(self, edits: Mapping[str, Any]) -> None:
-        """Keep the edits of a call that ends with a question, for its next run."""
         if edits:
             self._answers[_EDITS] = ElicitationAnswer("accept", edits)
 
