@@ -23,6 +23,7 @@ class Once(Protocol):
 
     async def use(self, name: str, *, seconds: float) -> bool:
         """Use a name; `False` if it was used in the last `seconds`."""
+        ...
 
     async def was_used(self, name: str) -> bool: ...
 
@@ -48,19 +49,18 @@ class SuspendedStore(Protocol):
     @property
     def keys(self) -> KeyRing:
         """Seals suspended calls; known while the store runs."""
+        ...
 
     @property
     def patience(self) -> float:
         """Seconds for which a call that waits for an answer is kept."""
+        ...
 
-    def used(self, kind: str) -> Once:
-        """Names that may be used once."""
+    def used(self, kind: str) -> Once: ...
 
-    def kept(self, kind: str) -> Kept:
-        """Data that is put aside."""
+    def kept(self, kind: str) -> Kept: ...
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Open the store for the length of a block."""
+    def running(self) -> AbstractAsyncContextManager[None]: ...
 
 
 @dataclass(frozen=True, slots=True)

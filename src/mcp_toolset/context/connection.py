@@ -49,6 +49,7 @@ class PendingLogin(Protocol):
 
     async def arrive(self, address: str) -> bool:
         """Take the address that the browser was sent back to, once; whether the caller has tokens then."""
+        ...
 
 
 @runtime_checkable
@@ -266,8 +267,7 @@ class Way(Protocol):
     """The way back to the client of one request, while that is being answered: a dispatch context."""
 
     @property
-    def can_send_request(self) -> bool:
-        """Whether the client can be sent requests in the course of this one."""
+    def can_send_request(self) -> bool: ...
 
     @property
     def reason(self) -> str | None:
@@ -334,13 +334,13 @@ class RequestContext:
 class Answers(Protocol):
     """A server, as every door sees it."""
 
-    def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
-        """The result of a request, in the envelope of its client's era."""
+    def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]: ...
 
     async def notified(self, request: RequestContext) -> None: ...
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep the server open for as long as the block runs, which a door does while it serves."""
+        ...
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The input schema of a tool that the caller of an ASGI scope can call."""

@@ -164,12 +164,12 @@ class ListChange(Protocol):
     """A list that has changed for some clients only, as `ClientLists` tells."""
 
     @property
-    def capability(self) -> str:
-        """What the list is of: `tools`, `resources` or `prompts`."""
+    def capability(self) -> str: ...
 
     @property
     def client_key(self) -> str:
         """The key of the one client whose session lists this; empty if it is a session of several."""
+        ...
 
     def is_for(self, client: ServedClient) -> bool: ...
 
@@ -182,6 +182,7 @@ class Offers(Protocol):
 
     def declares(self, capability: str, feature: str = "") -> bool:
         """Whether it has a capability, and in it a feature such as `subscribe`."""
+        ...
 
     def extensions(self) -> Mapping[str, Any]:
         """What it declares as `experimental` and `extensions`, without what the bridge takes part in."""
@@ -196,16 +197,13 @@ class Offers(Protocol):
 
     async def listed(self, kind: Kind) -> Sequence[Wire]: ...
 
-    def hint(self, kind: Kind) -> CacheHint:
-        """How long that list may be kept."""
+    def hint(self, kind: Kind) -> CacheHint: ...
 
     def meta(self, kind: Kind) -> Wire: ...
 
-    async def read(self, uri: str, context: ToolContext) -> Wire:
-        """The answer to `resources/read`; `LookupError` if the source is local and has none such."""
+    async def read(self, uri: str, context: ToolContext) -> Wire: ...
 
-    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
-        """The answer to `prompts/get`; `LookupError` if the source is local and has none such."""
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire: ...
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire: ...
 
@@ -215,6 +213,7 @@ class Offers(Protocol):
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` whenever the resource has changed for a caller; returns what ends that."""
+        ...
 
     async def look(self, kind: Kind, context: ToolContext) -> None:
         """List again for a caller what nothing tells of a change of."""
@@ -257,9 +256,9 @@ class VaryingSource(Protocol):
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         """The tools that are listed to other clients than this one, by their own names."""
+        ...
 
-    def unknown_to(self, context: ToolContext) -> bool:
-        """Whether it has still to be found out what is listed to clients like this one."""
+    def unknown_to(self, context: ToolContext) -> bool: ...
 
     async def known_to(self, context: ToolContext) -> None: ...
 

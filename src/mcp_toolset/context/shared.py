@@ -37,11 +37,11 @@ class Ownership(Protocol):
 
     async def take(self, name: str, *, seconds: float) -> int:
         """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
+        ...
 
     async def release(self, name: str) -> None: ...
 
-    async def holder(self, name: str) -> str:
-        """The replica that has a lease; empty if none has."""
+    async def holder(self, name: str) -> str: ...
 
 
 class Health(Protocol):
@@ -68,6 +68,7 @@ class Shared(SuspendedStore, Protocol):
 
     def grants(self) -> CachedGrants:
         """Grants, with a copy here that follows what other replicas grant and revoke."""
+        ...
 
     def registry_state(self, service: str) -> StateStore: ...
 

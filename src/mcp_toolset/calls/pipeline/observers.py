@@ -283,6 +283,7 @@ class DigestingObserver(CallObserver, Protocol):
 
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
         """Receive what is to be said of a plain call, without raising; `False` if `note` must have it."""
+        ...
 
 
 class Sampler(Protocol):

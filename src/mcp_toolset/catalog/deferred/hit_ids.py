@@ -15,7 +15,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.tools.binding.selector import MAX_NEAR
 from mcp_toolset.tools.core.names import mounted_name, prefix_from, public_name, qualified
 from mcp_toolset.tools.core.result import encodable
-from mcp_toolset.tools.toolsets.queries import chosen_id
+from mcp_toolset.tools.toolsets.toolset import chosen_id
 from mcp_toolset.tools.view.view import ToolBinding
 
 LONGEST_ID: Final = 200

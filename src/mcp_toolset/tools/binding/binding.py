@@ -106,8 +106,7 @@ class HasContract(Protocol):
 
     def known(self) -> Contract | None: ...
 
-    async def fetch(self) -> Contract:
-        """The present contract; raises `CallError` if there is none."""
+    async def fetch(self) -> Contract: ...
 
 
 @dataclass(frozen=True, slots=True)

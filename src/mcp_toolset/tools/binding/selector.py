@@ -61,6 +61,7 @@ class ToolGroup(Protocol):
 
     def identities(self) -> Mapping[object, frozenset[str]]:
         """The keys that identify its tools wherever they are nested, each with its names in the group."""
+        ...
 
 
 def identity(binding: ToolBinding) -> object:

@@ -166,11 +166,11 @@ class Membership(Protocol):
     @property
     def generation(self) -> int: ...
 
-    def members(self) -> Mapping[str, bool]:
-        """Every tool by public name, and whether it is a member."""
+    def members(self) -> Mapping[str, bool]: ...
 
     def change(self, members: Mapping[str, bool], *, generation: int) -> int:
         """Add tools to the members or remove them, all or nothing; return the new generation."""
+        ...
 
 
 class Background(Protocol):
@@ -178,6 +178,7 @@ class Background(Protocol):
 
     def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
         """Run `work(*arguments)`, also after the call; return an id to get its result with."""
+        ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
         """The result of some work, once it has ended; `within` bounds the wait, in seconds."""
@@ -198,8 +199,7 @@ class CatalogHit(Protocol):
     def description(self) -> str: ...
 
     @property
-    def score(self) -> float:
-        """From 0 to 1."""
+    def score(self) -> float: ...
 
 
 def granted(names: Iterable[str], where: str) -> frozenset[str]:
@@ -321,8 +321,8 @@ class ToolContext:
     - Ask the client: `ask`, `can_ask`, `elicit`, `sample`, `roots`.
     - Who calls: `identity`, `principal`, `session`, `client_info`, `client_capabilities`, `protocol_version`.
     - The call: `name`, `arguments`, `meta`, `request_id`, `turn`, `round`, `model`, `injected`, `effect`.
-    - With a capability, else `CapabilityError`: `snapshot`, `search`, `membership`, `background`,
-      `processes`, `append_event`; see `capabilities` and `require`.
+    - With a capability that the tool was granted (`capabilities`, `require`): `snapshot`, `search`,
+      `membership`, `background`, `processes`, `append_event`.
     - For middleware and the bridge, not for tools: `params`, `notify`, `request`, `needs`, `is_task`,
       `is_inner`, `resumed`, `follows`, `edits`, `keep`, `counts`, `injecting`, `for_handler`.
     """

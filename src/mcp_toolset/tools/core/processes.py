@@ -54,6 +54,7 @@ class RunningProcess(Protocol):
     @property
     def id(self) -> str:
         """The id of its handle."""
+        ...
 
     async def emit(self, kind: str, data: Any = None) -> None:
         """Note an event, which is then in the file; `CallError` if it has no JSON form or is too long."""
@@ -67,20 +68,22 @@ class OwnProcesses(Protocol):
 
     async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
         """Run `work(process, *arguments)`, also after the call; it is on record before it begins."""
+        ...
 
     async def get(self, id: str) -> Process: ...
 
-    async def list(self, *, limit: int = 100) -> Sequence[Process]:
-        """The caller's processes, the newest first."""
+    async def list(self, *, limit: int = 100) -> Sequence[Process]: ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
         """What the work returned, in JSON form, once it has ended; `within` bounds the wait, in seconds."""
 
     async def cancel(self, id: str) -> Process:
         """Ask for the end of a process, also of one that another program runs; returns its handle."""
+        ...
 
     async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
         """The events of a process with numbers above `after`, in order."""
+        ...
 
 
 class ProcessesOf(Protocol):

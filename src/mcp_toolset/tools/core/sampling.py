@@ -53,8 +53,7 @@ class ModelsOfCalls(Protocol):
 
     def of_call(
         self, call: ToolCall, context: ToolContext
-    ) -> Callable[[Mapping[str, Any], str], Awaitable[SampledMessage]]:
-        """What answers the requests of one call, each with its key."""
+    ) -> Callable[[Mapping[str, Any], str], Awaitable[SampledMessage]]: ...
 
 
 async def message_of(sampler: ModelSampler, request: SamplingRequest) -> SampledMessage:

@@ -53,6 +53,7 @@ class PromptProvider(Protocol):
 
     async def list_prompts(self) -> Sequence[Prompt | Mapping[str, Any]]:
         """The prompts to list, in a stable order."""
+        ...
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str], context: ToolContext
@@ -63,9 +64,11 @@ class PromptProvider(Protocol):
             LookupError: the prompt does not exist.
             InvalidArgumentsError: an argument is missing or unknown; the message goes to the client.
         """
+        ...
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` whenever the list has changed; return a function that stops this."""
+        ...
 
 
 class CompletionProvider(Protocol):
@@ -78,6 +81,7 @@ class CompletionProvider(Protocol):
 
         `others` are arguments that the user has filled in already.
         """
+        ...
 
 
 class Prompts:
@@ -225,17 +229,21 @@ class ResourceProvider(Protocol):
 
     async def list_resources(self) -> Sequence[Resource | Mapping[str, Any]]:
         """The resources to list, in a stable order."""
+        ...
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate | Mapping[str, Any]]:
         """URI templates, for resources that are too many to list."""
+        ...
 
     async def read_resource(
         self, uri: str
     ) -> Sequence[TextResourceContents | BlobResourceContents | Mapping[str, Any]]:
         """The contents at `uri`; a `LookupError` is told to the client."""
+        ...
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` whenever the list has changed; return a function that stops this."""
+        ...
 
 
 @runtime_checkable
@@ -244,3 +252,4 @@ class UpdatingResources(ResourceProvider, Protocol):
 
     def on_update(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call `callback` with the URI of a resource whose contents have changed; return what stops this."""
+        ...

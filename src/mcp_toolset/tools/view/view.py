@@ -347,8 +347,7 @@ class AnyRules(RunsCalls, Protocol):
 
     def denies(self, binding: ToolBinding) -> bool: ...
 
-    def none(self) -> RunsCalls:
-        """No rules of a host, for a call under the rules alone that its tool carries."""
+    def none(self) -> RunsCalls: ...
 
 
 class ToolView(Mapping[str, ToolBinding]):
