@@ -65,15 +65,8 @@ class ServedClient:
     """
 
     __slots__ = (
-        "_connection",
-        "_gone",
-        "_roots",
-        "answers_pings",
-        "carried",
-        "declares",
-        "key",
-        "log_level",
-        "routes",
+        *("_connection", "_gone", "_roots", "answers_pings", "carried", "declares", "key", "log_level"),
+        *("routes",),
     )
 
     def __init__(

@@ -150,15 +150,8 @@ class Connection:
     """
 
     __slots__ = (
-        "_callbacks",
-        "_sender",
-        "_state",
-        "client",
-        "client_capabilities",
-        "client_info",
-        "initialize_accepted",
-        "protocol_version",
-        "session_id",
+        *("_callbacks", "_sender", "_state", "client", "client_capabilities", "client_info"),
+        *("initialize_accepted", "protocol_version", "session_id"),
     )
 
     def __init__(

@@ -49,18 +49,8 @@ class Delivery:
     """
 
     __slots__ = (
-        "_added",
-        "_asked",
-        "_bytes",
-        "_left",
-        "_moved",
-        "_read",
-        "_scope",
-        "_stopped",
-        "_waiting",
-        "confirm",
-        "held",
-        "running",
+        *("_added", "_asked", "_bytes", "_left", "_moved", "_read", "_scope", "_stopped", "_waiting"),
+        *("confirm", "held", "running"),
     )
 
     def __init__(self) -> None:

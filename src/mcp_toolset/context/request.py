@@ -52,18 +52,8 @@ class Caller(ToolContext):
     """The client of one request: what it declares, what it can be asked, how much it wants to hear."""
 
     __slots__ = (
-        "_carried",
-        "_client",
-        "_meta",
-        "_params",
-        "_replay",
-        "_request",
-        "_wants_progress",
-        "identity",
-        "modern",
-        "principal",
-        "protocol_version",
-        "session",
+        *("_carried", "_client", "_meta", "_params", "_replay", "_request", "_wants_progress", "identity"),
+        *("modern", "principal", "protocol_version", "session"),
     )
 
     capabilities = frozenset(CAPABILITIES)

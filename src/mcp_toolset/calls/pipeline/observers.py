@@ -390,13 +390,8 @@ NAME: Final = "mcp_toolset"
 """The name under which collectors know what this package measures."""
 
 _ATTRIBUTES: Final = (
-    "gen_ai.tool.name",
-    "mcp_toolset.outcome",
-    "gen_ai.tool.call.id",
-    "mcp_toolset.called",
-    "mcp_toolset.server",
-    "mcp_toolset.reason",
-    "mcp_toolset.decisions",
+    *("gen_ai.tool.name", "mcp_toolset.outcome", "gen_ai.tool.call.id", "mcp_toolset.called"),
+    *("mcp_toolset.server", "mcp_toolset.reason", "mcp_toolset.decisions"),
 )
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _EXECUTED: Final = "execute_tool"

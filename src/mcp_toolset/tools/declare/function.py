@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from mcp_toolset.tools.declare.typed_call import CallMetadata, CompletedCall, HandledInput, RejectedInput
 
-__all__ = ["FunctionCall", "FunctionTool", "Tool", "runner", "tool"]
-
 S = TypeVar("S")
 V = TypeVar("V")
 Q = ParamSpec("Q")

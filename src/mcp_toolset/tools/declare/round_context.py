@@ -68,16 +68,8 @@ class RoundContext(ToolContext):
     """The context of calls in a loop of your own. Tools can use the services that you give to it."""
 
     __slots__ = (
-        "_call",
-        "_offers",
-        "_request",
-        "arguments",
-        "capabilities",
-        "identity",
-        "model",
-        "name",
-        "principal",
-        "session",
+        *("_call", "_offers", "_request", "arguments", "capabilities", "identity", "model", "name"),
+        *("principal", "session"),
     )
 
     def __init__(

@@ -38,18 +38,6 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.source import ToolSource
     from mcp_toolset.tools.view.export import Export, Provider, ToolRequirement
 
-__all__ = [
-    "Describes",
-    "RunsCalls",
-    "ToolAvailability",
-    "ToolBinding",
-    "ToolSelector",
-    "ToolView",
-    "conflict_message",
-    "execute",
-]
-
-
 M = TypeVar("M")
 
 _SOURCE: Final = attrgetter("source")

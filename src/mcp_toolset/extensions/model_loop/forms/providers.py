@@ -111,20 +111,8 @@ def _fits_openai(schema: Schema) -> bool:
 _OPENAI_STRICT: Final = StrictDialect(
     kept=frozenset(
         {
-            "const",
-            "description",
-            "enum",
-            "exclusiveMaximum",
-            "exclusiveMinimum",
-            "format",
-            "maxItems",
-            "maximum",
-            "minItems",
-            "minimum",
-            "multipleOf",
-            "pattern",
-            "title",
-            "type",
+            *("const", "description", "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems"),
+            *("maximum", "minItems", "minimum", "multipleOf", "pattern", "title", "type"),
         }
     ),
     formats=frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}),
@@ -312,21 +300,8 @@ MAX_INLINED: Final = 500
 
 _GEMINI_KEPT: Final = frozenset(
     {
-        "additionalProperties",
-        "anyOf",
-        "description",
-        "enum",
-        "format",
-        "items",
-        "maxItems",
-        "maximum",
-        "minItems",
-        "minimum",
-        "prefixItems",
-        "properties",
-        "required",
-        "title",
-        "type",
+        *("additionalProperties", "anyOf", "description", "enum", "format", "items", "maxItems", "maximum"),
+        *("minItems", "minimum", "prefixItems", "properties", "required", "title", "type"),
     }
 )
 _GEMINI_FORMATS: Final = frozenset({"date-time", "date", "time", "duration"})

@@ -21,17 +21,8 @@ _MAPS_OF_SCHEMAS: Final = frozenset(
 _LISTS_OF_SCHEMAS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _SCHEMAS: Final = frozenset(
     {
-        "additionalItems",
-        "additionalProperties",
-        "contains",
-        "else",
-        "if",
-        "items",
-        "not",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
+        *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
+        *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
     }
 )
 _SILENT: Final = frozenset(

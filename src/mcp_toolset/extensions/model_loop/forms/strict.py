@@ -59,14 +59,8 @@ def _altered(name: str, taken: Collection[str]) -> str:
 _ANNOTATIONS: Final = frozenset({"default", "description", "examples", "title"})
 _NAMES_PROPERTIES: Final = frozenset(
     {
-        "dependencies",
-        "dependentRequired",
-        "dependentSchemas",
-        "else",
-        "if",
-        "patternProperties",
-        "propertyNames",
-        "then",
+        *("dependencies", "dependentRequired", "dependentSchemas", "else", "if", "patternProperties"),
+        *("propertyNames", "then"),
     }
 )
 

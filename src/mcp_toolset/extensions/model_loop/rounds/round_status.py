@@ -55,20 +55,8 @@ class RoundProgress:
     """
 
     __slots__ = (
-        "activity",
-        "answers",
-        "committed",
-        "failures",
-        "given",
-        "halts",
-        "holder",
-        "id",
-        "keys",
-        "questions",
-        "results",
-        "running",
-        "state",
-        "waiting",
+        *("activity", "answers", "committed", "failures", "given", "halts", "holder", "id", "keys"),
+        *("questions", "results", "running", "state", "waiting"),
     )
 
     def __init__(self, id: str = "") -> None:

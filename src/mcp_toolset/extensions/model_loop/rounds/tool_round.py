@@ -24,9 +24,7 @@ from mcp_toolset.calls.pipeline.rules import AnyRule
 from mcp_toolset.errors import DefinitionError, RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     NOTHING_OFFERED,
-    CallResult,
     InvalidCall,
-    InvalidCallReason,
     examined,
     original_of,
     searched,
@@ -47,18 +45,6 @@ from mcp_toolset.tools.view.view import ToolView, required_view
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.view.export import Export
-
-__all__ = [
-    "CallResult",
-    "InvalidCallReason",
-    "RoundCommit",
-    "InvalidCall",
-    "RoundState",
-    "RoundStatus",
-    "ToolRound",
-    "ToolRoundPlan",
-]
-
 
 _SEARCHING: Final = ("anthropic", "openai_responses")
 """The providers whose own search shows deferred tools to a model."""
