@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.binding.selector import ToolSelector
     from mcp_toolset.tools.toolsets.transform import BySelector
 
-__all__ = ["Descriptions"]
-
 
 class Descriptions(Mapping["ToolSelector", str]):
     """An immutable mapping from tools to the texts that replace their descriptions."""

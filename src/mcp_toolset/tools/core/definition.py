@@ -406,12 +406,41 @@ def execution_of(options: ToolOptions) -> dict[str, Any]:
     return {"execution": {"taskSupport": task}}
 
 
-class Private(TypedDict):
-    """What is never sent to a client."""
+class ToolFields(TypedDict):
+    """The fields of a `Tool` that its options give."""
 
+    manual: bool
+    timeout: float | None
+    id: str
     tags: frozenset[str]
     metadata: Mapping[str, Any]
 
 
-def private(options: ToolOptions) -> Private:
-    return {"tags": checked_tags(options.get("tags", ()), "tool"), "metadata": options.get("metadata") or {}}
+def fields_of(options: ToolOptions) -> ToolFields:
+    return {
+        "manual": options.get("manual", False),
+        "timeout": options.get("timeout"),
+        "id": options.get("id", ""),
+        "tags": checked_tags(options.get("tags", ()), "tool"),
+        "metadata": options.get("metadata") or {},
+    }
+
+
+def definition_of(
+    name: str,
+    description: str | None,
+    input_schema: Mapping[str, Any],
+    output_schema: Mapping[str, Any] | None,
+    options: ToolOptions,
+) -> ToolDefinition:
+    """The definition that a declaration and its options make; an option's description wins."""
+    return ToolDefinition(
+        name=name,
+        description=options.get("description") or description,
+        input_schema=input_schema,
+        output_schema=output_schema,
+        title=options.get("title"),
+        annotations=annotations_of(options),
+        meta=options.get("meta"),
+        extra=execution_of(options),
+    )

@@ -27,14 +27,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.binding.binding import Executor, Reads, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import (
-    ToolDefinition,
-    ToolOptions,
-    annotations_of,
-    checked,
-    execution_of,
-    private,
-)
+from mcp_toolset.tools.core.definition import ToolOptions, checked, definition_of, fields_of
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import FunctionSignature, arguments_of, is_method, read_signature
 from mcp_toolset.tools.declare.tool import P, R, Tool
@@ -245,28 +238,17 @@ def tool(
             function = function.__func__
         unbound = is_method(function)
         signature = read_signature(function, name, without_self=unbound)
-        definition = ToolDefinition(
-            name=signature.name,
-            description=options.get("description") or signature.description,
-            input_schema=signature.arguments.schema,
-            output_schema=signature.returned.schema,
-            title=options.get("title"),
-            annotations=annotations_of(options),
-            meta=options.get("meta"),
-            extra=execution_of(options),
-        )
+        schemas = signature.arguments.schema, signature.returned.schema
+        definition = definition_of(signature.name, signature.description, *schemas, options)
         return FunctionTool(
             definition,
             function,
             signature.place,
-            options.get("manual", False),
-            options.get("timeout"),
-            options.get("id", ""),
             run=_unbound if unbound else runner(function, signature),
             signature=signature,
             unbound=unbound,
             declared=function,
-            **private(options),
+            **fields_of(options),
         )
 
     if function is None:

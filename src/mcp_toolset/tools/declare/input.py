@@ -30,14 +30,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, StateError, ToolMismatchError
 from mcp_toolset.tools.binding.binding import Reads, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import (
-    ToolDefinition,
-    ToolOptions,
-    annotations_of,
-    checked,
-    execution_of,
-    private,
-)
+from mcp_toolset.tools.core.definition import ToolOptions, checked, definition_of, fields_of
 from mcp_toolset.tools.core.json_schema import UNUSABLE, PlainSchema, reason_of
 from mcp_toolset.tools.core.names import DECLARED, check_name, declared_tool
 from mcp_toolset.tools.core.result import ToolResult
@@ -384,28 +377,16 @@ def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> In
         raise DefinitionError(f"{place} has no name; give InputTool.of(…, name=…)")
     reader, schema = read_input(model, place)
     returned, (description, schema) = promised(output, own), described(schema)
-    definition = ToolDefinition(
-        name=check_name(own, place),
-        description=options.get("description") or description,
-        input_schema=schema,
-        output_schema=returned.schema,
-        title=options.get("title"),
-        annotations=annotations_of(options),
-        meta=options.get("meta"),
-        extra=execution_of(options),
-    )
+    definition = definition_of(check_name(own, place), description, schema, returned.schema, options)
     return InputTool(
         definition,
         model if isinstance(model, type) else None,
         place,
-        options.get("manual", False),
-        options.get("timeout"),
-        options.get("id", ""),
         calling=HandlerCall(reader, returned),
         reader=reader,
         output=output,
         declared=model,
-        **private(options),
+        **fields_of(options),
     )
 
 

@@ -13,8 +13,6 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Final
 
-__all__ = ["hidden_kinds", "spelled_out", "without_hidden"]
-
 _ESCAPE_SEQUENCES: Final = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
     "|(?:\x1b[\\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\\\|\x9c)"

@@ -13,8 +13,6 @@ import json
 from collections.abc import Callable
 from typing import Final, Literal, cast
 
-__all__ = ["HiddenTextPolicy", "cleaned", "cleaned_metadata", "hidden_in", "plain_to_see", "visible"]
-
 HiddenTextPolicy = Literal["strip", "flag", "refuse"]
 """What is done with a definition that has hidden characters: clean it where that is safe, serve it with a
 note, or set it aside."""
