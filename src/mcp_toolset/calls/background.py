@@ -44,9 +44,11 @@ class EventLog:
 
     def append(self, kind: str, data: Any = None, *, call: ToolCall, context: ToolContext) -> SessionEvent:
         """Append an event of a call. Raises `CallError`: it has no kind, no JSON form, or is too long."""
+        if not isinstance(kind, str) or not kind:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise CallError(f"an event needs a kind, a text such as 'order.placed', not {kind!r}")
         event = SessionEvent(
             self._count + 1,
-            _kind(kind),
+            kind,
             _plain(data, call.name),
             call.name,
             call.id,
@@ -63,12 +65,6 @@ class EventLog:
         """The kept events after the given number, of one session if given."""
         kept = (event for event in self._events if event.number > number)
         return [event for event in kept if session is None or event.session == session]
-
-
-def _kind(kind: object) -> str:
-    if not isinstance(kind, str) or not kind:
-        raise CallError(f"an event needs a kind, a text such as 'order.placed', not {kind!r}")
-    return kind
 
 
 def _plain(data: Any, tool: str) -> Any:

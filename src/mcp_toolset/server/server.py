@@ -49,7 +49,7 @@ from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import CallGuards, Visibility
 from mcp_toolset.tools.core.call import ALWAYS, granted
 from mcp_toolset.tools.core.source import fits
-from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
+from mcp_toolset.tools.declare.providers import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset, offered_by
 
 if TYPE_CHECKING:

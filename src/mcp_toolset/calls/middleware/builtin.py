@@ -131,7 +131,8 @@ class OutputFormatter(Rule):
         if not result.is_complete:
             return result
         blocks, lost = cut(result.content, self._limit)
-        is_long = "structuredContent" in result.wire and _json_length(result.structured) > self._limit
+        written = json.dumps(result.structured, ensure_ascii=False, separators=(",", ":"))
+        is_long = "structuredContent" in result.wire and len(written) > self._limit
         is_promised = next.definition.output_schema is not None and not result.is_error
         if not lost and (not is_long or is_promised):
             return result
@@ -149,10 +150,6 @@ def _note(lost: int, *, dropped: bool, kept: bool) -> str:
     elif kept:
         parts.append("the structured content is whole")
     return f"[{'; '.join(parts)}; ask for less]"
-
-
-def _json_length(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 class HiddenTextFilter(Rule):

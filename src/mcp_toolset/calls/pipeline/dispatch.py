@@ -225,7 +225,8 @@ def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Ro
     if before is not None and before.binding is binding and before.rules is not None:
         if rules is before.rules or rules.same_as(before.rules):
             return before
-    run = partial(_execute, binding, _executor(binding))
+    is_limited = binding.timeout is not None and not binding.manual
+    run = partial(_execute, binding, partial(_limited, binding) if is_limited else binding.execute)
     if rules.observed:
         run = partial(_noted, run)
     middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
@@ -383,10 +384,6 @@ def _check_changed(binding: ToolBinding, result: ToolResult) -> None:
         check_output(binding, result)
     except InvalidOutputError as fault:
         raise InvalidOutputError(f"a result hook returned an invalid result: {fault}") from None
-
-
-def _executor(binding: ToolBinding) -> Executor:
-    return binding.execute if binding.timeout is None or binding.manual else partial(_limited, binding)
 
 
 async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
@@ -563,7 +560,10 @@ class ToolDispatch:
         except BaseException as fault:
             note_in(seen, fault)
             if isinstance(fault, UpstreamError):
-                _log_failure(fault, call, context)
+                # A protocol error of a mounted server may quote arguments.
+                told = f"protocol error {fault.code}" if isinstance(fault, UpstreamProtocolError) else fault
+                extra = extra_of(call, context, fault.upstream)
+                _log.info("%s failed: %s", in_log(call.name), in_log(told), extra=extra)
             if (result := _answer(fault, call, raising and route is None)) is None:
                 raise
             return result
@@ -572,12 +572,6 @@ class ToolDispatch:
                 ended(seen, token, self._listeners, sent, context, result)
                 # Timers keep the variables of the call until they are due, and a fault has the frames of it.
                 seen.fault = None
-
-
-def _log_failure(fault: UpstreamError, call: ToolCall, context: ToolContext) -> None:
-    told = f"protocol error {fault.code}" if isinstance(fault, UpstreamProtocolError) else str(fault)
-    extra = extra_of(call, context, fault.upstream)
-    _log.info("%s failed: %s", in_log(call.name), in_log(told), extra=extra)
 
 
 def _answer(fault: BaseException, call: ToolCall, raising: bool) -> ToolResult | None:

@@ -153,7 +153,8 @@ class BoundHook:
     def _decided(self, decision: object, call: ToolCall, given: Any, seen: dict[str, Any] | None) -> Decision:
         """The decision of the hook, if it is one, with an input in JSON; `seen` is its typed input."""
         if isinstance(decision, RunNormally):
-            if seen is None or self.adapter is None or _is_json_instead(decision.input, given):
+            is_json = _is_object(decision.input) and not _is_object(given)
+            if seen is None or self.adapter is None or is_json:
                 _object(decision.input)
                 return decision
             return RunNormally(_edited(call.arguments, seen, _dumped(self.adapter, decision.input)))
@@ -295,9 +296,9 @@ def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any])
     if fixed := [name for name, one in inspect.signature(hook).parameters.items() if one.kind in _NAMED]:
         raise DefinitionError(f"hook {_shown(hook)} gets no arguments by name, such as {fixed[0]}")
     if parameters[:1] == ["self"]:
-        raise DefinitionError(
-            f"hook {_shown(hook)} is a method; register that of an object: thing.{_name(hook)}"
-        )
+        shown = _shown(hook)
+        mend = f"register that of an object: thing.{shown.rpartition('.')[2]}"
+        raise DefinitionError(f"hook {shown} is a method; {mend}")
     alone = "(call), " if second == "input" else ""
     expected = f"hook {_shown(hook)} must take {alone}(call, {second}) or (call, {second}, context)"
     if len(parameters) not in ((1, 2, 3) if second == "input" else (2, 3)):
@@ -328,10 +329,6 @@ def _check_answer(shown: str, hints: Mapping[str, Any], kinds: tuple[type, ...])
         raise DefinitionError(f"hook {shown} must return {told}, not {said.__name__}")
 
 
-def _name(hook: Callable[..., Any]) -> str:
-    return _shown(hook).rpartition(".")[2]
-
-
 def _shown(hook: Callable[..., Any]) -> str:
     return getattr(hook, "__qualname__", repr(hook))
 
@@ -340,13 +337,12 @@ def _withheld(call: ToolCall, fault: str) -> ToolResult:
     return ToolResult.of_error(f"the result of {call.name} is withheld: its check {fault}")
 
 
-def _is_json_instead(edited: object, given: object) -> bool:
-    return isinstance(edited, dict) and not isinstance(given, dict)
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def _object(value: Any) -> dict[str, Any]:
-    given: object = value
-    if not isinstance(given, dict):
+    if not _is_object(value):
         raise TypeError(
             f"RunNormally takes the input that the hook was given, or a dictionary, not {value!r}"
         )

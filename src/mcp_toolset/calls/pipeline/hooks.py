@@ -271,7 +271,9 @@ class HookSet(Rule):
     ) -> DescriptionHook | None:
         """The description hook of a tool: of several, the most specific one."""
         reaches = _reaching(tool, names)
-        found = [(_particularity(use), hook) for use, hook in self._descriptions if reaches(use)]
+        found = [
+            ((not use.is_pattern, len(use.name)), hook) for use, hook in self._descriptions if reaches(use)
+        ]
         return max(found, key=lambda one: one[0])[1] if found else None
 
     async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
@@ -310,7 +312,9 @@ class HookSet(Rule):
     async def _describe(self, binding: ToolBinding, hook: DescriptionHook) -> ToolBinding | None:
         try:
             with anyio.fail_after(self.deadline):
-                text = _text(await hook(binding.definition))
+                text = await hook(binding.definition)
+            if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"a description hook returns a text or None, not {text!r}")
         # The application's code may raise anything; only this tool is to suffer.
         except (Exception, SystemExit):
             _log.exception("the description hook of %s failed; the tool is hidden", in_log(binding.name))
@@ -391,17 +395,7 @@ def _listed_or_checked(binding: ToolBinding) -> Mapping[str, Any]:
     return listed if is_told else binding.arguments.schema
 
 
-def _particularity(use: NameUse) -> tuple[bool, int]:
-    return not use.is_pattern, len(use.name)
-
-
 def _moved(use: NameUse, prefix: str) -> NameUse:
     if use.is_pattern:
         return replace(use, name=f"{prefix}_{_ALTERED.sub('_', use.name)}")
     return replace(use, name=public_name(use.name, prefix=prefix))
-
-
-def _text(value: object) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"a description hook returns a text or None, not {value!r}")
-    return value

@@ -191,7 +191,9 @@ class RuleSet(Rule):
         every = [*tools, *besides]
         names = ToolNames(every)
         found = (NameUse(name, place) for guard in taking for place, name in guard.unused(every))
-        return [known.missing(use, names.near(replace(use, name=_plain(use.name)))) for use in found]
+        # A pattern has a hint and a server before the name.
+        plain = ((use, use.name.rpartition(":")[2].rpartition("/")[2]) for use in found)
+        return [known.missing(use, names.near(replace(use, name=name))) for use, name in plain]
 
     async def describe(self, view: ToolView) -> list[ToolBinding]:
         """The tools of a view with the texts of these rules; see `ToolView.with_texts`."""
@@ -231,11 +233,6 @@ async def _with_carried(bindings: list[ToolBinding]) -> list[ToolBinding]:
             if after is not None:
                 now[public] = replace(before, definition=after.definition)
     return [now[binding.name] for binding in bindings if binding.name in now]
-
-
-def _plain(pattern: str) -> str:
-    """A pattern without the hint and the server before the name."""
-    return pattern.rpartition(":")[2].rpartition("/")[2]
 
 
 def _public(known: ToolBinding) -> str:

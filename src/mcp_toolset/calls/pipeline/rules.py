@@ -73,7 +73,7 @@ class Rules(RuleSet):
             hooks=HookSet(deadline=self.hooks.deadline).merged(*(one.hooks for one in every)),
             middleware=[layer for one in every for layer in one.middleware],
             tool_middleware=_joined(one.tool_middleware for one in every),
-            descriptions=Descriptions(_joined_texts(every)),
+            descriptions=Descriptions({key: text for one in every for key, text in one.descriptions.items()}),
             strict=told[-1] if told else None,
             observers=[observer for one in every for observer in one.observers],
             guards=[guard for one in every for guard in one.guards],
@@ -154,7 +154,3 @@ def _joined(every: Iterable[Mapping[Any, Sequence[ToolMiddleware]]]) -> dict[Any
         for selector, layers in one.items():
             joined.setdefault(selector, []).extend(layers)
     return joined
-
-
-def _joined_texts(every: Iterable[Rules]) -> dict[Any, str]:
-    return {selector: text for one in every for selector, text in one.descriptions.items()}

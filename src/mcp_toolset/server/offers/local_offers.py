@@ -11,7 +11,7 @@ from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, Ending, Kind, Of
 from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.declare.prompts import (
+from mcp_toolset.tools.declare.providers import (
     CompletionProvider,
     PromptProvider,
     ResourceProvider,
@@ -21,7 +21,7 @@ from mcp_toolset.tools.declare.prompts import (
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from mcp_toolset.tools.declare.prompts import Reference
+    from mcp_toolset.tools.declare.providers import Reference
 
 MAX_COMPLETIONS: Final = 100
 """Values in one answer (server/utilities/completion)."""

@@ -45,10 +45,6 @@ def require_several(**lists: Iterable[str]) -> None:
             raise DefinitionError(f"{key} is a list of names, such as [{given!r}], not {given!r}")
 
 
-def _no_claims() -> Mapping[str, Any]:
-    return _NO_CLAIMS
-
-
 @dataclass(frozen=True, slots=True)
 class Identity:
     """An authenticated caller. Two identities with the same `key` are the same caller.
@@ -71,7 +67,7 @@ class Identity:
     scopes: frozenset[str] = frozenset()
     roles: frozenset[str] = frozenset()
     expires: float | None = None
-    claims: Mapping[str, Any] = field(default_factory=_no_claims, repr=False, compare=False)
+    claims: Mapping[str, Any] = field(default_factory=lambda: _NO_CLAIMS, repr=False, compare=False)
 
     @classmethod
     def of(

@@ -63,7 +63,13 @@ class HandlerCall:
 
     def _resolved(self, name: str, tool: str) -> Executor:
         handler = resolve_handler(name, tool)
-        return self._runner(handler, tool) if not isinstance(handler, _Runs) else _run_of(handler, name, tool)
+        if not isinstance(handler, _Runs):
+            return self._runner(handler, tool)
+        if handler.run is None:
+            raise DefinitionError(
+                f"tool {tool!r}: handler {name!r} is a tool without a handler; name a function"
+            )
+        return handler.run
 
     def _runner(self, handler: Callable[..., Any], tool: str) -> Executor:
         answer = answering(handler, tool)
@@ -86,12 +92,6 @@ def answering(handler: Callable[..., Any], tool: str) -> Callable[[Any, ToolCont
         return await value if inspect.isawaitable(value) else value
 
     return answer
-
-
-def _run_of(handler: _Runs, name: str, tool: str) -> Executor:
-    if handler.run is None:
-        raise DefinitionError(f"tool {tool!r}: handler {name!r} is a tool without a handler; name a function")
-    return handler.run
 
 
 def arguments_reader(schema: Mapping[str, Any]) -> Callable[[ToolCall], dict[str, Any]]:

@@ -33,7 +33,6 @@ from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolOptions, checked, definition_of, fields_of
 from mcp_toolset.tools.core.json_schema import UNUSABLE, PlainSchema, reason_of
 from mcp_toolset.tools.core.names import DECLARED, check_name, declared_tool
-from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.from_schema import promised
 from mcp_toolset.tools.declare.function import FunctionCall
 from mcp_toolset.tools.declare.handler import HandlerCall, answering, resolve_handler
@@ -293,11 +292,8 @@ class InputTool(Tool[..., I], Generic[I, O]):
                 f"the call {metadata.id or '-'} of {metadata.name!r} is not a call of tool {self.name!r}; "
                 "complete it with the call that its own tool decoded"
             )
-        return CompletedCall.of(metadata, self._result(output))
-
-    def _result(self, output: O) -> ToolResult:
         result = cast("HandlerCall", self.calling).returned.to_result(output, self.name)
-        return fitting(result, self.bind())
+        return CompletedCall.of(metadata, fitting(result, self.bind()))
 
 
 class ToolInput(Generic[O]):

@@ -62,40 +62,21 @@ def plain_type(annotation: Any) -> PlainType | None:
     inner = get_args(annotation)
     match get_origin(annotation):
         case origin if origin is list and len(inner) == 1:
-            return _list_of(inner[0])
+            if (item := plain_type(inner[0])) is not None:
+                return core.list_schema(item[0]), {"items": item[1], "type": "array"}
         case origin if origin is dict and len(inner) == 2 and inner[0] is str:
-            return _object_of(inner[1])
+            if (item := plain_type(inner[1])) is not None:
+                schema = {"additionalProperties": item[1] or True, "type": "object"}
+                return core.dict_schema(core.str_schema(), item[0]), schema
         case origin if origin is Literal and all(type(value) is str for value in inner):
-            return _one_of(list(inner))
+            chosen: dict[str, Any] = {"const": inner[0]} if len(inner) == 1 else {"enum": list(inner)}
+            return core.literal_schema(list(inner)), {**chosen, "type": "string"}
         case origin if origin in (Union, types.UnionType) and len(inner) == 2 and inner[1] is type(None):
-            return _optional(inner[0])
+            if inner[0] is not Any and (item := plain_type(inner[0])) is not None:
+                return core.nullable_schema(item[0]), {"anyOf": [item[1], {"type": "null"}]}
         case _:
-            return None
-
-
-def _list_of(annotation: Any) -> PlainType | None:
-    if (item := plain_type(annotation)) is None:
-        return None
-    return core.list_schema(item[0]), {"items": item[1], "type": "array"}
-
-
-def _object_of(annotation: Any) -> PlainType | None:
-    if (value := plain_type(annotation)) is None:
-        return None
-    schema = {"additionalProperties": value[1] or True, "type": "object"}
-    return core.dict_schema(core.str_schema(), value[0]), schema
-
-
-def _one_of(values: list[str]) -> PlainType:
-    chosen: dict[str, Any] = {"const": values[0]} if len(values) == 1 else {"enum": values}
-    return core.literal_schema(values), {**chosen, "type": "string"}
-
-
-def _optional(annotation: Any) -> PlainType | None:
-    made = None if annotation is Any else plain_type(annotation)
-    if made is None:
-        return None
-    return core.nullable_schema(made[0]), {"anyOf": [made[1], {"type": "null"}]}
+            pass
+    return None
 
 
 def plain_arguments(parameters: Iterable[Parameter]) -> PlainType | None:
@@ -288,14 +269,13 @@ class Returned:
         try:
             if self.serializer is not None:
                 return self._typed(value)
-            return ToolResult.of_structured(value) if self._is_plain(value) else _untyped(value)
+            given: object = value
+            is_plain = self.plain and isinstance(given, Mapping)
+            return ToolResult.of_structured(value) if is_plain else _untyped(value)
         except ValueError as fault:
             raise InvalidOutputError(
                 f"{tool} returned a value that has no JSON form: {fault}{_mend(value)}"
             ) from None
-
-    def _is_plain(self, value: object) -> bool:
-        return self.plain and isinstance(value, Mapping)
 
     def _typed(self, value: Any) -> ToolResult:
         assert self.serializer is not None
@@ -561,7 +541,7 @@ def _arguments(
         elif hidden := injected_parameter(parameter, annotation):
             injected.append(hidden)
         else:
-            visible.append(_shown_type(parameter, annotation))
+            visible.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation))
     validator, schema = _made(place, visible)
     _check_defaults(validator, visible, place)
     for name, shown in schema["properties"].items():
@@ -613,11 +593,6 @@ def _annotation(parameter: inspect.Parameter, hints: Mapping[str, Any], place: s
             f"{place}: parameter {parameter.name!r} has no type annotation; write {parameter.name}: str, say"
         )
     return hints[parameter.name]
-
-
-def _shown_type(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter:
-    """The parameter with its annotation as a type, to be given by name only."""
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
 
 
 def _visible(parameter: inspect.Parameter) -> inspect.Parameter:

@@ -26,10 +26,6 @@ def _is_plain(text: str) -> bool:
 _SPACES: Final = {ord(space): " " for space in "\t\n\r"}
 
 
-def _braced(character: str) -> str:
-    return f"\\u{{{ord(character):x}}}"
-
-
 def cleaned(text: str) -> str:
     """The text without hidden characters: escape sequences go whole, line separators become line breaks."""
     if _is_plain(text):
@@ -66,7 +62,7 @@ def cleaned_metadata(value: object) -> object:
     return value
 
 
-def visible(text: str, spelled: Callable[[str], str] = _braced) -> str:
+def visible(text: str, spelled: Callable[[str], str] = lambda one: f"\\u{{{ord(one):x}}}") -> str:
     r"""The text with an escape such as `\u{200b}`, or `spelled`, for each character that may be hidden."""
     if _is_plain(text):
         return text

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from mcp_toolset.tools.binding.selector import InputClass
     from mcp_toolset.tools.declare.input import AnyCall
-    from mcp_toolset.tools.declare.prompts import PromptProvider, ResourceProvider
+    from mcp_toolset.tools.declare.providers import PromptProvider, ResourceProvider
     from mcp_toolset.tools.declare.typed_call import Decodes
 
     C = TypeVar("C", bound=AnyCall, default=AnyCall, covariant=True)
@@ -350,6 +350,7 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
 
     @asynccontextmanager
     async def opening(self, waiting: Waiting) -> AsyncGenerator[None]:
+        """Open every source for the length of a block, and wait for them as `waiting` says."""
         await self._open(waiting)
         async with AsyncExitStack() as stack:
             stack.push_async_exit(self.__aexit__)
@@ -474,10 +475,6 @@ _VERBS = ToolsetVerbs.__module__
 _DECLARED = ClassMembers(Toolset, frozenset({"name"}))
 
 
-def _unmade(binding: ToolBinding) -> ToolBinding | None:
-    return binding
-
-
 class Transformed(Toolset[C]):
     """Another toolset with every binding passed through one step; the result of a verb."""
 
@@ -488,7 +485,7 @@ class Transformed(Toolset[C]):
         self._transform = transform
         self._defers = defers
         self._extensions = frozenset(extensions)
-        self._made = Made(transform if isinstance(transform, Each) else _unmade)
+        self._made = Made(transform if isinstance(transform, Each) else lambda binding: binding)
         self._named: tuple[list[ToolBinding], list[ToolBinding]] = ([], [])
         super().__init__(name=inner.name)
 

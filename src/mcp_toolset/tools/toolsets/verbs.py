@@ -216,7 +216,9 @@ class ToolsetVerbs(Generic[T]):
         if any(isinstance(one, list | tuple | set) for one in cast("tuple[object, ...]", selectors)):
             raise DefinitionError(f"off() takes tools one by one, off('a', 'b'), not {selectors[0]!r}")
         chosen = self._known("off", dict.fromkeys(selectors or (EVERY_TOOL,), True))
-        return self.through(NamedStep("off", chosen, _switched_off))
+        return self.through(
+            NamedStep("off", chosen, lambda binding, off: replace(binding, on=False) if off else binding)
+        )
 
     def deferred(self, **extensions: Unpack[DeferredKeywords]) -> T:
         """Defer all tools: a model must search for a tool and resolve it before a call.
@@ -267,10 +269,6 @@ def _several(chosen: ToolSelector | Iterable[ToolSelector]) -> Iterable[ToolSele
 
 def _kept(binding: ToolBinding, keep: bool | None, *, by_default: bool = False) -> ToolBinding | None:
     return binding if (by_default if keep is None else keep) else None
-
-
-def _switched_off(binding: ToolBinding, chosen: bool | None) -> ToolBinding:
-    return replace(binding, on=False) if chosen else binding
 
 
 def redescribed(binding: ToolBinding, text: str | None) -> ToolBinding:

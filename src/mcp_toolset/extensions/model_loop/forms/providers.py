@@ -394,10 +394,6 @@ def _gemini_tool(offer: Offer) -> dict[str, Any]:
     return {**tool, "parametersJsonSchema": offer.parameters}
 
 
-def _gemini_tools(offers: Sequence[Offer], tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"functionDeclarations": tools}] if tools else []
-
-
 def _gemini_choice(requirement: ToolRequirement, name: str | None, strict: bool) -> Any:
     """`VALIDATED` lets the model answer without a call, and makes a call follow its schema."""
     if name is not None:
@@ -412,7 +408,7 @@ FUNCTIONS: Final = ProviderForm(
     properties=re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
     parameters=_gemini_parameters,
     tool=_gemini_tool,
-    tools=_gemini_tools,
+    tools=lambda offers, tools: [{"functionDeclarations": tools}] if tools else [],
     choice=_gemini_choice,
     request=lambda tools, choice: {"tools": tools, "toolConfig": choice},
 )

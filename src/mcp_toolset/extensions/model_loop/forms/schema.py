@@ -214,7 +214,8 @@ class _Root:
             if key in keywords:
                 branches = [self.flat(branch, []) for branch in keywords[key]]
                 base = _either(base, branches)
-                notes.append(f"Give the arguments of {count} of these: {_told(branches)}.")
+                told = "; ".join(f"({_named(branch)})" for branch in branches)
+                notes.append(f"Give the arguments of {count} of these: {told}.")
         notes.extend(f"{words} {_json(keywords[key])}." for key, words in _VALUES.items() if key in keywords)
         if "not" in keywords:
             notes.append(f"The arguments must not fit {_json(keywords['not'])}.")
@@ -277,10 +278,6 @@ def _one_of(schemas: Iterable[Any]) -> Any:
         if schema is not None and schema not in different:
             different.append(schema)
     return different[0] if len(different) == 1 else {"anyOf": different}
-
-
-def _told(branches: Iterable[dict[str, Any]]) -> str:
-    return "; ".join(f"({_named(branch)})" for branch in branches)
 
 
 def _named(branch: dict[str, Any]) -> str:

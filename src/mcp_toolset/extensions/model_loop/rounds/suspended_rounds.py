@@ -43,7 +43,9 @@ class SuspendedRounds:
         self._once = None if isinstance(store, KeyRing) else store.used(_KIND)
         known = PATIENCE if isinstance(store, KeyRing) else store.patience
         self._patience = known if patience is None else patience
-        self._sealer = Sealer(_KIND, lambda: _of(store), mend=_MEND, now=now)
+        self._sealer = Sealer(
+            _KIND, lambda: store if isinstance(store, KeyRing) else store.keys, mend=_MEND, now=now
+        )
 
     def suspend(self, round: ToolRound | ToolRoundPlan, *, context: ToolContext = LOCAL_CONTEXT) -> str:
         """The round as a text, to be kept anywhere; it goes on for the principal and session of `context`."""
@@ -84,7 +86,3 @@ class SuspendedRounds:
         except RequestStateError as fault:
             raise RoundError(str(fault)) from None
         return made
-
-
-def _of(store: SuspendedStore | KeyRing) -> KeyRing:
-    return store if isinstance(store, KeyRing) else store.keys
