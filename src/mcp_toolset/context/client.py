@@ -9,14 +9,11 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
+from mcp_toolset.context.connection import Connection, RequestContext
 from mcp_toolset.protocol.revisions import is_modern
 from mcp_toolset.tools.core.result import ANSWERABLE
-
-if TYPE_CHECKING:
-    from mcp_toolset.context.connection import Connection, RequestContext
-
 
 ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "elicitation": {"form": {}, "url": {}},

@@ -10,7 +10,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import anyio
 
@@ -19,9 +19,6 @@ from mcp_toolset.protocol.json_rpc import NoBackChannelError, RequestId
 from mcp_toolset.protocol.revisions import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS, is_modern
 from mcp_toolset.security.authentication.verifier import identity_of_token
 from mcp_toolset.tools.core.call import Identity
-
-if TYPE_CHECKING:
-    from mcp_toolset.context.connection import Connection, RequestContext
 
 LOGIN_PATH = "/oauth/login/"
 
@@ -102,10 +99,6 @@ def identity_of(scope: Mapping[str, Any]) -> Identity | None:
 
 def _kind(user: object) -> str:
     return f"{type(user).__module__}.{type(user).__qualname__}"
-
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.core.call import Identity
 
 
 CLOSE_TIMEOUT: Final = 5.0

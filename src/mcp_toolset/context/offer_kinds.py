@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.context.client import ServedClient
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.protocol.methods import CACHEABLE_METHODS
 from mcp_toolset.protocol.shapes import (
@@ -24,10 +25,6 @@ from mcp_toolset.protocol.shapes import (
     Values,
 )
 from mcp_toolset.tools.core.call import ToolContext
-
-if TYPE_CHECKING:
-    from mcp_toolset.context.client import ServedClient
-
 
 _INTEGER: Final = Plain("an integer", (int,))
 _META: Final[Mapping[str, Shape]] = {"_meta": OBJECT}

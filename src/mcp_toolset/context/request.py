@@ -6,13 +6,13 @@ import logging
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import anyio
 from pydantic_core import to_json
 
 from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
-from mcp_toolset.context.connection import identity_of
+from mcp_toolset.context.connection import RequestContext, identity_of
 from mcp_toolset.context.delivery import PATIENCE
 from mcp_toolset.context.offer_kinds import answer_fault
 from mcp_toolset.context.request_state import Replay, RoundTrips
@@ -40,10 +40,6 @@ from mcp_toolset.tools.core.result import (
 )
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
-
-if TYPE_CHECKING:
-    from mcp_toolset.context.connection import RequestContext
-
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mcp_toolset.calls.suspended import SuspendedStore
+from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.grants.cached_grants import CachedGrants
     from mcp_toolset.catalog.registry.state_store import StateStore
 
 

@@ -12,19 +12,16 @@ import sys
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from pydantic_core import ValidationError
 
 from mcp_toolset.calls.pipeline.decision import OTEL, TRACER, watched
-from mcp_toolset.calls.pipeline.observers import NAME
+from mcp_toolset.calls.pipeline.observers import NAME, Observation, Sampler
 from mcp_toolset.concurrency.task_set import CancelledError
+from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamTimeoutError
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, RequestTimedOut
-
-if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observers import Observation, Sampler
-    from mcp_toolset.context.connection import RequestContext
 
 _PROVIDER: Final = "OTEL_PYTHON_TRACER_PROVIDER"
 """The variable that names a provider: OpenTelemetry makes that one when it is first asked for one."""

@@ -37,12 +37,12 @@ from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import check_prefix, declared_tool, public_name
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import NameReport, ToolBinding, ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.hook_chain import NestedHooks
     from mcp_toolset.tools.declare.typed_call import HookAnswer
-    from mcp_toolset.tools.toolsets.toolset import Toolset
 
 HOOK_DEADLINE: Final = 30.0
 """The default seconds that a hook may take."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule, take
@@ -21,15 +21,11 @@ from mcp_toolset.calls.pipeline.middleware import (
 from mcp_toolset.calls.pipeline.observers import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.binding.selector import NameUse, ToolNames, identity, use_of
+from mcp_toolset.tools.binding.selector import NameUse, ToolNames, ToolSelector, identity, use_of
 from mcp_toolset.tools.core.names import check_prefix, public_name
-from mcp_toolset.tools.toolsets.transform import NamedStep
+from mcp_toolset.tools.toolsets.transform import BySelector, NamedStep
 from mcp_toolset.tools.toolsets.verbs import redescribed
 from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolView, UnboundName, unbound
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.binding.selector import ToolSelector
-    from mcp_toolset.tools.toolsets.transform import BySelector
 
 
 class Descriptions(Mapping["ToolSelector", str]):

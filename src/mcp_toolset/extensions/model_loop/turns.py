@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from pydantic_core import from_json, to_json
 
@@ -13,10 +13,7 @@ from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.forms.providers import FOUND_META_KEY, TOOL_SEARCH
 from mcp_toolset.tools.core.result import Block, ToolResult
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.view.export import Export
-
+from mcp_toolset.tools.view.export import Export
 
 Arguments = Mapping[str, Any] | str
 """A call's arguments in the assistant's turn: an object, or the text if it is not one."""

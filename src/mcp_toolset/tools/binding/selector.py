@@ -12,20 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, ForwardRef, Protocol, Un
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import fault_of_syntax, slip_in
 from mcp_toolset.errors import DefinitionError, UnknownToolError
-from mcp_toolset.tools.core.definition import Tagged
+from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.tools.core.definition import Tagged, ToolDefinition
 from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, declared_tool, qualified
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.binding.binding import ToolBinding
-
 
 if TYPE_CHECKING:
     from enum import Enum
 
     from pydantic import BaseModel
-
-    from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.core.definition import ToolDefinition
 
     class _IsDataclass(Protocol):
         __dataclass_fields__: ClassVar[dict[str, Any]]

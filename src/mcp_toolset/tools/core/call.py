@@ -25,6 +25,7 @@ from mcp_toolset.tools.core.result import (
     SAMPLING,
     ElicitationAnswer,
     SampledMessage,
+    ToolResult,
     elicitation,
     roots_in,
     sampling,
@@ -32,7 +33,6 @@ from mcp_toolset.tools.core.result import (
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.processes import OwnProcesses
-    from mcp_toolset.tools.core.result import ToolResult
 
 
 _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from mcp_toolset._records import dataclass
-
-if TYPE_CHECKING:
-    pass
-
 
 ProcessState = Literal["running", "done", "failed", "cancelled", "lost"]
 """How a process stands: `lost` is one whose program ended in the middle; it is never started again."""

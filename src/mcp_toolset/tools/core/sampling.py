@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import SampledMessage
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.core.call import ToolCall, ToolContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from mcp_toolset.tools.declare.providers import Written
 
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _VARIABLE: Final = re.compile(r"\{(\+?)(\w+)\}")

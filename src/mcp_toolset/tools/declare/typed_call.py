@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import InvalidOutputError, StateError, ToolMismatchError
 from mcp_toolset.tools.binding.binding import Reads, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext, require_context
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.view.view import ToolView, rules_of
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.declare.tool import Tool
 
 I = TypeVar("I")  # noqa: E741 - the input, as O is the output
 O = TypeVar("O")  # noqa: E741

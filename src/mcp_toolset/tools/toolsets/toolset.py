@@ -32,6 +32,7 @@ from mcp_toolset.tools.core.names import declared_tool, default_id
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import ToolSource, not_ready
 from mcp_toolset.tools.declare.function import FunctionTool, tool
+from mcp_toolset.tools.declare.providers import PromptProvider, ResourceProvider
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
 from mcp_toolset.tools.toolsets.opening import Waiting, open_sources, unwind
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
     from mcp_toolset.tools.binding.selector import InputClass
     from mcp_toolset.tools.declare.input import AnyCall
-    from mcp_toolset.tools.declare.providers import PromptProvider, ResourceProvider
     from mcp_toolset.tools.declare.typed_call import Decodes
 
     C = TypeVar("C", bound=AnyCall, default=AnyCall, covariant=True)

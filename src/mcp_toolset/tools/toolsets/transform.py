@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
@@ -20,13 +20,10 @@ from mcp_toolset.tools.binding.selector import NameUse, ToolNames, ToolSelector,
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import KnownTools, UnboundName, unbound
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.declare.tool import Tool
-
 
 Schema = Mapping[str, Any]
 
@@ -153,10 +150,8 @@ def examples_mapped(schema: dict[str, Any], public: Mapping[str, str], *, hidden
 V = TypeVar("V")
 
 
-if TYPE_CHECKING:
-    BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector, V]
-
-    """A value for each of some tools; mappings do not widen their keys, so all three types are named."""
+BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector, V]
+"""A value for each of some tools; mappings do not widen their keys, so all three types are named."""
 
 
 class NamedStep(Generic[V]):

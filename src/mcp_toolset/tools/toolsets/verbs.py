@@ -32,12 +32,11 @@ from mcp_toolset.tools.toolsets.prepare import (
     prepared_step,
     turn_step,
 )
-from mcp_toolset.tools.toolsets.transform import ArgumentStep, ArgumentTransform, NamedStep
+from mcp_toolset.tools.toolsets.transform import ArgumentStep, ArgumentTransform, BySelector, NamedStep
 from mcp_toolset.tools.view.view import Each, KnownTools, ToolView, rules_of, unbound
 
 if TYPE_CHECKING:
     from mcp_toolset.extensions.keywords import DeferredKeywords
-    from mcp_toolset.tools.toolsets.transform import BySelector
 
 Transform = Callable[[ToolBinding], ToolBinding | None]
 """One step of a verb: the changed binding, or `None` to leave it out."""

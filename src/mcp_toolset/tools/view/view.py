@@ -32,10 +32,10 @@ from mcp_toolset.tools.binding.selector import (
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.text.hidden_text import in_log
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.core.source import ToolSource
     from mcp_toolset.tools.view.export import Export, Provider, ToolRequirement
 
 M = TypeVar("M")

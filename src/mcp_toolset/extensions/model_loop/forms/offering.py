@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
@@ -27,11 +27,9 @@ from mcp_toolset.extensions.model_loop.forms.strict import (
     strict_schema,
     with_legal_properties,
 )
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.definition import thawed
 from mcp_toolset.tools.view.export import Export, Provider, ToolMark, ToolRequirement
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.binding.binding import ToolBinding
 
 _SHOWN: Final = 5
 """Names in a message."""

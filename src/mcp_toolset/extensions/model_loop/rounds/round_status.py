@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.decision import Reject, rejection
@@ -22,15 +22,12 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
     ToolFailure,
     placeholder,
 )
-from mcp_toolset.extensions.model_loop.rounds.round_commit import Ledger
+from mcp_toolset.extensions.model_loop.rounds.round_commit import Ledger, RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.runner import Around, CallOutcome
 from mcp_toolset.extensions.model_loop.turns import AssistantTurn
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, ToolResult
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
-
-if TYPE_CHECKING:
-    from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
 
 RoundState = Literal["open", "committed", "discarded"]
 """The state of a round; the last two are final."""

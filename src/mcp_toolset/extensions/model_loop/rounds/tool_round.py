@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import AnyRule
@@ -41,10 +41,8 @@ from mcp_toolset.extensions.model_loop.turns import (
 )
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.schema.validation import depth_exceeds
+from mcp_toolset.tools.view.export import Export
 from mcp_toolset.tools.view.view import ToolView, required_view
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.view.export import Export
 
 _SEARCHING: Final = ("anthropic", "openai_responses")
 """The providers whose own search shows deferred tools to a model."""
