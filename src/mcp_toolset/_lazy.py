@@ -153,7 +153,7 @@ HOMES: Final[Mapping[str, str]] = {
     "StaticTokens": "security.authentication.static_tokens",
     "SuspendedFile": "extensions.suspended.suspended_file",
     "DurableRounds": "extensions.durable_rounds.durable_rounds",
-    "SuspendedRounds": "extensions.model_loop.rounds.suspended_rounds",
+    "SuspendedRounds": "extensions.model_loop.rounds.tool_round",
     "SuspendedStore": "calls.suspended",
     "Telemetry": "extensions.telemetry.options",
     "Timeout": "calls.middleware.builtin",

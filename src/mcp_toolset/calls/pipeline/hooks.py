@@ -41,7 +41,6 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import NameReport, ToolBinding, ToolView
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.hook_chain import NestedHooks
     from mcp_toolset.tools.declare.typed_call import HookAnswer
 
 HOOK_DEADLINE: Final = 30.0
@@ -221,8 +220,6 @@ class HookSet(Rule):
 
         `hooks.of(AppTools.data).execution("get_user")` applies to `data_get_user`, under any prefix.
         """
-        from mcp_toolset.calls.pipeline.hook_chain import NestedHooks
-
         return NestedHooks(self, toolset)
 
     def merged(self, *others: HookSet) -> HookSet:
@@ -375,6 +372,32 @@ class HookSet(Rule):
         for use, hook in added:
             kept = [(one, before) for one, before in self._descriptions if not _is_same(one, use)]
             self._descriptions = [*kept, (use, hook)]
+
+
+class NestedHooks:
+    """Registers hooks for the tools of one toolset, wherever it is nested."""
+
+    def __init__(self, hooks: HookSet, toolset: Toolset) -> None:
+        self._hooks = hooks
+        self._toolset = toolset
+
+    def execution(self, selector: HookSelector = "*") -> Callable[[Any], Any]:
+        return self._hooks.execution(self._selected(selector, "execution"))
+
+    def description(self, selector: HookSelector = "*") -> Callable[[Any], Any]:
+        return self._hooks.description(self._selected(selector, "description"))
+
+    def result(self, selector: HookSelector = "*") -> Callable[[Any], Any]:
+        return self._hooks.result(self._selected(selector, "result"))
+
+    def _selected(self, selector: Any, kind: HookKind) -> Any:
+        """The tool itself, which prefixes and renames do not change; for `*` every tool of the toolset."""
+        if is_bare(selector, kind):
+            return selector
+        if selector == "*":
+            return self._toolset
+        found = self._toolset.find(selector)
+        return selector if found.origin is None else found.origin
 
 
 def _reaching(tool: str | ToolBinding, names: ToolNames | None) -> Callable[[NameUse], bool]:

@@ -83,19 +83,14 @@ class HookAnswer:
     reason: str = ""
 
 
-class CallHooks(Protocol):
-    """Runs hooks on one call; a `HookSet` does."""
-
-    async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer: ...
-
-
 async def hooked(
     call: Any, rule: object, arguments: Mapping[str, Any], reads: Reads, context: ToolContext
 ) -> Any:
     """A typed call after hooks of any form: the call itself, their answer, or their refusal."""
     require_context(context)
-    hooks: CallHooks = rules_of(rule).only_hooks
-    answer = await hooks.about(call.sent.with_arguments(dict(arguments)), call.binding, context)
+    answer: HookAnswer = await rules_of(rule).only_hooks.about(
+        call.sent.with_arguments(dict(arguments)), call.binding, context
+    )
     given = reads(answer.call)
     is_same = answer.rejection is None and not answer.is_answered and answer.call.arguments == dict(arguments)
     call.is_replaced = not is_same

@@ -485,19 +485,19 @@ class ToolView(Mapping[str, ToolBinding]):
 
         As for all providers, `DefinitionError` if a name must be altered, or deferred tools cannot be found.
         """
-        return _forms().to_openai(self, self.left_out)
+        return _forms().plain_tools(self, "openai", self.left_out)
 
     def to_openai_responses(self) -> list[Any]:
         """The tools in the form of OpenAI's Responses, deferred tools behind its tool search."""
-        return _forms().to_openai_responses(self, self.left_out)
+        return _forms().plain_tools(self, "openai_responses", self.left_out)
 
     def to_anthropic(self) -> list[Any]:
         """The tools in the form of Anthropic's Messages, deferred tools behind its tool search."""
-        return _forms().to_anthropic(self, self.left_out)
+        return _forms().plain_tools(self, "anthropic", self.left_out)
 
     def to_gemini(self) -> list[Any]:
         """The tools in the form of Gemini's requests."""
-        return _forms().to_gemini(self, self.left_out)
+        return _forms().plain_tools(self, "gemini", self.left_out)
 
 
 def _forms() -> Any:

@@ -127,24 +127,6 @@ def plain_tools(
     return exported.tools
 
 
-def to_openai(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
-    return plain_tools(view, "openai", left_out)
-
-
-def to_openai_responses(
-    view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    return plain_tools(view, "openai_responses", left_out)
-
-
-def to_anthropic(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
-    return plain_tools(view, "anthropic", left_out)
-
-
-def to_gemini(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
-    return plain_tools(view, "gemini", left_out)
-
-
 def _form(provider: Provider) -> ProviderForm:
     form = FORMS.get(provider)
     if form is None:

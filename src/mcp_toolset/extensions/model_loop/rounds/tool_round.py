@@ -15,13 +15,15 @@ the round as plain data, and `from_state` continues it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Final, cast
 
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import AnyRule
-from mcp_toolset.errors import DefinitionError, RoundError
+from mcp_toolset.calls.suspended import PATIENCE, Sealer, SuspendedStore, digest_of
+from mcp_toolset.errors import DefinitionError, RequestStateError, RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     NOTHING_OFFERED,
     InvalidCall,
@@ -39,6 +41,7 @@ from mcp_toolset.extensions.model_loop.turns import (
     turn_from_openai,
     turn_from_responses,
 )
+from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.schema.validation import depth_exceeds
 from mcp_toolset.tools.view.export import Export
@@ -278,3 +281,76 @@ def _first_plan(
     pending = tuple(call for call in found if isinstance(call, ToolCall))
     issues = tuple(call for call in found if isinstance(call, InvalidCall))
     return ToolRoundPlan(pending, (), (), issues, turn, view, HookSet(), RoundProgress())
+
+
+_KIND: Final = "suspended round"
+_MEND: Final = "show the model its turn again"
+
+
+class SuspendedRounds:
+    """Suspends rounds, and resumes them for the same caller.
+
+    With a `JournalGuard` among the rules, a call that ran after the round was suspended does not run again.
+    """
+
+    def __init__(
+        self,
+        store: SuspendedStore | KeyRing,
+        *,
+        patience: float | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Seal with the keys of a store.
+
+        Args:
+            store: Has the keys, and knows which texts were used: each is used once. It has to be open. A
+                `KeyRing` alone knows no use.
+            patience: Seconds for which a round can be resumed; the store's, or a day, unless given.
+            now: Seconds since the epoch.
+        """
+        self._once = None if isinstance(store, KeyRing) else store.used(_KIND)
+        known = PATIENCE if isinstance(store, KeyRing) else store.patience
+        self._patience = known if patience is None else patience
+        self._sealer = Sealer(
+            _KIND, lambda: store if isinstance(store, KeyRing) else store.keys, mend=_MEND, now=now
+        )
+
+    def suspend(self, round: ToolRound | ToolRoundPlan, *, context: ToolContext = LOCAL_CONTEXT) -> str:
+        """The round as a text, to be kept anywhere; it goes on for the principal and session of `context`."""
+        state, what = round.to_state(), digest_of(context.session or "")
+        return self._sealer.seal(state, who=context.principal, what=what, seconds=self._patience)
+
+    async def resume(
+        self,
+        text: str,
+        view: ToolView,
+        *,
+        known: Container[str] = (),
+        context: ToolContext = LOCAL_CONTEXT,
+        hooks: AnyRule | None = None,
+        rules: AnyRule | None = None,
+    ) -> ToolRound:
+        """Go on with a round, here or in another process; see `ToolRound.from_state`.
+
+        Args:
+            text: What `suspend` returned.
+            view: The present tools. A call whose tool has changed since, or is gone, becomes invalid.
+            known: As in `from_openai`.
+            context: The context that the calls will run with.
+            hooks: The hooks that were applied before.
+            rules: The rules that were applied before, such as the journal.
+
+        Raises:
+            RoundError: the text cannot be used, here, now or any more; or hooks or rules are missing.
+            StoreError: it cannot be known now whether it was used.
+        """
+        what = digest_of(context.session or "")
+        try:
+            suspended = self._sealer.open(text, who=context.principal, what=what)
+            made = ToolRound.from_state(suspended.data, view, known=known, hooks=hooks, rules=rules)
+            seconds = 2 * self._patience
+            if self._once is not None and not await self._once.use(suspended.id, seconds=seconds):
+                raise self._sealer.refused("it was used before; see what its calls have done")
+        except RequestStateError as fault:
+            raise RoundError(str(fault)) from None
+        return made
