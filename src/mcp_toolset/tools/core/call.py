@@ -585,7 +585,7 @@ class ToolContext:
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
         """The context for a call's handler in an owned loop, and what its tool was granted."""
-        return CalledContext(self, call)
+        return ContextWith(self, name=call.name, arguments=call.arguments)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
         """Forward a notification to the caller, on the stream of this call."""
@@ -628,19 +628,17 @@ class InjectingContext(ToolContext):
         return getattr(object.__getattribute__(self, "_context"), name)
 
 
-class CalledContext(ToolContext):
-    """A wrapper of a context with the call that runs."""
+class ContextWith(ToolContext):
+    """A wrapper of a context with other values for some attributes."""
 
-    __slots__ = ("_context", "arguments", "name")
+    __slots__ = ("_context", "_own")
 
-    def __init__(self, context: ToolContext, call: ToolCall) -> None:
-        self._context = context
-        self.name, self.arguments = call.name, call.arguments
+    def __init__(self, context: ToolContext, **own: Any) -> None:
+        self._context, self._own = context, own
 
     def __getattribute__(self, name: str) -> Any:
-        if name in {"_context", "name", "arguments"}:
-            return object.__getattribute__(self, name)
-        return getattr(object.__getattribute__(self, "_context"), name)
+        own = object.__getattribute__(self, "_own")
+        return own[name] if name in own else getattr(object.__getattribute__(self, "_context"), name)
 
 
 LOCAL_CONTEXT: Final = ToolContext()

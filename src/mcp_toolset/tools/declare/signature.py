@@ -213,10 +213,6 @@ def injected_parameter(parameter: inspect.Parameter, annotation: Any) -> Injecte
     return InjectedParameter(parameter.name, kinds, shown, parameter.default is not parameter.empty)
 
 
-def injecting(context: ToolContext, supplies: Supplies) -> ToolContext:
-    return InjectingContext(context, supplies(context) if callable(supplies) else supplies)
-
-
 def with_injected(binding: ToolBinding, supplies: Supplies) -> ToolBinding:
     """The binding with values for its handler's injected parameters; a mounted tool ignores them."""
     if binding.source:
@@ -224,7 +220,8 @@ def with_injected(binding: ToolBinding, supplies: Supplies) -> ToolBinding:
     run = binding.execute
 
     async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
-        return await run(call, injecting(context, supplies))
+        values = supplies(context) if callable(supplies) else supplies
+        return await run(call, InjectingContext(context, values))
 
     return replace(binding, execute=execute, supplies=(*binding.supplies, supplies))
 
