@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.source import SourceStatus
     from mcp_toolset.tools.declare.builder import ToolBuilder
     from mcp_toolset.tools.declare.function import FunctionCall, tool
+    from mcp_toolset.tools.declare.function_offers import Prompts, Resources
     from mcp_toolset.tools.declare.input import AnyCall, DecodedCall, InputTool, ToolInput, tool_input
-    from mcp_toolset.tools.declare.prompts import PromptProvider, Prompts, Reference, ResourceProvider
-    from mcp_toolset.tools.declare.resources import Resources
+    from mcp_toolset.tools.declare.providers import PromptProvider, Reference, ResourceProvider
     from mcp_toolset.tools.declare.round_context import RoundContext
     from mcp_toolset.tools.declare.signature import Injected
     from mcp_toolset.tools.declare.tool import Tool

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
         ToolFailure,
     )
     from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
-    from mcp_toolset.extensions.model_loop.rounds.suspended_rounds import SuspendedRounds
-    from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
+    from mcp_toolset.extensions.model_loop.rounds.tool_round import SuspendedRounds, ToolRound, ToolRoundPlan
     from mcp_toolset.tools.declare.function import FunctionCall
     from mcp_toolset.tools.declare.input import AnyCall, DecodedCall
     from mcp_toolset.tools.declare.round_context import RoundContext

@@ -22,7 +22,7 @@ from servers.notes.notes_server.tools import note_toolset
 
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.declare.prompts import ResourceProvider
+from mcp_toolset.tools.declare.providers import ResourceProvider
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,1 @@
-"""What happens to a call: decisions, hooks, middleware and dispatch.
-
-`server` and applications use it. It may import `tools` and `errors`, and neither `catalog` nor the wire.
-"""
+"""What happens to a call: decisions, hooks, middleware and dispatch. It imports neither catalog nor wire."""

@@ -35,15 +35,7 @@ class EventLog:
     def __init__(
         self, *, limit: int = EVENT_LIMIT, listener: Callable[[SessionEvent], None] | None = None
     ) -> None:
-        """Start empty.
-
-        Args:
-            limit: The number of events to keep.
-            listener: Called with each event as it is appended, for events that must outlive the process.
-
-        Raises:
-            DefinitionError: the limit is not positive.
-        """
+        """Keep at most `limit` events; `listener` gets each, for events that outlive the process."""
         if limit < 1:
             raise DefinitionError(f"an event log keeps at least one event, not {limit}")
         self._events: deque[SessionEvent] = deque(maxlen=limit)
@@ -52,9 +44,11 @@ class EventLog:
 
     def append(self, kind: str, data: Any = None, *, call: ToolCall, context: ToolContext) -> SessionEvent:
         """Append an event of a call. Raises `CallError`: it has no kind, no JSON form, or is too long."""
+        if not isinstance(kind, str) or not kind:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise CallError(f"an event needs a kind, a text such as 'order.placed', not {kind!r}")
         event = SessionEvent(
             self._count + 1,
-            _kind(kind),
+            kind,
             _plain(data, call.name),
             call.name,
             call.id,
@@ -71,12 +65,6 @@ class EventLog:
         """The kept events after the given number, of one session if given."""
         kept = (event for event in self._events if event.number > number)
         return [event for event in kept if session is None or event.session == session]
-
-
-def _kind(kind: object) -> str:
-    if not isinstance(kind, str) or not kind:
-        raise CallError(f"an event needs a kind, a text such as 'order.placed', not {kind!r}")
-    return kind
 
 
 def _plain(data: Any, tool: str) -> Any:
@@ -115,15 +103,7 @@ class BackgroundWork:
     """Runs work that continues after its call, while the `async with` block is open."""
 
     def __init__(self, *, limit: int = WORK_LIMIT, deadline: float = WORK_DEADLINE) -> None:
-        """Set the limits.
-
-        Args:
-            limit: The number of works that may run at the same time.
-            deadline: Seconds that one work may take.
-
-        Raises:
-            DefinitionError: `limit` or `deadline` is not positive.
-        """
+        """Run at most `limit` works at the same time, each for at most `deadline` seconds."""
         if limit < 1 or not deadline > 0:
             raise DefinitionError(
                 f"BackgroundWork needs a positive limit and a positive deadline, not {limit} and {deadline:g}"
@@ -162,12 +142,7 @@ class BackgroundWork:
             raise
 
     def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any, owner: str = "") -> str:
-        """Run `work(*arguments)`; return an unguessable id to get its result with.
-
-        Args:
-            work: An async function.
-            arguments: Its arguments.
-            owner: The only caller who can use the id.
+        """Run `work(*arguments)`; return an unguessable id, with which `owner` alone gets its result.
 
         Raises:
             StateError: the block is not open.
@@ -186,15 +161,9 @@ class BackgroundWork:
         return id
 
     async def result(self, id: str, *, within: float | None = None, owner: str = "") -> Any:
-        """The result of a work, once it has ended.
+        """The result of a work, once it has ended; `within` bounds the wait, in seconds.
 
-        Args:
-            id: The id from `start`.
-            within: Seconds to wait; the work's deadline limits the wait as well.
-            owner: The caller.
-
-        Raises:
-            CallError: the owner has no work with this id, the work failed, or it has not ended in time.
+        Raises `CallError` if the owner has no work with this id, it failed, or it has not ended in time.
         """
         found = self._found(id, owner)
         with anyio.move_on_after(within):

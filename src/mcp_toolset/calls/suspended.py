@@ -23,6 +23,7 @@ class Once(Protocol):
 
     async def use(self, name: str, *, seconds: float) -> bool:
         """Use a name; `False` if it was used in the last `seconds`."""
+        ...
 
     async def was_used(self, name: str) -> bool: ...
 
@@ -48,29 +49,29 @@ class SuspendedStore(Protocol):
     @property
     def keys(self) -> KeyRing:
         """Seals suspended calls; known while the store runs."""
+        ...
 
     @property
     def patience(self) -> float:
         """Seconds for which a call that waits for an answer is kept."""
+        ...
 
     def used(self, kind: str) -> Once:
         """Names that may be used once."""
+        ...
 
     def kept(self, kind: str) -> Kept:
         """Data that is put aside."""
+        ...
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Open the store for the length of a block."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """Another store's calls, kept for another time; the store itself is opened elsewhere.
-
-    Attributes:
-        store: The store.
-        patience: Seconds for which a call that waits for an answer is kept.
-    """
+    """Another store's calls, kept for another time; the store itself is opened elsewhere."""
 
     store: SuspendedStore
     patience: float
@@ -97,12 +98,9 @@ _MARK: Final = "mt"
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A suspended call.
+    """A suspended call, as long as it can be used; `issued` and `until` are seconds since the epoch.
 
     Attributes:
-        id: What tells it from others.
-        issued: Seconds since the epoch.
-        until: Seconds since the epoch until which it can be used.
         tools: The digests of the definitions that it depends on, by the names of the tools.
         data: What is needed to go on, as JSON.
     """
@@ -192,11 +190,7 @@ class Sealer:
         return RequestStateError(f"the {self._kind} cannot be used: {why}; {self._mend}")
 
     def require_same(self, suspended: Suspended, tools: Mapping[str, str]) -> None:
-        """Check that the definitions of the tools are those with which the call was suspended.
-
-        Raises:
-            RequestStateError: one has changed, or its tool is gone.
-        """
+        """Raise `RequestStateError` if a tool's definition has changed since the call was suspended."""
         changed = [name for name, digest in suspended.tools.items() if tools.get(name) != digest]
         if changed:
             names = ", ".join(sorted(changed))

@@ -22,15 +22,7 @@ _log = logging.getLogger("mcp_toolset.stores")
 async def answer_of(
     name: str, asked: Awaitable[_T], *, within: float, to: str, error: type[StoreError] = StoreError
 ) -> _T:
-    """The answer of a store.
-
-    Args:
-        name: What the store is called in errors.
-        asked: The request.
-        within: Seconds that it may take.
-        to: What it was asked to do, for the error and the log.
-        error: The kind of error.
-    """
+    """The answer of the store `name`, within so many seconds; `to` says what it was asked to do."""
     try:
         with anyio.fail_after(within):
             return await asked
@@ -61,10 +53,7 @@ class _Flight:
 
 
 class SingleFlight(Generic[_K]):
-    """One run for each key at a time.
-
-    It belongs to the task that asked first; if that task is cancelled, another one begins anew.
-    """
+    """One run for each key at a time, of the task that asked first; if cancelled, another one begins anew."""
 
     def __init__(self) -> None:
         self._flights: dict[_K, _Flight] = {}

@@ -63,13 +63,7 @@ LOCK_STEP: Final = 0.02
 def locked(
     path: str | PathLike[str], patience: float, *, mode: int = 0o600
 ) -> AbstractContextManager[object]:
-    """Take the lock file at `path`, now; the `with` block that it is for releases it.
-
-    Args:
-        path: The lock file, which is made and stays.
-        patience: Seconds to wait for another process.
-        mode: The permissions of a new lock file.
-    """
+    """Take the lock file at `path`, which stays, within `patience` seconds, until the `with` block ends."""
     # It takes as long to import as this room, and a server starts without writing a file.
     from filelock import FileLock
 
@@ -99,11 +93,7 @@ def is_private(status: os.stat_result) -> bool:
 
 
 def require_private(status: os.stat_result) -> None:
-    """Check a file before it is read.
-
-    Raises:
-        InvalidStateError: it is no regular file, or another user may have written it.
-    """
+    """Raise `InvalidStateError` unless a file is regular, and only its owner may have written it."""
     if not stat.S_ISREG(status.st_mode):
         raise InvalidStateError("it is not a regular file")
     if not is_private(status):

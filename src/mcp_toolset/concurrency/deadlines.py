@@ -30,24 +30,19 @@ class WorkingTime:
         self._left = 0.0
 
     def pause(self) -> None:
-        """Pause the deadline; several pauses may overlap."""
         self._stops += 1
         if self._stops == 1:
             self._left = self._scope.deadline - anyio.current_time()
             self._scope.deadline = float("inf")
 
     def resume(self) -> None:
-        """End one pause; the deadline runs again when all pauses have ended."""
         self._stops -= 1
         if self._stops == 0:
             self._scope.deadline = anyio.current_time() + self._left
 
 
 class Deadlines(Generic[_T]):
-    """The times that things of one kind have. Nearly all end in time, so that one timer is for all of them.
-
-    A timer for each would cost a call as much as to write its request.
-    """
+    """The times that things of one kind have, with one timer: one for each would cost a call too much."""
 
     __slots__ = ("_late", "_next", "_timer", "_until")
 
@@ -58,7 +53,6 @@ class Deadlines(Generic[_T]):
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, one: _T, seconds: float) -> None:
-        """Give something so many seconds from now on."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         until = self._until[one] = now + seconds
@@ -67,11 +61,9 @@ class Deadlines(Generic[_T]):
             self._arm(loop, until)
 
     def end(self, one: _T) -> None:
-        """Say that it has ended."""
         self._until.pop(one, None)
 
     def stop(self) -> None:
-        """Wait for nothing more."""
         self._until.clear()
         if self._timer is not None:
             self._timer.cancel()

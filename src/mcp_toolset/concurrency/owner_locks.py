@@ -26,7 +26,6 @@ class OwnerLocks:
         self._held: FileLock | None = None
 
     def hold(self) -> None:
-        """Take a lock of this process's own, unless it holds one."""
         if self._held is None:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             while self._held is None:
@@ -47,13 +46,11 @@ class OwnerLocks:
         return False
 
     def release(self) -> None:
-        """Let go of the own lock, and remove its file."""
         if self._held is not None:
             self._end(self._held)
             self._held = None
 
     def sweep(self) -> None:
-        """Remove the files of processes that have died."""
         for path in self.folder.glob("*" + _SUFFIX):
             self.lives(path.name.removesuffix(_SUFFIX))
 

@@ -55,11 +55,7 @@ def before_unwinding(work: Callable[[], Awaitable[None]]) -> Generator[None]:
 
 
 async def run_until_signal(run: Callable[[], Awaitable[None]]) -> signal.Signals | None:
-    """Run an async function until it ends, or until a SIGINT, SIGTERM or SIGHUP cancels it.
-
-    Returns:
-        The signal that ended it, if one did.
-    """
+    """Run an async function until it ends, or a SIGINT, SIGTERM or SIGHUP, which is returned, cancels it."""
     stop = _Stop()
     token = _stop.set(stop)
     try:

@@ -33,7 +33,6 @@ class ThreadEvent:
         self._soon: Callable[[Callable[[], None]], Any] | None = None
 
     def attach(self) -> None:
-        """Attach to the event loop of the current task."""
         if not self._event.is_set():
             # The old event may belong to an event loop on which the server was open before.
             self._event = anyio.Event()
@@ -54,7 +53,6 @@ class ThreadEvent:
             self._event.set()
 
     def is_set(self) -> bool:
-        """Whether it was set since the last `wait` or `clear`."""
         return self._event.is_set()
 
     def clear(self) -> None:
@@ -63,7 +61,6 @@ class ThreadEvent:
             self._event = anyio.Event()
 
     async def wait(self) -> None:
-        """Wait until it is set, and reset it."""
         await self._event.wait()
         self._event = anyio.Event()
 
@@ -88,14 +85,12 @@ class TaskScope:
         self._cancelled = False
 
     def begun(self) -> anyio.CancelScope:
-        """The scope; the task enters it first."""
         scope = self._scope = _scope_class()()
         if self._cancelled:
             scope.cancel()
         return scope
 
     def cancel(self) -> None:
-        """Cancel the task, now or when it starts."""
         self._cancelled = True
         if self._scope is not None:
             self._scope.cancel()
@@ -115,10 +110,7 @@ class TaskSet:
     def start(
         self, scope: TaskScope, handler: Coroutine[Any, Any, None], context: Context | None = None
     ) -> None:
-        """Run `handler`, which enters `scope` first, in the caller's context or the given one.
-
-        From Python 3.12 on the handler starts at once, before the next iteration of the event loop.
-        """
+        """Run `handler`, which enters `scope` first; from Python 3.12 on it starts at once."""
         if sys.version_info >= (3, 12):
             task = asyncio.Task(handler, loop=self._loop, context=context, eager_start=True)
         else:
@@ -127,7 +119,6 @@ class TaskSet:
         task.add_done_callback(self._done)
 
     def begin(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` in a new scope."""
         scope = TaskScope()
 
         async def scoped() -> None:
@@ -141,14 +132,12 @@ class TaskSet:
         return bool(self._tasks)
 
     async def done(self) -> None:
-        """Wait until no task is running."""
         self._awaited = True
         while self._tasks:
             self._none.clear()
             await self._none.wait()
 
     async def end(self) -> None:
-        """Cancel the running tasks and wait for them."""
         for scope in self._tasks.values():
             scope.cancel()
         with anyio.CancelScope(shield=True):
@@ -168,12 +157,7 @@ class TaskSet:
 async def beside(
     *tasks: Callable[[], Coroutine[Any, Any, object]], last: Callable[[], Awaitable[object]] | None = None
 ) -> AsyncGenerator[None]:
-    """Run tasks for the length of a block.
-
-    Args:
-        tasks: They are cancelled when the block ends.
-        last: Called then; it is not cancelled with the block.
-    """
+    """Run tasks for the length of a block, which cancels them; then await `last`, shielded."""
     async with anyio.create_task_group() as group:
         for task in tasks:
             group.start_soon(task)
@@ -211,8 +195,7 @@ OWN_CANCEL: Final = "it awaited something that was cancelled"
 def from_outside(fault: BaseException) -> bool:
     """Whether a `CancelledError` means that the current task is cancelled, so that it must propagate.
 
-    A tool that awaits a task of its own also gets one if that task was cancelled. Then the call was not
-    cancelled: it has failed like any other call.
+    A tool that awaits a cancelled task of its own also gets one; its call has failed like any other call.
     """
     task = asyncio.current_task() if isinstance(fault, CancelledError) else None
     return task is not None and task.cancelling() > 0

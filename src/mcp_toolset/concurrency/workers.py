@@ -26,7 +26,6 @@ _owned: Final[ContextVar[bool]] = ContextVar("mcp_toolset_owns_its_process", def
 
 @contextmanager
 def owning() -> Generator[None]:
-    """Mark the process as one that only serves, for the length of a block."""
     token = _owned.set(True)
     try:
         yield

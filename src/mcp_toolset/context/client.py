@@ -1,7 +1,6 @@
 """`ServedClient`: the program at the other end of a served connection, as upstream sessions need to know it.
 
-On legacy connections it is one object for the life of the connection. The modern protocol has no
-sessions, so there it is known by the stream it came on, if it came on one, and else not at all.
+A legacy client is one object for the life of the connection; a modern one is known by its stream, if any.
 """
 
 from __future__ import annotations
@@ -10,14 +9,11 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
+from mcp_toolset.context.connection import Connection, RequestContext
 from mcp_toolset.protocol.revisions import is_modern
 from mcp_toolset.tools.core.result import ANSWERABLE
-
-if TYPE_CHECKING:
-    from mcp_toolset.context.connection import Connection, RequestContext
-
 
 ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "elicitation": {"form": {}, "url": {}},
@@ -46,7 +42,7 @@ def came_on(stream: str) -> None:
 
 
 def stream_of() -> str | None:
-    """What tells the client of the modern request at hand from others: its pipe, streams or SSE connection.
+    """The key of the modern client by the pipe, stream or SSE connection of the request at hand.
 
     A server of this process that is mounted here is called in the course of such a request, by that client.
     """
@@ -54,7 +50,7 @@ def stream_of() -> str | None:
 
 
 class ServedClient:
-    """Who calls: a name for it, what it can be asked, how much it wants to hear.
+    """The calling program: its name, what it can be asked, its log level.
 
     Attributes:
         key: What tells it from every other client for its whole life; `None` if nothing does.
@@ -66,15 +62,8 @@ class ServedClient:
     """
 
     __slots__ = (
-        "_connection",
-        "_gone",
-        "_roots",
-        "answers_pings",
-        "carried",
-        "declares",
-        "key",
-        "log_level",
-        "routes",
+        *("_connection", "_gone", "_roots", "answers_pings", "carried", "declares", "key", "log_level"),
+        *("routes",),
     )
 
     def __init__(
@@ -154,11 +143,7 @@ def declared_by(capabilities: object) -> Mapping[str, Any]:
 
 
 def carried_by(capabilities: object) -> Mapping[str, Any]:
-    """The client capabilities that a mounted server is told of: all that the bridge carries, and no more.
-
-    A server may use whatever is declared to it. What the bridge cannot carry to the end, such as the
-    tasks extension, would be lost half way.
-    """
+    """The client capabilities that a mounted server is told of: all that the bridge carries to the end."""
     wire = _members(capabilities)
     if wire.keys() <= _ANSWERABLE and None not in wire.values():
         return wire

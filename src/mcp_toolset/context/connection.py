@@ -10,7 +10,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import anyio
 
@@ -19,9 +19,6 @@ from mcp_toolset.protocol.json_rpc import NoBackChannelError, RequestId
 from mcp_toolset.protocol.revisions import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS, is_modern
 from mcp_toolset.security.authentication.verifier import identity_of_token
 from mcp_toolset.tools.core.call import Identity
-
-if TYPE_CHECKING:
-    from mcp_toolset.context.connection import Connection, RequestContext
 
 LOGIN_PATH = "/oauth/login/"
 
@@ -49,6 +46,7 @@ class PendingLogin(Protocol):
 
     async def arrive(self, address: str) -> bool:
         """Take the address that the browser was sent back to, once; whether the caller has tokens then."""
+        ...
 
 
 @runtime_checkable
@@ -103,10 +101,6 @@ def _kind(user: object) -> str:
     return f"{type(user).__module__}.{type(user).__qualname__}"
 
 
-if TYPE_CHECKING:
-    from mcp_toolset.tools.core.call import Identity
-
-
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds that what is to be done at the end of a connection may take."""
 
@@ -149,15 +143,8 @@ class Connection:
     """
 
     __slots__ = (
-        "_callbacks",
-        "_sender",
-        "_state",
-        "client",
-        "client_capabilities",
-        "client_info",
-        "initialize_accepted",
-        "protocol_version",
-        "session_id",
+        *("_callbacks", "_sender", "_state", "client", "client_capabilities", "client_info"),
+        *("initialize_accepted", "protocol_version", "session_id"),
     )
 
     def __init__(
@@ -227,7 +214,6 @@ class Connection:
 
     @property
     def has_callbacks(self) -> bool:
-        """Whether anything is to be done when the connection ends."""
         return bool(self._callbacks)
 
     async def aclose(self) -> None:
@@ -267,8 +253,7 @@ class Way(Protocol):
     """The way back to the client of one request, while that is being answered: a dispatch context."""
 
     @property
-    def can_send_request(self) -> bool:
-        """Whether the client can be sent requests in the course of this one."""
+    def can_send_request(self) -> bool: ...
 
     @property
     def reason(self) -> str | None:
@@ -276,14 +261,13 @@ class Way(Protocol):
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: Any = None
-    ) -> dict[str, Any]:
-        """Ask the client, and wait for its result."""
+    ) -> dict[str, Any]: ...
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
-        """Send the client a notification that belongs to this request."""
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None: ...
 
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the client asked for it."""
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None: ...
 
 
 HOLD: Final = "mcp_toolset.hold"
@@ -294,9 +278,7 @@ class RequestContext:
     """One request of one client; a notification has no id.
 
     Attributes:
-        method: Its method.
         params: Its parameters as they came; `None` if it has none.
-        request_id: Its id.
         connection: What it has in common with others of its client.
         way: The way back to its client.
         http: The HTTP request that it came in.
@@ -326,7 +308,6 @@ class RequestContext:
 
     @property
     def identity(self) -> Identity | None:
-        """The caller, as its authentication tells; see `identity_of`."""
         return None if self.http is None else identity_of(self.http.scope)
 
     @property
@@ -339,14 +320,13 @@ class RequestContext:
 class Answers(Protocol):
     """A server, as every door sees it."""
 
-    def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
-        """The result of a request, in the envelope of its client's era."""
+    def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]: ...
 
-    async def notified(self, request: RequestContext) -> None:
-        """Take a notification; nothing is raised."""
+    async def notified(self, request: RequestContext) -> None: ...
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep the server open for as long as the block runs, which a door does while it serves."""
+        ...
 
     def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The input schema of a tool that the caller of an ASGI scope can call."""

@@ -1,10 +1,8 @@
 """`Delivery`: the notifications of one call on their way to its client, in order and before its result.
 
-An upstream's connection hands them over in the moment in which they are read, and they are sent on one
-after another. The call does not end before all have been sent that were read before its result. Where a
-result takes another stream than a notification that comes before it, the client is asked first whether it has
-read that one. A client that takes none for `PATIENCE` seconds gets no more of them: its call is not held up
-for longer, and nothing comes after a result.
+A call does not end before all have been sent that were read before its result. Where a result takes another
+stream than a notification before it, the client is asked first whether it has read that one. A client that
+takes none for `PATIENCE` seconds gets no more of them: its call is not held up for longer.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 class Delivery:
-    """What one call's upstream has said, until its client has it.
+    """Notifications of one call's upstream, until its client has them.
 
     Attributes:
         confirm: Returns when the client has read what has left so far; `None` where that is not needed.
@@ -51,18 +49,8 @@ class Delivery:
     """
 
     __slots__ = (
-        "_added",
-        "_asked",
-        "_bytes",
-        "_left",
-        "_moved",
-        "_read",
-        "_scope",
-        "_stopped",
-        "_waiting",
-        "confirm",
-        "held",
-        "running",
+        *("_added", "_asked", "_bytes", "_left", "_moved", "_read", "_scope", "_stopped", "_waiting"),
+        *("confirm", "held", "running"),
     )
 
     def __init__(self) -> None:
@@ -95,7 +83,6 @@ class Delivery:
         return send, message
 
     async def run(self) -> None:
-        """Send what waits, until nothing does."""
         try:
             with self._scope.begun():
                 while self._waiting and not self.held:
@@ -117,7 +104,6 @@ class Delivery:
             await anyio.lowlevel.checkpoint()
 
     async def left(self, count: int) -> None:
-        """Wait until so many have left."""
         await self._until(lambda: self._left >= count)
 
     async def hold(self) -> None:

@@ -22,11 +22,9 @@ _NOTHING: Final[Wire] = {}
 
 @dataclass(frozen=True, slots=True)
 class InnerState:
-    """What one inner call has asked, for when it is made again.
+    """The questions and answers of one inner call, for when it is made again.
 
-    Attributes:
-        replay: What it has asked and was answered.
-        relayed: The result with which a mounted server has asked, if one has.
+    `relayed` is the result with which a mounted server has asked, if one has.
     """
 
     replay: Replay
@@ -57,11 +55,9 @@ class InnerCall(WireContext):
         self._wants_progress = False
 
     def state(self) -> InnerState:
-        """What this call has asked so far."""
         return InnerState(self.replay)
 
     def relayed(self, result: ToolResult) -> InnerState:
-        """The same, when a mounted server asks by its result."""
         if result.ask is not None:
             raise CallError(
                 "the tool asks the user in its result, and code cannot wait for the answer; use call_tool"

@@ -6,13 +6,13 @@ import logging
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import anyio
 from pydantic_core import to_json
 
 from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
-from mcp_toolset.context.connection import identity_of
+from mcp_toolset.context.connection import RequestContext, identity_of
 from mcp_toolset.context.delivery import PATIENCE
 from mcp_toolset.context.offer_kinds import answer_fault
 from mcp_toolset.context.request_state import Replay, RoundTrips
@@ -41,10 +41,6 @@ from mcp_toolset.tools.core.result import (
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
 
-if TYPE_CHECKING:
-    from mcp_toolset.context.connection import RequestContext
-
-
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -52,18 +48,8 @@ class Caller(ToolContext):
     """The client of one request: what it declares, what it can be asked, how much it wants to hear."""
 
     __slots__ = (
-        "_carried",
-        "_client",
-        "_meta",
-        "_params",
-        "_replay",
-        "_request",
-        "_wants_progress",
-        "identity",
-        "modern",
-        "principal",
-        "protocol_version",
-        "session",
+        *("_carried", "_client", "_meta", "_params", "_replay", "_request", "_wants_progress", "identity"),
+        *("modern", "principal", "protocol_version", "session"),
     )
 
     capabilities = frozenset(CAPABILITIES)
@@ -88,17 +74,14 @@ class Caller(ToolContext):
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of the request."""
         return self._meta
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The request's parameters, without what is this server's own of a round trip."""
         return self._params
 
     @property
     def client(self) -> ServedClient:
-        """The program that made this request."""
         if self._client is None:
             self._client = client_of(self._request)
         return self._client
@@ -148,12 +131,10 @@ class Caller(ToolContext):
 
     @property
     def client_info(self) -> Mapping[str, Any]:
-        """What the client says that it is, in wire form; empty where it says nothing."""
         return self._request.connection.client_info or _NOTHING
 
     @property
     def log_level(self) -> str | None:
-        """The least severe log message that this client wants; `None` while it has not said."""
         if self.modern:
             return self._meta.get(LOG_LEVEL_META_KEY)
         return self.client.log_level
@@ -225,29 +206,24 @@ class WireContext(Caller):
 
     @property
     def resumed(self) -> bool:
-        """Whether the client makes the call again, with answers to what it was asked (2026-07-28)."""
         replay = self._replay
         return replay is not None and bool(replay.answers or replay.passed_on or replay.parked)
 
     @property
     def edits(self) -> Mapping[str, Any]:
-        """The edits of the run of this call that ended with a question."""
         return _NOTHING if self._replay is None else self._replay.edits
 
     def keep(self, edits: Mapping[str, Any]) -> None:
-        """Keep the edits of a call that ends with a question, for its next run."""
         if edits:
             self.replay.edits = edits
 
     def counts(self, what: str) -> bool:
-        """See `ToolContext.counts`; calls of older revisions have one run."""
         return not self.modern or self.replay.counts(what)
 
     def resume(self, trips: RoundTrips, call: ToolCall) -> bool:
         """Take up what the client sends along when it repeats a call (2026-07-28).
 
-        Returns:
-            Whether it has still to be checked what the call depends on (`RoundTrips.claim`).
+        Returns whether it has still to be checked what the call depends on (`RoundTrips.claim`).
         """
         if not self.modern or ROUND_TRIP.isdisjoint(self._params):
             return False
@@ -259,11 +235,9 @@ class WireContext(Caller):
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
     ) -> ElicitationAnswer:
-        """Ask the user of this client; see `ToolContext.ask`."""
         return await self._elicited(question, schema, key)
 
     async def answer(self, asked: AskUser) -> ElicitationAnswer:
-        """The answer to the question that a call has ended with."""
         return await self._elicited(asked.question, asked.schema, "the call's result")
 
     async def _elicited(
@@ -302,19 +276,16 @@ class WireContext(Caller):
         return ElicitationAnswer.of_wire(await self._asked(ELICITATION, params, name))
 
     async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
-        """Ask the model of this client; the request says what caused it."""
         if self._request.connection.client_capabilities.get("sampling") is None:
             raise CannotAskError("this client does not support sampling")
         return SampledMessage(await self._asked(SAMPLING, params, key))
 
     async def _roots(self, key: str) -> Sequence[Mapping[str, Any]]:
-        """The folders that the client works in."""
         self.needs("roots")
         return roots_in(await self._asked(ROOTS, {}, key))
 
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
-        """What the client declared for this request, in wire form."""
         declared = self._request.connection.client_capabilities
         return {name: each for name, each in declared.items() if each is not None}
 
@@ -349,12 +320,10 @@ class WireContext(Caller):
         return "its connection carries no requests of this server"
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress on the stream of this request."""
         message = None if message is None else encodable(message)
         await self._request.way.progress(progress, total, message)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message on the stream of this request."""
         try:
             to_json([data, logger])
         except ValueError as fault:

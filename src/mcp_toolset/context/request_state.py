@@ -49,7 +49,7 @@ _USED: Final = "it was used before"
 
 @dataclass(slots=True)
 class Replay:
-    """What one call has asked so far, and what it was answered.
+    """The questions of one call so far, and their answers.
 
     Attributes:
         call_id: What tells the call from others, the same each time it is run.
@@ -91,7 +91,6 @@ class Replay:
 
     @classmethod
     def of_saved(cls, saved: Wire) -> Replay:
-        """What `saved` gave."""
         answers, parked = dict(saved["answers"]), dict(saved["parked"])
         found = cls(saved["call"], answers=answers, parked=parked, edits=saved["edits"])
         found.server, found.counted = saved["server"], list(saved.get("counted", ()))
@@ -101,11 +100,9 @@ class Replay:
         return found
 
     def again(self, answers: Wire, relayed: Wire | None = None) -> Replay:
-        """The same for the next run of a call that goes on here.
+        """The same for the next run of a call that goes on here, with the client's answers.
 
-        Args:
-            answers: What the client has answered.
-            relayed: The result with which a mounted server has asked; `None` if it was asked here.
+        `relayed` is the result with which a mounted server has asked; `None` if it was asked here.
         """
         after = Replay.of_saved(self.saved())
         if relayed is None:
@@ -123,7 +120,6 @@ class Replay:
         return {**plain, **self.passed_on}
 
     def counts(self, what: str) -> bool:
-        """See `ToolContext.counts`."""
         self._counting.append(what)
         if known := what in self.counted:
             self.counted.remove(what)
@@ -187,13 +183,7 @@ class RoundTrips:
         lifetime: float | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Begin without any.
-
-        Args:
-            store: Where suspended calls outlive this process, and what has the keys.
-            lifetime: Seconds; `STATE_LIFETIME` unless given, or as long as the store keeps suspended calls.
-            now: Seconds since the epoch.
-        """
+        """Keep states for `lifetime` seconds, or as long as `store`, which has the keys, keeps calls."""
         self._store = store
         self._own = KeyRing.fresh() if store is None else None
         if lifetime is None:
@@ -205,12 +195,7 @@ class RoundTrips:
         self._once: Once | None = None if store is None else store.used(_PURPOSE)
 
     async def claim(self, replay: Replay, tools: Mapping[str, str] = _NO_TOOLS) -> None:
-        """Take up a state: check what it depends on, and that it is used once by all replicas.
-
-        Args:
-            replay: What came with the call.
-            tools: The digests of the definitions now, by the names of the tools.
-        """
+        """Take up a state: check the digests of `tools`, and that it is used once by all replicas."""
         if replay.before is None:
             return
         try:

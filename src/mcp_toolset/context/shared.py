@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset.calls.suspended import SuspendedStore
+from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.grants.cached_grants import CachedGrants
     from mcp_toolset.catalog.registry.state_store import StateStore
 
 
@@ -37,24 +37,21 @@ class Ownership(Protocol):
 
     async def take(self, name: str, *, seconds: float) -> int:
         """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
+        ...
 
-    async def release(self, name: str) -> None:
-        """Give a lease back, if this replica has it."""
+    async def release(self, name: str) -> None: ...
 
-    async def holder(self, name: str) -> str:
-        """The replica that has a lease; empty if none has."""
+    async def holder(self, name: str) -> str: ...
 
 
 class Health(Protocol):
     """The health of the store."""
 
     @property
-    def state(self) -> str:
-        """`ready` or `down`."""
+    def state(self) -> str: ...
 
     @property
-    def reason(self) -> str:
-        """Why it is down; empty otherwise."""
+    def reason(self) -> str: ...
 
 
 class Shared(SuspendedStore, Protocol):
@@ -64,17 +61,16 @@ class Shared(SuspendedStore, Protocol):
     def replicas(self) -> OtherReplicas: ...
 
     @property
-    def leases(self) -> Ownership:
-        """What one replica alone may have at a time."""
+    def leases(self) -> Ownership: ...
 
     @property
     def health(self) -> Health: ...
 
     def grants(self) -> CachedGrants:
         """Grants, with a copy here that follows what other replicas grant and revoke."""
+        ...
 
-    def registry_state(self, service: str) -> StateStore:
-        """The names and members of the tools of a server."""
+    def registry_state(self, service: str) -> StateStore: ...
 
     @property
     def connection(self) -> Any:

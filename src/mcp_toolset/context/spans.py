@@ -2,8 +2,7 @@
 
 Names and attributes are those of OpenTelemetry's conventions for MCP. OpenTelemetry is imported by the
 program that collects traces, because a variable of its environment names a provider (`provide`), or by a
-server with a `Sampler` (`calls.pipeline.observers`). While none is so, there are no spans, and nothing is
-imported.
+server with a `Sampler` (`calls.pipeline.observers`); otherwise nothing is imported, and there are no spans.
 """
 
 from __future__ import annotations
@@ -13,19 +12,16 @@ import sys
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from pydantic_core import ValidationError
 
 from mcp_toolset.calls.pipeline.decision import OTEL, TRACER, watched
-from mcp_toolset.calls.pipeline.observers import NAME
+from mcp_toolset.calls.pipeline.observers import NAME, Observation, Sampler
 from mcp_toolset.concurrency.task_set import CancelledError
+from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamTimeoutError
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, RequestTimedOut
-
-if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observers import Observation, Sampler
-    from mcp_toolset.context.connection import RequestContext
 
 _PROVIDER: Final = "OTEL_PYTHON_TRACER_PROVIDER"
 """The variable that names a provider: OpenTelemetry makes that one when it is first asked for one."""
@@ -57,11 +53,7 @@ async def server_span(
 ) -> dict[str, Any]:
     """The result of `work`, which answers a request, within a span that continues the client's trace.
 
-    Args:
-        work: Answers the request.
-        request: The request.
-        traces: Has what makes the spans of this request and of those that it sends; the program's unless
-            given.
+    `traces` has what makes the spans of this request and of those that it sends; the program's unless given.
     """
     from opentelemetry import trace
 
@@ -96,11 +88,7 @@ async def server_span(
 
 
 class SentRequest:
-    """The span of a request that is sent.
-
-    Attributes:
-        params: Its parameters, with the trace context in `_meta`.
-    """
+    """The span of a request that is sent; its `params` have the trace context in `_meta`."""
 
     __slots__ = ("_method", "_span", "params")
 
@@ -132,7 +120,6 @@ class SentRequest:
         self._span.end()
 
     def answered(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Its result, after a note whether that is an error of a tool."""
         if self._method == _CALL and result.get("isError") is True:
             _note_tool_error(self._span)
         return result
@@ -167,7 +154,6 @@ def _target(params: Mapping[str, Any] | None) -> str | None:
 
 
 def _named(method: str, target: str | None) -> dict[str, str]:
-    """The attributes that requests have on both sides."""
     made = {"mcp.method.name": method}
     if method == _CALL:
         made["gen_ai.operation.name"] = "execute_tool"
@@ -205,7 +191,6 @@ def _context_in(meta: object) -> Any:
 
 
 def error_of(fault: BaseException) -> str:
-    """The class of an error, as the conventions name it."""
     if isinstance(fault, RequestTimedOut | UpstreamTimeoutError):
         return "timeout"
     if isinstance(fault, MCPError | UpstreamProtocolError):

@@ -67,8 +67,6 @@ class TaskWay:
         withdrawn: Whether the client has cancelled the task.
         ended_upstream: Whether a mounted server has cancelled its task.
         follows: Whether the state of the task is that of a mounted server's task.
-        on_begin: Called when the call becomes a task.
-        on_change: Called when something has changed.
     """
 
     def __init__(self, way: Way, *, hands_over: bool = True) -> None:
@@ -99,7 +97,6 @@ class TaskWay:
 
     @property
     def reason(self) -> str | None:
-        """Why the client has cancelled the request, if it has said so."""
         return self._way.reason
 
     async def send_raw_request(
@@ -138,7 +135,6 @@ class TaskWay:
             self._progressed(params["progress"], params.get("total"), params.get("message"))
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress; the status message of a task."""
         if not self.begun:
             await self._way.progress(progress, total, message)
         else:
@@ -203,13 +199,7 @@ class TaskContext(WireContext):
     is_task = True
 
     def __init__(self, request: RequestContext, way: TaskWay, replay: Replay | None = None) -> None:
-        """Make the call of a request, which reports by `way`.
-
-        Args:
-            request: What the client has sent.
-            way: The way back to the client.
-            replay: What the call has asked and was answered before; `None` for its first run.
-        """
+        """Make the call of a request, which reports by `way`; `replay` is `None` for its first run."""
         own = RequestContext(
             request.method, request.params, request.request_id, request.connection, way, request.http
         )
@@ -221,7 +211,6 @@ class TaskContext(WireContext):
             self._params = replay.with_passed_on(self._params)
 
     def resume(self, trips: RoundTrips, call: ToolCall) -> bool:
-        """Take up what the client has sent along with the call itself; see `WireContext.resume`."""
         return not self._is_later and super().resume(trips, call)
 
     def again(self, replay: Replay) -> TaskContext:
@@ -230,17 +219,14 @@ class TaskContext(WireContext):
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether the client has the handle of the task."""
         return self.way.begun
 
     @property
     def follows(self) -> bool:
-        """Whether a mounted server has its task already."""
         return self._is_later and bool(self._replay is not None and self._replay.parked)
 
     @property
     def carried(self) -> Mapping[str, Any]:
-        """The client's capabilities that mounted servers are told of, the tasks among them."""
         return with_extensions(super().carried, {TASKS: {}})
 
 

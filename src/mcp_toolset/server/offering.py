@@ -38,7 +38,7 @@ from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import fits
-from mcp_toolset.tools.declare.prompts import (
+from mcp_toolset.tools.declare.providers import (
     CompletionProvider,
     PromptProvider,
     Reference,

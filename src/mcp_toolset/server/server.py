@@ -55,7 +55,7 @@ from mcp_toolset.tools.core.call import ALWAYS, Identity, ToolCall, ToolContext,
 from mcp_toolset.tools.core.names import FIXED_TOOLS
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus, fits
-from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
+from mcp_toolset.tools.declare.providers import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset, offered_by
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.drain import Drain
+from mcp_toolset.concurrency.backoff import Drain
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import TASKS

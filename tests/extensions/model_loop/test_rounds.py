@@ -17,8 +17,8 @@ from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunN
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.errors import GrantError, RoundError, UpstreamProtocolError
-from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult
-from mcp_toolset.extensions.model_loop.rounds.tool_round import InvalidCallReason, ToolRound, ToolRoundPlan
+from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult, InvalidCallReason
+from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import tool

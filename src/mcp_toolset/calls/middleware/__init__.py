@@ -1,4 +1,1 @@
-"""Middleware that comes with the package: checks and permissions.
-
-Applications use it. It may import `calls.pipeline`, `tools` and `errors`.
-"""
+"""Middleware that comes with the package: checks and permissions."""

@@ -50,8 +50,7 @@ class PermissionChecker(Rule):
     def __init__(self, policy: Policy, *, ask_deadline: float = ASK_DEADLINE) -> None:
         """Use `policy(call)`, sync or async, which returns `"allow"`, `"deny"` or `"ask"`.
 
-        Any other answer denies the call, and so does a user who does not answer within `ask_deadline`
-        seconds.
+        Any other answer denies the call, and so does a user who gives none within `ask_deadline` seconds.
         """
         if not callable(policy) or isinstance(cast("object", policy), type):
             raise DefinitionError(f"PermissionChecker takes a function of a call, not {policy!r}")
@@ -122,11 +121,7 @@ class OutputFormatter(Rule):
     """
 
     def __init__(self, max_length: int) -> None:
-        """Allow `max_length` characters of text in a result, over all its blocks, and of structured JSON.
-
-        Raises:
-            DefinitionError: the limit is not positive.
-        """
+        """Allow `max_length` characters of text in a result, over all blocks, and of structured JSON."""
         if max_length < 1:
             raise DefinitionError(f"OutputFormatter needs a positive number of characters, not {max_length}")
         self._limit = max_length
@@ -136,7 +131,8 @@ class OutputFormatter(Rule):
         if not result.is_complete:
             return result
         blocks, lost = cut(result.content, self._limit)
-        is_long = "structuredContent" in result.wire and _json_length(result.structured) > self._limit
+        written = json.dumps(result.structured, ensure_ascii=False, separators=(",", ":"))
+        is_long = "structuredContent" in result.wire and len(written) > self._limit
         is_promised = next.definition.output_schema is not None and not result.is_error
         if not lost and (not is_long or is_promised):
             return result
@@ -154,10 +150,6 @@ def _note(lost: int, *, dropped: bool, kept: bool) -> str:
     elif kept:
         parts.append("the structured content is whole")
     return f"[{'; '.join(parts)}; ask for less]"
-
-
-def _json_length(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 class HiddenTextFilter(Rule):
@@ -196,12 +188,7 @@ class Timeout(Rule):
     def __init__(self, seconds: float, *, per_tool: Mapping[str, float | None] | None = None) -> None:
         """Allow `seconds` for a call.
 
-        Args:
-            seconds: The limit of every tool without its own limit.
-            per_tool: Limits of single tools, in seconds, by name (docs/names.md); `None` means no limit.
-
-        Raises:
-            DefinitionError: a limit is not positive.
+        `per_tool` has limits of single tools, in seconds, by name (docs/names.md); `None` means no limit.
         """
         self._seconds = _positive(seconds, "a call")
         self._per_tool = {
@@ -246,17 +233,15 @@ class FormatCheck(SchemaCheck):
 
 
 class SchemaValidator:
-    """Checks arguments and structured results against the tool's schemas, including their formats.
+    """Checks arguments and, with `output`, structured results against the tool's schemas, formats included.
 
-    Every call is checked without it: dispatch checks the arguments against the input schema and the
-    result against the output schema, where `format` is an annotation, as in JSON Schema
-    2020-12. With this middleware `"format": "email"`, `"date-time"` (RFC 3339, so with a
-    time zone), `"uri"`, `"uuid"` and the other formats of the dialect are checked too; and a
-    structured result is checked again after the hooks and middleware inside.
+    Every call is checked without it, but `format` is then an annotation, as in JSON Schema 2020-12. With this
+    middleware `"format": "email"`, `"date-time"` (RFC 3339, so with a time zone), `"uri"`, `"uuid"` and the
+    other formats of the dialect are checked too; and a structured result is checked again after the hooks and
+    middleware inside.
 
     `check_arguments` and `check_result` do the same for a dispatch of the application's own, such
-    as a loop that runs tools itself. The schemas are those of the present definition, compiled when first
-    seen: a replaced tool is checked against its new schemas.
+    as a loop that runs tools itself. The schemas are those of the present definition.
     """
 
     def __init__(self, *, output: bool = True) -> None:
@@ -264,12 +249,6 @@ class SchemaValidator:
         self._compiled: Recent[str, tuple[FormatCheck, FormatCheck | None]] = Recent(MAX_COMPILED)
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call if its arguments fit, and pass its result on if that fits.
-
-        Raises:
-            InvalidArgumentsError: the arguments do not fit; nothing ran.
-            InvalidOutputError: the tool ran, and its structured result does not fit.
-        """
         self.check_arguments(call, next.definition)
         result = await next()
         if self._output:
@@ -277,22 +256,15 @@ class SchemaValidator:
         return result
 
     def check_arguments(self, call: ToolCall, definition: ToolDefinition) -> None:
-        """Check the arguments of a call against the input schema.
-
-        Raises:
-            InvalidArgumentsError: they do not fit; the message says where.
-        """
+        """Raise `InvalidArgumentsError` unless the arguments of a call fit the input schema."""
         check, _ = self._checks(definition)
         if not check.is_valid(call.arguments):
             raise InvalidArgumentsError(check.misfit(call.name, call.arguments))
 
     def check_result(self, call: ToolCall, definition: ToolDefinition, result: ToolResult) -> None:
-        """Check the structured content of a result against the output schema, if the tool has one.
+        """Raise `InvalidOutputError` unless the structured content fits the output schema, if there is one.
 
         Errors, and calls that ask for input, are not checked.
-
-        Raises:
-            InvalidOutputError: it is missing or does not fit; the message says where.
         """
         _, check = self._checks(definition)
         if check is None or result.is_error or not result.is_complete:

@@ -60,25 +60,21 @@ class Recent(Generic[_K, _V]):
         self._entries: OrderedDict[_K, _V] = OrderedDict()
 
     def get(self, key: _K) -> _V | None:
-        """The entry of a key; counts as a use."""
         found = self._entries.get(key)
         if found is not None:
             self._entries.move_to_end(key)
         return found
 
     def put(self, key: _K, value: _V) -> None:
-        """Set an entry, and drop the least recently used if there are too many."""
         self._entries[key] = value
         self._entries.move_to_end(key)
         if len(self._entries) > self._limit:
             self._entries.popitem(last=False)
 
     def drop(self, key: _K) -> None:
-        """Remove an entry, if it exists."""
         self._entries.pop(key, None)
 
     def keys(self) -> list[_K]:
-        """The keys, the least recently used first."""
         return list(self._entries)
 
     def __len__(self) -> int:
@@ -103,11 +99,7 @@ class SessionState(Generic[T]):
     """
 
     def __init__(self, make: Callable[[], T], *, most: int = MAX_KEPT) -> None:
-        """Make each caller's value with `make`. Beyond `most` values the least recently used is dropped.
-
-        Raises:
-            DefinitionError: `most` is not positive, or `make` cannot be called.
-        """
+        """Make each caller's value with `make`; beyond `most` values the least recently used is dropped."""
         if not callable(make):
             raise DefinitionError(
                 f"SessionState(make) takes what makes a value, such as list[str], not {make!r}"
@@ -118,9 +110,7 @@ class SessionState(Generic[T]):
     def of(self, context: ToolContext) -> T:
         """The value of the caller of a call; it may be changed in place.
 
-        Raises:
-            CallError: the caller cannot be told apart from others: a client of 2026-07-28, which has no
-                sessions, without authentication.
+        Raises `CallError` for a client of 2026-07-28, which has no sessions, without authentication.
         """
         caller = self._known(context)
         value = self._values.get(caller)

@@ -56,14 +56,13 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallToApprove:
-    """What an approval is bound to, and how the call is shown.
+    """A call to be approved: what the approval is bound to, and how it is shown.
 
     Attributes:
         served: The server or configuration that was called, so that servers can share a file.
         caller: The key of the caller; empty if callers cannot be told apart.
         server: The mounted server of the tool; empty for a local tool.
-        tool: The public name of the tool.
-        definition: The digest of its definition.
+        definition: The digest of the tool's definition.
         digest: The digest of the arguments.
         who: What people call the caller.
         arguments: The arguments as people see them: shortened, without secrets.
@@ -80,7 +79,6 @@ class CallToApprove:
 
     @property
     def key(self) -> str:
-        """What is the same for the same call only."""
         bound = [self.served, self.caller, self.server, self.tool, self.definition, self.digest]
         return hashlib.sha256(json.dumps(bound).encode()).hexdigest()
 
@@ -227,10 +225,7 @@ def refused(call: ToolCall, refusal: ToolResult) -> ToolResult:
 
 
 async def _answer(wanted: CallToApprove, context: ToolContext) -> str:
-    """What the user has chosen; anything but one of the choices denies.
-
-    The question differs from that about any other call, so that no other answer is taken for its answer.
-    """
+    """The user's choice; anything but one of the choices denies, and no answer fits another question."""
     longer = SESSION if context.session else HOUR
     # Callers that cannot be told apart are not remembered.
     choices = [ONCE, longer, DENY] if wanted.caller else [ONCE, DENY]

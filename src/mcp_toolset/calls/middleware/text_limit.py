@@ -10,10 +10,7 @@ from mcp_toolset.tools.core.result import Block
 
 
 def cut(content: Iterable[Block], limit: int) -> tuple[list[Block], int]:
-    """The blocks with at most `limit` characters of text, and how many characters were lost.
-
-    An address counts as text, and is kept whole or dropped.
-    """
+    """The blocks with at most `limit` characters, addresses whole or dropped, and the number of lost ones."""
     blocks: list[Block] = []
     lost = 0
     for block in content:

@@ -1,4 +1,1 @@
-"""The way of one call: gate, arguments, middleware, hooks, handler, output.
-
-`server` and extensions use it. It may import `tools` and `errors`.
-"""
+"""The way of one call: gate, arguments, middleware, hooks, handler, output."""

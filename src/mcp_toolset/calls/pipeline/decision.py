@@ -46,11 +46,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Refuse the call; the model reads the reason, and no later hook runs.
-
-    Raises:
-        TypeError: the reason is not a text.
-    """
+    """Refuse the call; the model reads the reason, a text, and no later hook runs."""
 
     reason: str
     source: RejectionSource = "hook"
@@ -109,7 +105,6 @@ def error_result(fault: ToolsetError) -> ToolResult:
 
 
 def suggesting(result: ToolResult, after: float) -> ToolResult:
-    """The same result with a retry hint of so many seconds."""
     meta: Any = result.wire.get("_meta") or {}
     return ToolResult({**result.wire, "_meta": {**meta, RETRY_META_KEY: {"after": after}}})
 

@@ -1,8 +1,8 @@
 """`ToolDispatch`: the only way from a call to its result, for local, mounted, deferred and round calls.
 
 Gate, argument check, middleware, execution hooks, handler or upstream, output check, result hooks: the chain
-is composed once, when a table is frozen. Everything before the first middleware runs before the first
-`await`.
+of a tool is composed once, when a table of tools is frozen, and taken over by the next table if neither the
+tool nor its rules have changed. Everything before the first middleware runs before the first `await`.
 """
 
 from __future__ import annotations
@@ -131,7 +131,6 @@ class ToolRules:
     carried: tuple[CarriedRules, ...] = ()
 
     def same_as(self, other: ToolRules) -> bool:
-        """Whether these are the same rule objects."""
         return (
             same(self.middleware, other.middleware)
             and same(self.asked, other.asked)
@@ -226,7 +225,8 @@ def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Ro
     if before is not None and before.binding is binding and before.rules is not None:
         if rules is before.rules or rules.same_as(before.rules):
             return before
-    run = partial(_execute, binding, _executor(binding))
+    is_limited = binding.timeout is not None and not binding.manual
+    run = partial(_execute, binding, partial(_limited, binding) if is_limited else binding.execute)
     if rules.observed:
         run = partial(_noted, run)
     middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
@@ -259,7 +259,6 @@ def _guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run: Ru
 
 
 def _noted(run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
-    """Run the tool, and note that it runs."""
     if (seen := CURRENT.get()) is not None:
         seen.ran = True
     return run(call, context)
@@ -279,10 +278,7 @@ def _first(call: ToolCall) -> Mapping[str, Any]:
 async def _settled(
     hooks: tuple[BoundHook, ...], route: Route, run: Run, call: ToolCall, context: ToolContext
 ) -> ToolResult:
-    """Run a call, unless a hook answers or refuses it.
-
-    If it asks and is made again, it runs with the arguments that it has asked about.
-    """
+    """Run a call, unless a hook decides it; made again, it has the arguments that it has asked about."""
     if hooks:
         call, answer = await _asked(hooks, route, call, context)
         if answer is not None:
@@ -314,10 +310,7 @@ async def _around(
 async def _asked(
     hooks: tuple[BoundHook, ...], route: Route, call: ToolCall, context: ToolContext
 ) -> tuple[ToolCall, ToolResult | None]:
-    """The call after the hooks, and their answer if one of them answered.
-
-    They run in order; each gets a copy, so that an edit in place counts like any other edit.
-    """
+    """The call after the hooks, each of which gets a copy, and their answer if one of them answered."""
     for hook in hooks:
         decision = await hook.decide(_copy(call), context)
         if route.rules is not None and route.rules.observed:
@@ -391,10 +384,6 @@ def _check_changed(binding: ToolBinding, result: ToolResult) -> None:
         check_output(binding, result)
     except InvalidOutputError as fault:
         raise InvalidOutputError(f"a result hook returned an invalid result: {fault}") from None
-
-
-def _executor(binding: ToolBinding) -> Executor:
-    return binding.execute if binding.timeout is None or binding.manual else partial(_limited, binding)
 
 
 async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
@@ -540,8 +529,7 @@ class ToolDispatch:
         Raises:
             UnknownToolError: the tool does not exist for this caller.
             UpstreamProtocolError: a mounted server answered with a protocol error, which is passed on.
-            ClientCapabilityError: the client lacks a capability that the tool needs; the client must learn
-                of it, the model need not.
+            ClientCapabilityError: the client lacks a capability that the tool needs, and must learn of it.
         """
         seen = token = route = result = None
         sent = call
@@ -572,7 +560,10 @@ class ToolDispatch:
         except BaseException as fault:
             note_in(seen, fault)
             if isinstance(fault, UpstreamError):
-                _log_failure(fault, call, context)
+                # A protocol error of a mounted server may quote arguments.
+                told = f"protocol error {fault.code}" if isinstance(fault, UpstreamProtocolError) else fault
+                extra = extra_of(call, context, fault.upstream)
+                _log.info("%s failed: %s", in_log(call.name), in_log(told), extra=extra)
             if (result := _answer(fault, call, raising and route is None)) is None:
                 raise
             return result
@@ -581,13 +572,6 @@ class ToolDispatch:
                 ended(seen, token, self._listeners, sent, context, result)
                 # Timers keep the variables of the call until they are due, and a fault has the frames of it.
                 seen.fault = None
-
-
-def _log_failure(fault: UpstreamError, call: ToolCall, context: ToolContext) -> None:
-    """Log why a mounted server did not answer; a protocol error of it may quote arguments."""
-    told = f"protocol error {fault.code}" if isinstance(fault, UpstreamProtocolError) else str(fault)
-    extra = extra_of(call, context, fault.upstream)
-    _log.info("%s failed: %s", in_log(call.name), in_log(told), extra=extra)
 
 
 def _answer(fault: BaseException, call: ToolCall, raising: bool) -> ToolResult | None:

@@ -1,7 +1,7 @@
 """`BoundHook` and `BoundResultHook`: call a hook with the parameters of its signature, and fail closed.
 
-When hooks are called is in `chain`, and in `round_rules` for rounds. An execution hook that raises or exceeds
-its deadline rejects the call; a result hook that does so withholds the result.
+An execution hook that raises or exceeds its deadline rejects the call; a result hook that does so withholds
+the result. `dispatch` and the runner of rounds call them. Policy objects have hooks as methods.
 """
 
 from __future__ import annotations
@@ -51,10 +51,7 @@ class PolicyHook:
 
 
 def policy_hooks(policy: object) -> list[PolicyHook]:
-    """The hooks of a policy object: `weather_hook`, `weather_description_hook`, `weather_result_hook`.
-
-    Names that start with an underscore, and data whose name does not end in `_hook`, are ignored.
-    """
+    """The hooks of a policy object: `weather_hook`, `weather_description_hook`, `weather_result_hook`."""
     if isinstance(policy, type):
         raise DefinitionError(f"a policy is an object: register {policy.__name__}(), not the class")
     shown = type(policy).__name__
@@ -114,11 +111,9 @@ class BoundHook:
 
     @property
     def shown(self) -> str:
-        """The hook's name, for messages."""
         return _shown(self.function)
 
     def require_fitting(self, tool: str, schema: Mapping[str, Any]) -> None:
-        """Check that some arguments of a tool can be parsed as this hook's input; see `hook_inputs`."""
         if self.adapter is not None:
             from mcp_toolset.calls.pipeline.hook_inputs import require_fitting
 
@@ -158,7 +153,8 @@ class BoundHook:
     def _decided(self, decision: object, call: ToolCall, given: Any, seen: dict[str, Any] | None) -> Decision:
         """The decision of the hook, if it is one, with an input in JSON; `seen` is its typed input."""
         if isinstance(decision, RunNormally):
-            if seen is None or self.adapter is None or _is_json_instead(decision.input, given):
+            is_json = _is_object(decision.input) and not _is_object(given)
+            if seen is None or self.adapter is None or is_json:
                 _object(decision.input)
                 return decision
             return RunNormally(_edited(call.arguments, seen, _dumped(self.adapter, decision.input)))
@@ -234,7 +230,6 @@ def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
 
 
 def _of_call_alone(hook: ExecutionHook) -> ExecutionHook:
-    """A hook of `(call)` as a hook that also takes the input."""
 
     @wraps(hook)
     async def asked(call: ToolCall, input: Any) -> Decision:
@@ -257,11 +252,7 @@ def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
 
 
 def check_description_hook(hook: Callable[..., Any]) -> None:
-    """Check that a function can be a description hook.
-
-    Raises:
-        DefinitionError: it is not async, or takes other parameters than a definition.
-    """
+    """Raise `DefinitionError` unless a function is async and takes a definition."""
     shown = require_async(hook)
     found = inspect.signature(hook)
     try:
@@ -286,11 +277,7 @@ def is_bare(selector: object, kind: HookKind) -> bool:
 
 
 def require_async(hook: Callable[..., Any]) -> str:
-    """The name of a hook, for messages.
-
-    Raises:
-        DefinitionError: it is not an `async def`, nor an object with an `async def __call__`.
-    """
+    """The name of a hook, for messages; `DefinitionError` unless it is an `async def` or has one."""
     if isinstance(hook, type):
         raise DefinitionError(f"hook {_shown(hook)} is a class; register an object: {hook.__name__}(…)")
     if not callable(hook):
@@ -301,7 +288,6 @@ def require_async(hook: Callable[..., Any]) -> str:
 
 
 def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any]) -> list[str]:
-    """The roles of a hook's parameters, in order."""
     parameters = [
         name
         for name, one in inspect.signature(hook).parameters.items()
@@ -310,9 +296,9 @@ def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any])
     if fixed := [name for name, one in inspect.signature(hook).parameters.items() if one.kind in _NAMED]:
         raise DefinitionError(f"hook {_shown(hook)} gets no arguments by name, such as {fixed[0]}")
     if parameters[:1] == ["self"]:
-        raise DefinitionError(
-            f"hook {_shown(hook)} is a method; register that of an object: thing.{_name(hook)}"
-        )
+        shown = _shown(hook)
+        mend = f"register that of an object: thing.{shown.rpartition('.')[2]}"
+        raise DefinitionError(f"hook {shown} is a method; {mend}")
     alone = "(call), " if second == "input" else ""
     expected = f"hook {_shown(hook)} must take {alone}(call, {second}) or (call, {second}, context)"
     if len(parameters) not in ((1, 2, 3) if second == "input" else (2, 3)):
@@ -343,10 +329,6 @@ def _check_answer(shown: str, hints: Mapping[str, Any], kinds: tuple[type, ...])
         raise DefinitionError(f"hook {shown} must return {told}, not {said.__name__}")
 
 
-def _name(hook: Callable[..., Any]) -> str:
-    return _shown(hook).rpartition(".")[2]
-
-
 def _shown(hook: Callable[..., Any]) -> str:
     return getattr(hook, "__qualname__", repr(hook))
 
@@ -355,13 +337,12 @@ def _withheld(call: ToolCall, fault: str) -> ToolResult:
     return ToolResult.of_error(f"the result of {call.name} is withheld: its check {fault}")
 
 
-def _is_json_instead(edited: object, given: object) -> bool:
-    return isinstance(edited, dict) and not isinstance(given, dict)
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def _object(value: Any) -> dict[str, Any]:
-    given: object = value
-    if not isinstance(given, dict):
+    if not _is_object(value):
         raise TypeError(
             f"RunNormally takes the input that the hook was given, or a dictionary, not {value!r}"
         )
@@ -374,10 +355,7 @@ _SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE", "YIELD_FROM", "GET_AWAITA
 
 
 def awaits(function: Callable[..., Any]) -> bool:
-    """Whether an async function may suspend, judging by its bytecode; if in doubt, it may.
-
-    A deadline cannot end a function that never suspends, so such a function gets none.
-    """
+    """Whether an async function may suspend, by its bytecode: a deadline cannot end one that never does."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if not isinstance(code, CodeType) or not code.co_flags & inspect.CO_COROUTINE:
         return True

@@ -1,19 +1,12 @@
-"""Hooks on one call outside of dispatch; `NestedHooks` registers hooks for the tools of a nested toolset."""
+"""Run hooks on one call outside of dispatch: for a round, and for `DecodedCall.hook`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, Protocol
 
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, rejection
-from mcp_toolset.calls.pipeline.hook_adapters import (
-    BoundHook,
-    BoundResultHook,
-    HookKind,
-    HookSelector,
-    is_bare,
-)
+from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.observers import note_decision, note_fault
 from mcp_toolset.errors import CallError, InvalidArgumentsError, StoreError
 from mcp_toolset.tools.binding.binding import ToolBinding, loaded
@@ -21,7 +14,6 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import copied as copied_arguments
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.typed_call import HookAnswer
-from mcp_toolset.tools.toolsets.toolset import Toolset
 
 
 async def about_one(
@@ -71,7 +63,6 @@ async def seen(
 
 
 def copied(call: ToolCall) -> ToolCall:
-    """The call with a copy of its arguments, for code that may edit them."""
     arguments = copied_arguments(call.arguments)
     return ToolCall(call.name, arguments, call.id, call.original, call.grant, call.repairs)
 
@@ -86,45 +77,3 @@ async def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolConte
         note_fault(fault)
         return Reject(str(fault), "policy")
     return None
-
-
-Register = Callable[[Any], Any]
-
-
-class RegistersHooks(Protocol):
-    """Registers hooks by tool: a `HookSet`."""
-
-    def execution(self, selector: HookSelector, /) -> Register: ...
-
-    def description(self, selector: HookSelector, /) -> Register: ...
-
-    def result(self, selector: HookSelector, /) -> Register: ...
-
-
-class NestedHooks:
-    """Registers hooks for the tools of one toolset, wherever it is nested."""
-
-    def __init__(self, hooks: RegistersHooks, toolset: Toolset) -> None:
-        self._hooks = hooks
-        self._toolset = toolset
-
-    def execution(self, selector: HookSelector = "*") -> Register:
-        """Register an execution hook; see `HookSet.execution`."""
-        return self._hooks.execution(self._selected(selector, "execution"))
-
-    def description(self, selector: HookSelector = "*") -> Register:
-        """Register a description hook; see `HookSet.description`, and `execution` here."""
-        return self._hooks.description(self._selected(selector, "description"))
-
-    def result(self, selector: HookSelector = "*") -> Register:
-        """Register a result hook; see `HookSet.result`, and `execution` here."""
-        return self._hooks.result(self._selected(selector, "result"))
-
-    def _selected(self, selector: Any, kind: HookKind) -> Any:
-        """The tool itself, which prefixes and renames do not change; for `*` every tool of the toolset."""
-        if is_bare(selector, kind):
-            return selector
-        if selector == "*":
-            return self._toolset
-        found = self._toolset.find(selector)
-        return selector if found.origin is None else found.origin

@@ -38,12 +38,7 @@ def _is_structure(annotation: object) -> bool:
 def require_fitting(
     hook: str, annotation: Any, adapter: TypeAdapter[Any], tool: str, schema: Mapping[str, Any]
 ) -> None:
-    """Check that some arguments of a tool can be parsed as the input of a hook of that name.
-
-    Raises:
-        DefinitionError: the input needs a field that the tool does not have, has none of its fields,
-            or forbids one that the tool needs.
-    """
+    """Raise `DefinitionError` if no arguments of a tool can be parsed as the input of a hook."""
     wanted = _shape(annotation, adapter)
     if wanted is None or any(part in schema for part in _COMBINED) or schema.get("additionalProperties"):
         return

@@ -37,12 +37,11 @@ from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import check_prefix, declared_tool, public_name
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import NameReport, ToolBinding, ToolView
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.hook_chain import NestedHooks
     from mcp_toolset.tools.declare.typed_call import HookAnswer
-    from mcp_toolset.tools.toolsets.toolset import Toolset
 
 HOOK_DEADLINE: Final = 30.0
 """The default seconds that a hook may take."""
@@ -60,12 +59,11 @@ _ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")
 class Applying(Protocol):
     """What has composed calls with hooks."""
 
-    def renew(self) -> None:
-        """Compose them anew."""
+    def renew(self) -> None: ...
 
 
 class HookSet(Rule):
-    """Hooks by tool, in the order of registration.
+    """Hooks by tool, in the order of registration; `deadline` is the seconds that one hook may take.
 
     A hook is an `async def`, a bound method or a callable object. It is registered for a tool, a toolset (all
     its tools), a public name, a pattern (`"data_*"`) or `"*"`. A hook registered by name still applies after
@@ -98,10 +96,6 @@ class HookSet(Rule):
         Args:
             selector: A tool or a toolset, however it is nested, a public name, a pattern
                 (`"data_*"`), or `"*"` for every tool.
-
-        Raises:
-            DefinitionError: the function cannot be a hook, or its input is of a model that the tool's
-                arguments never fit.
         """
         use = self._begun(selector, "execution")
 
@@ -136,9 +130,6 @@ class HookSet(Rule):
         They do not run for a call that asks for input, nor for protocol errors, which are not results. `call`
         has the arguments that ran, and `original` those that the caller sent. A changed result must still
         follow the output schema.
-
-        Args:
-            selector: As in `execution`.
         """
         use = self._begun(selector, "result")
 
@@ -150,15 +141,10 @@ class HookSet(Rule):
         return register
 
     def register(self, *policies: object) -> None:
-        """Register every hook of policy objects: methods named after their tools.
+        """Register every hook of policy objects, or none: methods named after their tools.
 
-        `weather_hook`, `weather_description_hook` and `weather_result_hook` are hooks of the tool
-        `weather`. For a tool whose name is not a Python identifier, use `execution`, `description` or
-        `result`.
-
-        Raises:
-            DefinitionError: a public method is not one of these, or cannot be a hook; then no hook of any
-                policy is registered.
+        `weather_hook`, `weather_description_hook` and `weather_result_hook` are hooks of the tool `weather`.
+        For a tool whose name is not a Python identifier, use `execution`, `description` or `result`.
         """
         found = HookSet(deadline=self.deadline)
         for hook in (hook for policy in policies for hook in policy_hooks(policy)):
@@ -195,31 +181,19 @@ class HookSet(Rule):
         return not (self._execution or self._descriptions or self._results)
 
     def uses(self) -> list[NameUse]:
-        """The tools that hooks are registered for, as they were given.
-
-        Raises:
-            DefinitionError: a hook was never given for one of them.
-        """
+        """The tools that hooks are registered for; `DefinitionError` if a hook was never given for one."""
         self._check_finished()
         return [use for use, _ in (*self._execution, *self._descriptions, *self._results)]
 
     def check(self, view: ToolView) -> None:
-        """Check the hooks against the tools of a view.
-
-        Raises:
-            UnknownNameError: a hook is for a tool that does not exist.
-            DefinitionError: a hook's input is of another tool's model.
-        """
+        """Raise `UnknownNameError` or `DefinitionError` if a hook does not fit the tools of a view."""
         self.report.look(self.uses(), view.names, view.known_tools)
         self.require_fitting(view.values(), view.names)
 
     def require_fitting(self, bindings: Iterable[ToolBinding], names: ToolNames) -> None:
-        """Check that each hook can parse arguments that its tool can have.
+        """Raise `DefinitionError` if a hook cannot parse arguments that its tool can have.
 
-        Of a mounted tool, whose server may change its schema, a hook that cannot is a warning.
-
-        Raises:
-            DefinitionError: a hook's input is of another tool's model.
+        Of a mounted tool, whose server may change its schema, such a hook is a warning.
         """
         typed = [(use, hook) for use, hook in self._execution if hook.adapter is not None]
         table = {one.name: one for one in bindings} if typed else {}
@@ -246,8 +220,6 @@ class HookSet(Rule):
 
         `hooks.of(AppTools.data).execution("get_user")` applies to `data_get_user`, under any prefix.
         """
-        from mcp_toolset.calls.pipeline.hook_chain import NestedHooks
-
         return NestedHooks(self, toolset)
 
     def merged(self, *others: HookSet) -> HookSet:
@@ -262,9 +234,6 @@ class HookSet(Rule):
         """A new set with these hooks for the same tools in a toolset that is `.prefixed(prefix)`.
 
         A hook for `*` then applies to every tool whose name begins with the prefix.
-
-        Raises:
-            DefinitionError: the prefix cannot start a tool's name.
         """
         check_prefix(prefix)
         self._check_finished()
@@ -299,7 +268,9 @@ class HookSet(Rule):
     ) -> DescriptionHook | None:
         """The description hook of a tool: of several, the most specific one."""
         reaches = _reaching(tool, names)
-        found = [(_particularity(use), hook) for use, hook in self._descriptions if reaches(use)]
+        found = [
+            ((not use.is_pattern, len(use.name)), hook) for use, hook in self._descriptions if reaches(use)
+        ]
         return max(found, key=lambda one: one[0])[1] if found else None
 
     async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
@@ -312,14 +283,10 @@ class HookSet(Rule):
     async def describe(
         self, bindings: ToolView | Iterable[ToolBinding], names: ToolNames | None = None
     ) -> list[ToolBinding]:
-        """The bindings with the texts of description hooks; see `ToolView.with_texts`.
+        """The bindings with the texts of description hooks, run concurrently; see `ToolView.with_texts`.
 
-        The hooks run concurrently. A tool whose hook raises or exceeds its deadline is left out; all other
-        tools are served.
-
-        Raises:
-            UnknownNameError: a hook is for a tool that does not exist; only for a view, since a tool that is
-                missing among `bindings` may be elsewhere.
+        A tool whose hook raises or exceeds its deadline is left out. Hooks for tools that do not exist are an
+        `UnknownNameError` of a view; a tool that is missing among `bindings` may be elsewhere.
         """
         if isinstance(bindings, ToolView):
             self.report.look(self.uses(), bindings.names, bindings.known_tools)
@@ -342,7 +309,9 @@ class HookSet(Rule):
     async def _describe(self, binding: ToolBinding, hook: DescriptionHook) -> ToolBinding | None:
         try:
             with anyio.fail_after(self.deadline):
-                text = _text(await hook(binding.definition))
+                text = await hook(binding.definition)
+            if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"a description hook returns a text or None, not {text!r}")
         # The application's code may raise anything; only this tool is to suffer.
         except (Exception, SystemExit):
             _log.exception("the description hook of %s failed; the tool is hidden", in_log(binding.name))
@@ -405,6 +374,32 @@ class HookSet(Rule):
             self._descriptions = [*kept, (use, hook)]
 
 
+class NestedHooks:
+    """Registers hooks for the tools of one toolset, wherever it is nested."""
+
+    def __init__(self, hooks: HookSet, toolset: Toolset) -> None:
+        self._hooks = hooks
+        self._toolset = toolset
+
+    def execution(self, selector: HookSelector = "*") -> Callable[[Any], Any]:
+        return self._hooks.execution(self._selected(selector, "execution"))
+
+    def description(self, selector: HookSelector = "*") -> Callable[[Any], Any]:
+        return self._hooks.description(self._selected(selector, "description"))
+
+    def result(self, selector: HookSelector = "*") -> Callable[[Any], Any]:
+        return self._hooks.result(self._selected(selector, "result"))
+
+    def _selected(self, selector: Any, kind: HookKind) -> Any:
+        """The tool itself, which prefixes and renames do not change; for `*` every tool of the toolset."""
+        if is_bare(selector, kind):
+            return selector
+        if selector == "*":
+            return self._toolset
+        found = self._toolset.find(selector)
+        return selector if found.origin is None else found.origin
+
+
 def _reaching(tool: str | ToolBinding, names: ToolNames | None) -> Callable[[NameUse], bool]:
     if isinstance(tool, str):
         return lambda use: matches(use.name, tool)
@@ -423,17 +418,7 @@ def _listed_or_checked(binding: ToolBinding) -> Mapping[str, Any]:
     return listed if is_told else binding.arguments.schema
 
 
-def _particularity(use: NameUse) -> tuple[bool, int]:
-    return not use.is_pattern, len(use.name)
-
-
 def _moved(use: NameUse, prefix: str) -> NameUse:
     if use.is_pattern:
         return replace(use, name=f"{prefix}_{_ALTERED.sub('_', use.name)}")
     return replace(use, name=public_name(use.name, prefix=prefix))
-
-
-def _text(value: object) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"a description hook returns a text or None, not {value!r}")
-    return value

@@ -71,6 +71,7 @@ class ToolMiddleware(Protocol):
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Handle a call: answer it, or pass it on with `await next()`."""
+        ...
 
 
 @runtime_checkable
@@ -82,14 +83,14 @@ class Guard(Protocol):
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """What stands inside all middleware and hooks, right before the tool, outermost first."""
+        ...
 
 
 @runtime_checkable
 class Recorder(Protocol):
     """A guard with a place right at the tool, inside the layers of all guards; a policy has one."""
 
-    def recorded(self, binding: ToolBinding, run: Run) -> Run:
-        """What runs the tool from now on; `run` itself for a tool that is not recorded."""
+    def recorded(self, binding: ToolBinding, run: Run) -> Run: ...
 
 
 @runtime_checkable
@@ -104,8 +105,7 @@ class Replayer(Protocol):
 class NamesTools(Protocol):
     """Middleware that takes names of tools, such as `Timeout(5, per_tool={"search": 60})`."""
 
-    def tool_names(self) -> Iterable[NameUse]:
-        """The names; those that match no tool are reported where the middleware is used."""
+    def tool_names(self) -> Iterable[NameUse]: ...
 
 
 @runtime_checkable
@@ -121,6 +121,7 @@ class NamesPatterns(Protocol):
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
         """The names and patterns that fit none of these tools, each behind its place."""
+        ...
 
 
 @runtime_checkable
@@ -134,11 +135,7 @@ _M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, CallNext], Awaitable[T
 
 
 def tool_middleware(function: _M) -> _M:
-    """Mark an async function as middleware; type checkers then check its signature.
-
-    Raises:
-        DefinitionError: it cannot be middleware.
-    """
+    """Mark an async function as middleware; type checkers then check its signature."""
     layer: Any = check_middleware(function)
     if isinstance(layer, FunctionType):
         cast("Any", layer)._is_taken = False

@@ -136,25 +136,18 @@ def client_label(context: ToolContext) -> str:
 
 
 def label_of(client: Mapping[str, Any]) -> str:
-    """The name and version in a `clientInfo`."""
     name, version = client.get("name"), client.get("version")
     return f"{name} {version}" if name and version else str(name or version or "")
 
 
 class Observation:
-    """What is known about one call while it runs.
+    """Notes about one call while it runs.
 
     Attributes:
-        binding: The tool, once it was looked up.
         fault: The error that became an error result.
-        ran: Whether the tool was run.
-        decisions: What hooks decided.
         arguments: The digest of the arguments.
-        rule: The rule of a policy that decided.
-        repairs: What was repaired in the arguments.
         began: When it began, on a monotonic clock.
         times: Whether the requests that it sends are timed.
-        usage: Tokens by kind that the program's own model took.
         sent: Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
     """
 
@@ -210,14 +203,12 @@ def note_fault(fault: Exception) -> None:
 
 
 def note_in(seen: Observation | None, fault: BaseException) -> None:
-    """Note the exception that became an error result, if the call is observed."""
     if seen is not None:
         seen.fault = fault
 
 
 @contextmanager
 def noting(seen: Observation) -> Generator[None]:
-    """Make notes in a block apply to this call."""
     token = CURRENT.set(seen)
     try:
         yield
@@ -292,6 +283,7 @@ class DigestingObserver(CallObserver, Protocol):
 
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
         """Receive what is to be said of a plain call, without raising; `False` if `note` must have it."""
+        ...
 
 
 class Sampler(Protocol):
@@ -307,8 +299,7 @@ class Sampler(Protocol):
     due: bool
     active: int
 
-    def sampled(self, meta: Mapping[str, Any] | None) -> bool:
-        """Whether the request with this `_meta` is traced."""
+    def sampled(self, meta: Mapping[str, Any] | None) -> bool: ...
 
 
 @runtime_checkable
@@ -321,11 +312,7 @@ class CountingObserver(CallObserver, Protocol):
 
 @runtime_checkable
 class TimingObserver(CountingObserver, Protocol):
-    """An observer that sums the requests that calls send, and may have requests traced.
-
-    Attributes:
-        traces: Chooses the requests and calls that are traced; `None` for none.
-    """
+    """An observer that sums the requests that calls send, and may have requests traced by `traces`."""
 
     traces: Sampler | None
 
@@ -334,11 +321,7 @@ Digest = Callable[[Mapping[str, Any]], str]
 
 
 def check_observers(observers: object) -> tuple[CallObserver, ...]:
-    """The observers, checked.
-
-    Raises:
-        DefinitionError: it is not a list, or an observer cannot be called with a report, or is asynchronous.
-    """
+    """The observers; `DefinitionError` unless they are a list of plain functions of a report."""
     if isinstance(observers, str | Mapping) or not isinstance(observers, Iterable):
         raise DefinitionError(f"observers is a list of functions of a CallReport, not {observers!r}")
     found = tuple(cast("Iterable[CallObserver]", observers))
@@ -367,13 +350,10 @@ def sampler_of(observers: Iterable[CallObserver]) -> Sampler | None:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The observers of calls, told apart once.
+    """The observers of calls, told apart once: `observers` get reports, `logs` facts; `counters` sum calls.
 
     Attributes:
-        observers: They get reports.
-        logs: They get facts.
-        counters: They sum calls.
-        digest: What makes the digests of arguments; `None` if no observer does.
+        digest: Makes the digests of arguments; `None` if no observer does.
         times: Whether the requests that calls send are timed.
         traces: Chooses the calls without a client that are traced; `None` for none.
     """
@@ -387,7 +367,6 @@ class Listeners:
 
     @classmethod
     def of(cls, observers: Iterable[CallObserver]) -> Listeners | None:
-        """The listeners among observers; `None` if there are none."""
         every = tuple(observers)
         logs = tuple(one for one in every if isinstance(one, DigestingObserver))
         counters = tuple(one for one in every if isinstance(one, CountingObserver))
@@ -399,7 +378,6 @@ class Listeners:
 
 
 def tell(observers: Iterable[Callable[[Any], object]], report: CallReport | CallFacts) -> None:
-    """Send the report to every observer; an error of an observer is logged."""
     for observer in observers:
         try:
             observer(report)
@@ -412,13 +390,8 @@ NAME: Final = "mcp_toolset"
 """The name under which collectors know what this package measures."""
 
 _ATTRIBUTES: Final = (
-    "gen_ai.tool.name",
-    "mcp_toolset.outcome",
-    "gen_ai.tool.call.id",
-    "mcp_toolset.called",
-    "mcp_toolset.server",
-    "mcp_toolset.reason",
-    "mcp_toolset.decisions",
+    *("gen_ai.tool.name", "mcp_toolset.outcome", "gen_ai.tool.call.id", "mcp_toolset.called"),
+    *("mcp_toolset.server", "mcp_toolset.reason", "mcp_toolset.decisions"),
 )
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _EXECUTED: Final = "execute_tool"
@@ -433,7 +406,6 @@ def ended(
     context: ToolContext,
     result: ToolResult | None,
 ) -> None:
-    """Report the outcome of a call to the observers and the current span."""
     CURRENT.reset(token)
     otel = _tracing(listeners)
     if otel is not None:
@@ -541,7 +513,6 @@ def span_of(
 
 @contextmanager
 def _sampled_span(call: ToolCall, traces: Sampler) -> Generator[None]:
-    """The first span of a trace, of a call without a client."""
     token = TRACER.set(traces.tracer)
     traces.active += 1
     try:

@@ -1,14 +1,11 @@
-"""`RuleSet`: hooks, middleware, descriptions and observers as data; `ToolDispatch` composes calls of it.
-
-Applications make `Rules`, which adds ways to combine them and to run one call.
-"""
+"""`RuleSet`: hooks, middleware, descriptions and observers as data; `ToolDispatch` composes calls of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass, replace
@@ -25,17 +22,11 @@ from mcp_toolset.calls.pipeline.middleware import (
 from mcp_toolset.calls.pipeline.observers import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.binding.selector import NameUse, ToolNames, identity, use_of
+from mcp_toolset.tools.binding.selector import NameUse, ToolNames, ToolSelector, identity, use_of
 from mcp_toolset.tools.core.names import check_prefix, public_name
-from mcp_toolset.tools.toolsets.transform import NamedStep
+from mcp_toolset.tools.toolsets.transform import BySelector, NamedStep
 from mcp_toolset.tools.toolsets.verbs import redescribed
 from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolView, UnboundName, unbound
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.binding.selector import ToolSelector
-    from mcp_toolset.tools.toolsets.transform import BySelector
-
-__all__ = ["Descriptions"]
 
 
 class Descriptions(Mapping["ToolSelector", str]):
@@ -44,11 +35,6 @@ class Descriptions(Mapping["ToolSelector", str]):
     __slots__ = ("_report", "_step", "_texts")
 
     def __init__(self, texts: BySelector[str] | None = None) -> None:
-        """Texts by public name, pattern or tool.
-
-        Raises:
-            DefinitionError: a key is not a selector, or a text is not a string.
-        """
         self._texts: dict[ToolSelector, str] = {}
         for selector, text in (texts or {}).items():
             if use_of(selector, "descriptions") is None or not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -70,11 +56,7 @@ class Descriptions(Mapping["ToolSelector", str]):
         return Descriptions({**self._texts, **dict(other.items())})
 
     def prefixed(self, prefix: str) -> Descriptions:
-        """The same texts for a toolset that is `.prefixed(prefix)`.
-
-        Raises:
-            DefinitionError: the prefix cannot start a tool's name.
-        """
+        """The same texts for a toolset that is `.prefixed(prefix)`."""
         check_prefix(prefix)
         named = {key: key if not isinstance(key, str) else public_name(key, prefix=prefix) for key in self}
         return Descriptions({named[key]: text for key, text in self._texts.items()})
@@ -155,12 +137,7 @@ class RuleSet(Rule):
         return [*self.hooks.uses(), *own, *(use for uses in named for use in uses), *self.descriptions.uses()]
 
     def check(self, view: ToolView) -> None:
-        """Check the names against the tools of a view.
-
-        Raises:
-            UnknownNameError: one of them matches no tool.
-            DefinitionError: a hook's input is of another tool's model.
-        """
+        """Raise `UnknownNameError` or `DefinitionError` if a rule does not fit the tools of a view."""
         self.taken()
         # Unless strict, the toolset has reported its verbs' names when the view was made.
         verbs = view.known_tools.verbs() if self.strict else ()
@@ -176,12 +153,7 @@ class RuleSet(Rule):
             rules.hooks.require_fitting(own, ToolNames(own))
 
     def check_carried(self, view: ToolView) -> None:
-        """Check that a toolset can carry these rules; see `Toolset.carrying`.
-
-        Raises:
-            UnknownNameError: one of their names matches no tool of the toolset.
-            DefinitionError: there are observers among them, or a hook's input is of another tool's model.
-        """
+        """Raise the same if a toolset cannot carry these rules; see `Toolset.carrying`."""
         if self.observers:
             raise DefinitionError("observers see every call of a server or a loop; give them to its rules")
         self.check(view)
@@ -216,7 +188,9 @@ class RuleSet(Rule):
         every = [*tools, *besides]
         names = ToolNames(every)
         found = (NameUse(name, place) for guard in taking for place, name in guard.unused(every))
-        return [known.missing(use, names.near(replace(use, name=_plain(use.name)))) for use in found]
+        # A pattern has a hint and a server before the name.
+        plain = ((use, use.name.rpartition(":")[2].rpartition("/")[2]) for use in found)
+        return [known.missing(use, names.near(replace(use, name=name))) for use, name in plain]
 
     async def describe(self, view: ToolView) -> list[ToolBinding]:
         """The tools of a view with the texts of these rules; see `ToolView.with_texts`."""
@@ -256,11 +230,6 @@ async def _with_carried(bindings: list[ToolBinding]) -> list[ToolBinding]:
             if after is not None:
                 now[public] = replace(before, definition=after.definition)
     return [now[binding.name] for binding in bindings if binding.name in now]
-
-
-def _plain(pattern: str) -> str:
-    """A pattern without the hint and the server before the name."""
-    return pattern.rpartition(":")[2].rpartition("/")[2]
 
 
 def _public(known: ToolBinding) -> str:

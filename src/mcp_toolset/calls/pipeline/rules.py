@@ -54,11 +54,7 @@ class Rules(RuleSet):
 
     @staticmethod
     def of(rules: AnyRule) -> Rules:
-        """Rules from any rule: hooks, middleware, a policy object, one hook for every call, or a list.
-
-        Raises:
-            DefinitionError: the value is not one of these.
-        """
+        """Rules from any rule: hooks, middleware, a policy object, one hook for every call, or a list."""
         if isinstance(rules, Rules):
             return rules
         if isinstance(rules, HookSet):
@@ -77,7 +73,7 @@ class Rules(RuleSet):
             hooks=HookSet(deadline=self.hooks.deadline).merged(*(one.hooks for one in every)),
             middleware=[layer for one in every for layer in one.middleware],
             tool_middleware=_joined(one.tool_middleware for one in every),
-            descriptions=Descriptions(_joined_texts(every)),
+            descriptions=Descriptions({key: text for one in every for key, text in one.descriptions.items()}),
             strict=told[-1] if told else None,
             observers=[observer for one in every for observer in one.observers],
             guards=[guard for one in every for guard in one.guards],
@@ -85,11 +81,7 @@ class Rules(RuleSet):
 
     @property
     def only_hooks(self) -> HookSet:
-        """The hooks, for a call that has run already or is answered without its tool.
-
-        Raises:
-            DefinitionError: there are rules of other kinds, which run around a tool.
-        """
+        """The hooks, for a call without its tool; `DefinitionError` if other rules run around the tool."""
         if self.has_middleware or self.guards or self.observers or self.descriptions:
             raise DefinitionError(
                 "call.hook(…) runs hooks alone; for middleware, guards and observers use "
@@ -102,13 +94,7 @@ class Rules(RuleSet):
         return Rules()
 
     async def run(self, view: ToolView, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run one call of a view like a served call; see `Toolset.execute`.
-
-        Raises:
-            UnknownNameError: a rule is for a tool that does not exist.
-            UnknownToolError: the view has no such tool.
-            InvalidArgumentsError: the arguments do not fit; nothing ran.
-        """
+        """Run one call of a view like a served call; see `Toolset.execute`."""
         from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 
         self.check(view)
@@ -168,7 +154,3 @@ def _joined(every: Iterable[Mapping[Any, Sequence[ToolMiddleware]]]) -> dict[Any
         for selector, layers in one.items():
             joined.setdefault(selector, []).extend(layers)
     return joined
-
-
-def _joined_texts(every: Iterable[Rules]) -> dict[Any, str]:
-    return {selector: text for one in every for selector, text in one.descriptions.items()}

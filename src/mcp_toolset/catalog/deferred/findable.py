@@ -17,7 +17,7 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.names import mounted_name, prefix_from, public_name, qualified
 from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.core.source import STARTING, SourceStatus
-from mcp_toolset.tools.toolsets.queries import chosen_id
+from mcp_toolset.tools.toolsets.toolset import chosen_id
 from mcp_toolset.tools.view.view import ToolBinding
 
 HitState = Literal["available", "listed", "offline", "changed", "filtered", "unauthorised"]

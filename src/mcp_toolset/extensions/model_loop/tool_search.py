@@ -104,9 +104,6 @@ class ToolSearch:
         Anthropic gets all tools, the deferred ones marked, so that its prompt cache stays valid. OpenAI's
         Responses get the listed tools and a search that your program runs. Chat completions and Gemini get
         the listed tools and the tools found so far.
-
-        Raises:
-            DefinitionError: see `ToolView.export`.
         """
         view = self.view(turn=turn)
         if provider in FORMS and not FORMS[provider].defers:
@@ -136,11 +133,9 @@ class ToolSearch:
         return _with_tools(exported, tools, {**exported.names, TOOL_SEARCH: self.tool.name})
 
     def _now(self, turn: object) -> Mapping[str, ToolBinding]:
-        """The tools as they are when a reply comes."""
         return {**self._tools.view(turn=turn, deferred=True), self.tool.name: self.tool.bind()}
 
     def _take(self, hidden: list[ToolBinding]) -> None:
-        """Index the deferred tools of the next request."""
         if same(hidden, self._indexed):
             return
         gone = {one.name for one in self._indexed} - {one.name for one in hidden}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from pydantic_core import from_json, to_json
 
@@ -13,10 +13,7 @@ from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.forms.providers import FOUND_META_KEY, TOOL_SEARCH
 from mcp_toolset.tools.core.result import Block, ToolResult
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.view.export import Export
-
+from mcp_toolset.tools.view.export import Export
 
 Arguments = Mapping[str, Any] | str
 """A call's arguments in the assistant's turn: an object, or the text if it is not one."""
@@ -43,9 +40,7 @@ class AssistantCall:
 class AssistantTurn:
     """An assistant's message, as it is sent back to the provider, and its calls in order.
 
-    Raises:
-        RoundError: two calls have the same id, or a call has no id, so that results could not be matched;
-            or a call has no name.
+    `RoundError` if two calls have the same id, so that results could not be matched, or none, or no name.
     """
 
     message: Mapping[str, Any]
@@ -60,10 +55,7 @@ class AssistantTurn:
             seen.add(call.id)
 
     def decoded(self, export: Export | None) -> AssistantTurn:
-        """The same turn with its calls under the tools' own names and arguments.
-
-        The message stays unchanged. A call of a tool that was not exported keeps its name.
-        """
+        """The same turn with its exported calls under the tools' own names and arguments."""
         if export is None:
             return self
         return replace(self, calls=tuple(_decoded(call, export) for call in self.calls))
@@ -88,7 +80,6 @@ CLIENT_ONLY: Final = frozenset({"parsed", "parsed_arguments", "parsed_output"})
 
 
 def plain(value: object) -> object:
-    """An object of a provider's library as a plain copy; other values are copied."""
     if isinstance(value, _Model):
         return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return deepcopy(value)
@@ -100,7 +91,6 @@ def sendable(fields: Mapping[str, Any], *also: str) -> dict[str, Any]:
 
 
 def said(message: object, example: str) -> dict[str, Any]:
-    """An assistant's message as a dictionary."""
     found = plain(message)
     if not isinstance(found, Mapping):
         raise RoundError(f"a round is made of an assistant message, such as {example}, not {message!r:.80}")
@@ -112,10 +102,7 @@ def said(message: object, example: str) -> dict[str, Any]:
 
 
 def parsed(text: str) -> Arguments:
-    """The arguments in a call's text, or the text itself if it is not a JSON object.
-
-    Some models send an empty text for a tool without parameters. The parser limits depth and digits.
-    """
+    """The arguments in a call's text, empty for an empty text; the text itself if it is no JSON object."""
     try:
         value: Any = from_json(text, allow_inf_nan=False) if text.strip() else {}
     except ValueError:
@@ -124,7 +111,6 @@ def parsed(text: str) -> Arguments:
 
 
 def json_of(arguments: Arguments) -> str:
-    """Arguments as the text of a call."""
     return arguments if isinstance(arguments, str) else to_json(arguments).decode()
 
 
@@ -154,13 +140,7 @@ def found(result: ToolResult) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An image or a file in a result, as base64.
-
-    Attributes:
-        kind: Its media type.
-        data: The bytes in base64.
-        name: The last part of its address, if it has one.
-    """
+    """An image or a file in a result: media type, base64, and the last part of its address, if it has one."""
 
     kind: str
     data: str
@@ -229,7 +209,6 @@ def _call(place: int, call: Any) -> AssistantCall:
 
 
 def openai_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
-    """An assistant message that makes `calls`, for turns that did not come from the provider."""
     return {
         "role": "assistant",
         "content": None,
@@ -245,7 +224,6 @@ def openai_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
 
 
 def openai_result(id: str, result: ToolResult) -> dict[str, Any]:
-    """A result as the `role: tool` message that answers the call `id`."""
     return {"role": "tool", "tool_call_id": id, "content": flagged_text(result)}
 
 
@@ -300,7 +278,6 @@ def _function_call(place: int, item: Mapping[str, Any]) -> AssistantCall:
 
 
 def responses_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
-    """Output items that make `calls`, for turns that did not come from the provider."""
     items = [
         {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": json_of(call.arguments)}
         for call in calls
@@ -309,7 +286,6 @@ def responses_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
 
 
 def responses_result(items: Iterable[Mapping[str, Any]], id: str, result: ToolResult) -> dict[str, Any]:
-    """A result as the output item that answers the call `id` among `items`."""
     kinds = {item.get("call_id"): item["type"] for item in items if item.get("type") in _CALLS}
     kind = kinds.get(id, "function_call")
     if kind == _SEARCH:
@@ -368,7 +344,6 @@ def _tool_use(place: int, block: Mapping[str, Any]) -> AssistantCall:
 
 
 def anthropic_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
-    """An assistant message that makes `calls`, for turns that did not come from the provider."""
     blocks = [
         {
             "type": "tool_use",

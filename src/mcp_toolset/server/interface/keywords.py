@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_toolset.server.interface.monitor import Ready
     from mcp_toolset.server.mounts import Keeping
     from mcp_toolset.tools.core.call import Sessions
-    from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
+    from mcp_toolset.tools.declare.providers import CompletionProvider, PromptProvider, ResourceProvider
 
 
 class OwnKeywords(TypedDict, total=False):

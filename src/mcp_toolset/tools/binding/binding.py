@@ -90,7 +90,6 @@ class Contract:
     output: SchemaCheck | None
 
     def under(self, described: ToolDefinition) -> ToolDefinition:
-        """The definition with what verbs and hooks have changed in the listed one."""
         if described is self.listed:
             return self.definition
         same = described.description == self.listed.description
@@ -105,11 +104,9 @@ class Contract:
 class HasContract(Protocol):
     """What fetches the contract of a tool."""
 
-    def known(self) -> Contract | None:
-        """The contract, if it is in this process."""
+    def known(self) -> Contract | None: ...
 
-    async def fetch(self) -> Contract:
-        """The present contract; raises `CallError` if there is none."""
+    async def fetch(self) -> Contract: ...
 
 
 @dataclass(frozen=True, slots=True)

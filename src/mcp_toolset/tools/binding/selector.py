@@ -12,20 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, ForwardRef, Protocol, Un
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import fault_of_syntax, slip_in
 from mcp_toolset.errors import DefinitionError, UnknownToolError
-from mcp_toolset.tools.core.definition import Tagged
+from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.tools.core.definition import Tagged, ToolDefinition
 from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, declared_tool, qualified
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.binding.binding import ToolBinding
-
 
 if TYPE_CHECKING:
     from enum import Enum
 
     from pydantic import BaseModel
-
-    from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.core.definition import ToolDefinition
 
     class _IsDataclass(Protocol):
         __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -40,11 +34,9 @@ if TYPE_CHECKING:
         def definition(self) -> ToolDefinition: ...
 
         @property
-        def waits(self) -> bool:
-            """Whether its calls wait for the application's result."""
+        def waits(self) -> bool: ...
 
-        def bind(self) -> ToolBinding:
-            """The tool as an entry of a view."""
+        def bind(self) -> ToolBinding: ...
 
     ToolSelector = str | DeclaredTool | InputClass | FunctionType | Tagged
     """A tool's public name; the tool itself, such as the attribute of a class toolset; or what it was made
@@ -63,6 +55,7 @@ class ToolGroup(Protocol):
 
     def identities(self) -> Mapping[object, frozenset[str]]:
         """The keys that identify its tools wherever they are nested, each with its names in the group."""
+        ...
 
 
 def identity(binding: ToolBinding) -> object:
@@ -104,7 +97,6 @@ def group_names(group: ToolGroup, table: Mapping[str, ToolBinding]) -> list[str]
 
 
 def resolve_all(selectors: Iterable[object], table: Mapping[str, ToolBinding]) -> list[str]:
-    """The public names that selectors and groups refer to, each once, in their order."""
     names: list[str] = []
     for selector in selectors:
         if isinstance(selector, ToolGroup):
@@ -117,7 +109,6 @@ def resolve_all(selectors: Iterable[object], table: Mapping[str, ToolBinding]) -
 
 
 def unknown(selector: object, table: Mapping[str, ToolBinding]) -> Exception:
-    """The error for a selector that matches nothing in a view, with close matches."""
     name = own_name(selector)
     if name is None:
         return DefinitionError(
@@ -133,7 +124,6 @@ def unknown(selector: object, table: Mapping[str, ToolBinding]) -> Exception:
 
 
 def near_names(name: str, table: Mapping[str, ToolBinding]) -> list[str]:
-    """The public names that `name` may have been meant for: the same tool with a prefix first."""
     own = [public for public, binding in table.items() if binding.definition.name == name]
     lowered = {public.lower(): public for public in table}
     # Imported here, because only a mistake needs it.
@@ -190,7 +180,6 @@ class NameUse:
 
 
 def use_of(selector: object, where: str) -> NameUse | None:
-    """The use that a selector expresses; `None` if it is not a selector."""
     if isinstance(selector, str):
         if fault := fault_of_syntax(selector) or _fault_of(selector):
             raise DefinitionError(f"{where}({selector!r}) {fault[0]}; {fault[1]}")
@@ -247,7 +236,6 @@ class ToolNames:
         return f"ToolNames({', '.join(self)})"
 
     def reached(self, use: NameUse) -> frozenset[str]:
-        """The public names of the tools that a name, a pattern or a tool refers to."""
         # The cache keeps the use, so that no other tool can get this id.
         key = (use.name, id(use.tool))
         known = self._reached.get(key)
@@ -258,7 +246,6 @@ class ToolNames:
         return known[1]
 
     def is_ambiguous(self, use: NameUse) -> bool:
-        """Whether no tool has a name now, and several tools had it before."""
         return (
             use.tool is None
             and not use.is_pattern
@@ -280,7 +267,6 @@ class ToolNames:
         return sorted({one.name for known, those in before if matches(use.name, known) for one in those})
 
     def near(self, use: NameUse) -> list[str]:
-        """The public names that a name may have been meant for."""
         if use.is_pattern:
             return slip_in(use.name, self)
         return near_names(use.name, {one.name: one for one in self._bindings})

@@ -26,6 +26,7 @@ from mcp_toolset.tools.core.result import (
     SAMPLING,
     ElicitationAnswer,
     SampledMessage,
+    ToolResult,
     elicitation,
     roots_in,
     sampling,
@@ -33,7 +34,6 @@ from mcp_toolset.tools.core.result import (
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.processes import OwnProcesses
-    from mcp_toolset.tools.core.result import ToolResult
 
 
 _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -44,10 +44,6 @@ def require_several(**lists: Iterable[str]) -> None:
     for key, given in lists.items():
         if isinstance(given, str):
             raise DefinitionError(f"{key} is a list of names, such as [{given!r}], not {given!r}")
-
-
-def _no_claims() -> Mapping[str, Any]:
-    return _NO_CLAIMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ class Identity:
     scopes: frozenset[str] = frozenset()
     roles: frozenset[str] = frozenset()
     expires: float | None = None
-    claims: Mapping[str, Any] = field(default_factory=_no_claims, repr=False, compare=False)
+    claims: Mapping[str, Any] = field(default_factory=lambda: _NO_CLAIMS, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -142,7 +138,6 @@ Sessions = Callable[[str, Any], SessionSnapshot | None]
 
 
 def known_session(sessions: Sessions, session: str, context: Any) -> SessionSnapshot:
-    """What the host tells a tool of another session."""
     found = sessions(session, context)
     if found is None:
         raise CallError(f"there is no session {session!r} that this tool can see")
@@ -166,14 +161,13 @@ class Membership(Protocol):
     """Read and change which tools are members of the catalog (capability `membership`)."""
 
     @property
-    def generation(self) -> int:
-        """The generation: a number that grows with each change."""
+    def generation(self) -> int: ...
 
-    def members(self) -> Mapping[str, bool]:
-        """Every tool by public name, and whether it is a member."""
+    def members(self) -> Mapping[str, bool]: ...
 
     def change(self, members: Mapping[str, bool], *, generation: int) -> int:
         """Add tools to the members or remove them, all or nothing; return the new generation."""
+        ...
 
 
 class Background(Protocol):
@@ -181,12 +175,12 @@ class Background(Protocol):
 
     def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
         """Run `work(*arguments)`, also after the call; return an id to get its result with."""
+        ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
         """The result of some work, once it has ended; `within` bounds the wait, in seconds."""
 
-    def cancel(self, id: str) -> None:
-        """Cancel some work; raises like `result` if it is unknown."""
+    def cancel(self, id: str) -> None: ...
 
 
 class CatalogHit(Protocol):
@@ -196,19 +190,16 @@ class CatalogHit(Protocol):
     def name(self) -> str: ...
 
     @property
-    def server(self) -> str | None:
-        """The source that it comes from, if any."""
+    def server(self) -> str | None: ...
 
     @property
     def description(self) -> str: ...
 
     @property
-    def score(self) -> float:
-        """From 0 to 1."""
+    def score(self) -> float: ...
 
 
 def granted(names: Iterable[str], where: str) -> frozenset[str]:
-    """The names of capabilities, checked."""
     if isinstance(names, str):
         raise DefinitionError(f"{where}: capabilities is a list of names: capabilities=[{names!r}]")
     wanted = frozenset(names)
@@ -327,8 +318,8 @@ class ToolContext:
     - Ask the client: `ask`, `can_ask`, `elicit`, `sample`, `roots`.
     - Who calls: `identity`, `principal`, `session`, `client_info`, `client_capabilities`, `protocol_version`.
     - The call: `name`, `arguments`, `meta`, `request_id`, `turn`, `round`, `model`, `injected`, `effect`.
-    - With a capability, else `CapabilityError`: `snapshot`, `search`, `membership`, `background`,
-      `processes`, `append_event`; see `capabilities` and `require`.
+    - With a capability that the tool was granted (`capabilities`, `require`): `snapshot`, `search`,
+      `membership`, `background`, `processes`, `append_event`.
     - For middleware and the bridge, not for tools: `params`, `notify`, `request`, `needs`, `is_task`,
       `is_inner`, `resumed`, `follows`, `edits`, `keep`, `counts`, `injecting`, `for_handler`.
     """
@@ -595,7 +586,7 @@ class ToolContext:
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
         """The context for a call's handler in an owned loop, and what its tool was granted."""
-        return CalledContext(self, call)
+        return ContextWith(self, name=call.name, arguments=call.arguments)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
         """Forward a notification to the caller, on the stream of this call."""
@@ -629,7 +620,6 @@ class InjectingContext(ToolContext):
         self.injected = {**supplied, **context.injected}
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
-        """The handler's context of the wrapped one, with the same values."""
         return InjectingContext(self._context.for_handler(call, granted), self.injected)
 
     def __getattribute__(self, name: str) -> Any:
@@ -639,19 +629,17 @@ class InjectingContext(ToolContext):
         return getattr(object.__getattribute__(self, "_context"), name)
 
 
-class CalledContext(ToolContext):
-    """A wrapper of a context with the call that runs."""
+class ContextWith(ToolContext):
+    """A wrapper of a context with other values for some attributes."""
 
-    __slots__ = ("_context", "arguments", "name")
+    __slots__ = ("_context", "_own")
 
-    def __init__(self, context: ToolContext, call: ToolCall) -> None:
-        self._context = context
-        self.name, self.arguments = call.name, call.arguments
+    def __init__(self, context: ToolContext, **own: Any) -> None:
+        self._context, self._own = context, own
 
     def __getattribute__(self, name: str) -> Any:
-        if name in {"_context", "name", "arguments"}:
-            return object.__getattribute__(self, name)
-        return getattr(object.__getattribute__(self, "_context"), name)
+        own = object.__getattribute__(self, "_own")
+        return own[name] if name in own else getattr(object.__getattribute__(self, "_context"), name)
 
 
 LOCAL_CONTEXT: Final = ToolContext()

@@ -36,7 +36,6 @@ class FrozenObject(dict[str, Any]):
         clear = pop = popitem = setdefault = update = _refused
 
     def copy(self) -> dict[str, Any]:
-        """A plain copy; nested values stay frozen."""
         return dict(self)
 
     __copy__ = copy
@@ -58,7 +57,6 @@ class FrozenArray(list[Any]):
         append = extend = insert = remove = pop = clear = sort = reverse = _refused
 
     def copy(self) -> list[Any]:
-        """A plain copy; nested values stay frozen."""
         return list(self)
 
     __copy__ = copy
@@ -107,7 +105,6 @@ def copied(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -401,7 +398,6 @@ def annotations_of(options: ToolOptions) -> dict[str, Any] | None:
 
 
 def execution_of(options: ToolOptions) -> dict[str, Any]:
-    """What a definition says of how the tool runs, in wire form."""
     task = options.get("task")
     if task is None:
         return {}
@@ -410,13 +406,41 @@ def execution_of(options: ToolOptions) -> dict[str, Any]:
     return {"execution": {"taskSupport": task}}
 
 
-class Private(TypedDict):
-    """What is never sent to a client."""
+class ToolFields(TypedDict):
+    """The fields of a `Tool` that its options give."""
 
+    manual: bool
+    timeout: float | None
+    id: str
     tags: frozenset[str]
     metadata: Mapping[str, Any]
 
 
-def private(options: ToolOptions) -> Private:
-    """The tags and the metadata among the options."""
-    return {"tags": checked_tags(options.get("tags", ()), "tool"), "metadata": options.get("metadata") or {}}
+def fields_of(options: ToolOptions) -> ToolFields:
+    return {
+        "manual": options.get("manual", False),
+        "timeout": options.get("timeout"),
+        "id": options.get("id", ""),
+        "tags": checked_tags(options.get("tags", ()), "tool"),
+        "metadata": options.get("metadata") or {},
+    }
+
+
+def definition_of(
+    name: str,
+    description: str | None,
+    input_schema: Mapping[str, Any],
+    output_schema: Mapping[str, Any] | None,
+    options: ToolOptions,
+) -> ToolDefinition:
+    """The definition that a declaration and its options make; an option's description wins."""
+    return ToolDefinition(
+        name=name,
+        description=options.get("description") or description,
+        input_schema=input_schema,
+        output_schema=output_schema,
+        title=options.get("title"),
+        annotations=annotations_of(options),
+        meta=options.get("meta"),
+        extra=execution_of(options),
+    )

@@ -41,7 +41,6 @@ class _Methods(dict[str, Callable[[Any], Any]]):
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether a value of plain data has no NaN and no infinity."""
     try:
         json.dumps(value, allow_nan=False, skipkeys=True, default=lambda other: None)
     except ValueError:
@@ -58,11 +57,9 @@ class PlainSchema(GenerateJsonSchema):
     ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}
 
     def build_schema_type_to_method(self) -> Any:
-        """The generator's methods, looked up one at a time."""
         return _Methods(self)
 
     def encode_default(self, dft: Any) -> Any:
-        """A default as JSON; a value that is JSON already needs no adapter."""
         if type(dft) in _PLAIN:
             return dft
         if not _is_finite(dft):

@@ -57,7 +57,8 @@ def mounted_name(prefix: str, name: str) -> str:
     legal = _OUTSIDE.sub("_", rest)
     for joint in ("_", "__"):
         whole = f"{prefix}{joint}{rest}"
-        clear = _parts(whole) == (prefix, rest) and not _DIGESTED.search(whole)
+        parts = whole.partition("__" if "__" in whole else "_")
+        clear = parts[::2] == (prefix, rest) and not _DIGESTED.search(whole)
         if clear and legal == rest and len(whole) <= MAX_NAME_LENGTH:
             return whole
     return qualified(f"{prefix}{'__' if '_' in prefix else '_'}{legal}", f"{prefix}\n{rest}")
@@ -122,7 +123,6 @@ def check_prefix(prefix: str) -> str:
 
 
 def plain_prefix(prefix: str) -> str:
-    """A prefix that the host chose, in the form for `mounted_name`: single underscores, none at its end."""
     return check_prefix(re.sub("_+", "_", check_prefix(prefix)).rstrip("_"))
 
 
@@ -137,14 +137,8 @@ def prefix_from(name: str) -> str:
 
 
 def _without(prefix: str, name: str) -> str:
-    """The name without the prefix, if it starts with it and continues."""
     head, joint, rest = name[: len(prefix)], name[len(prefix) : len(prefix) + 1], name[len(prefix) + 1 :]
     return rest if head.lower() == prefix.lower() and joint and joint in _SEPARATORS and rest else name
-
-
-def _parts(whole: str) -> tuple[str, str]:
-    prefix, _, rest = whole.partition("__" if "__" in whole else "_")
-    return prefix, rest
 
 
 DECLARED: Final = "__mcp_toolset_tool__"

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from mcp_toolset._records import dataclass
-
-if TYPE_CHECKING:
-    pass
-
 
 ProcessState = Literal["running", "done", "failed", "cancelled", "lost"]
 """How a process stands: `lost` is one whose program ended in the middle; it is never started again."""
@@ -54,6 +50,7 @@ class RunningProcess(Protocol):
     @property
     def id(self) -> str:
         """The id of its handle."""
+        ...
 
     async def emit(self, kind: str, data: Any = None) -> None:
         """Note an event, which is then in the file; `CallError` if it has no JSON form or is too long."""
@@ -63,30 +60,29 @@ class OwnProcesses(Protocol):
     """The processes of one caller (capability `processes`); those of other callers are unknown here."""
 
     @property
-    def current(self) -> RunningProcess:
-        """The process that this call runs in."""
+    def current(self) -> RunningProcess: ...
 
     async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
         """Run `work(process, *arguments)`, also after the call; it is on record before it begins."""
+        ...
 
-    async def get(self, id: str) -> Process:
-        """The handle of a process, as the process stands now."""
+    async def get(self, id: str) -> Process: ...
 
-    async def list(self, *, limit: int = 100) -> Sequence[Process]:
-        """The caller's processes, the newest first."""
+    async def list(self, *, limit: int = 100) -> Sequence[Process]: ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
         """What the work returned, in JSON form, once it has ended; `within` bounds the wait, in seconds."""
 
     async def cancel(self, id: str) -> Process:
         """Ask for the end of a process, also of one that another program runs; returns its handle."""
+        ...
 
     async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
         """The events of a process with numbers above `after`, in order."""
+        ...
 
 
 class ProcessesOf(Protocol):
     """Keeps the processes of callers: a service for tools, such as `Processes`."""
 
-    def owned_by(self, context: Any) -> OwnProcesses:
-        """The processes of the caller of a call, which has this `ToolContext`."""
+    def owned_by(self, context: Any) -> OwnProcesses: ...

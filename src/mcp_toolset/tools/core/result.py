@@ -179,7 +179,6 @@ def _is_plain(shape: Mapping[str, Any]) -> bool:
 
 
 def roots_in(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The folders in a client's answer (client/roots); `CallError` if it does not answer that request."""
     found: Any = answer.get("roots")
     if not isinstance(found, list):
         raise CallError("the client's list of roots does not follow the protocol")
@@ -375,7 +374,6 @@ def file_block(
 
 
 def _file(given: bytes | str | PathLike[str]) -> tuple[bytes, str | None]:
-    """The bytes of a file, and the media type of its name."""
     if isinstance(given, bytes):
         return given, None
     from mimetypes import guess_type
@@ -399,7 +397,6 @@ _TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def fault_of_result(wire: Mapping[str, Any]) -> str | None:
-    """What is wrong with a result in wire form, or `None`."""
     if not isinstance(wire.get("isError", False), bool):
         return "isError is no boolean"
     if "_meta" in wire and not isinstance(wire["_meta"], (dict, Mapping)):
@@ -457,6 +454,5 @@ def checked_result(result: ToolResult, origin: str) -> ToolResult:
 
 
 def is_plain(result: ToolResult) -> bool:
-    """Whether a result is nothing but a result, as nearly all are."""
     wire = result.wire
     return result.ask is None and "isError" not in wire and wire.get("resultType", "complete") == "complete"

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import SampledMessage
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.core.call import ToolCall, ToolContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,5 +48,4 @@ class ModelsOfCalls(Protocol):
 
     def of_call(
         self, call: ToolCall, context: ToolContext
-    ) -> Callable[[Mapping[str, Any], str], Awaitable[SampledMessage]]:
-        """What answers the requests of one call, each with its key."""
+    ) -> Callable[[Mapping[str, Any], str], Awaitable[SampledMessage]]: ...

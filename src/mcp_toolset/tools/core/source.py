@@ -117,6 +117,7 @@ class ToolSource(Protocol):
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when its tools or its status have changed; return a function that stops this."""
+        ...
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled; started once the first attempt has ended. Failures are in `status`."""
@@ -141,8 +142,7 @@ PRINTED_LOGGER: Final = "mcp_toolset.printed"
 class Scrubbing(Protocol):
     """A source that knows its secrets."""
 
-    def scrubbed(self, text: str) -> str:
-        """The text without the secrets of this source."""
+    def scrubbed(self, text: str) -> str: ...
 
 
 def not_ready(fault: UnknownToolError, sources: Iterable[ToolSource]) -> UnknownToolError:

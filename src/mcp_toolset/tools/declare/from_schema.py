@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final, Unpack, cast
 
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.binding.binding import Executor
-from mcp_toolset.tools.core.definition import (
-    Private,
-    ToolDefinition,
-    ToolOptions,
-    annotations_of,
-    checked,
-    execution_of,
-    private,
-)
+from mcp_toolset.tools.core.definition import ToolDefinition, ToolOptions, checked, definition_of, fields_of
 from mcp_toolset.tools.core.names import check_name
 from mcp_toolset.tools.declare.handler import Handler, HandlerCall, arguments_reader
 from mcp_toolset.tools.declare.signature import JSON, Returned, place_of, returned_as
@@ -148,7 +139,6 @@ def _from_parameters(notation: Mapping[str, Any], tool: str, where: str) -> dict
 
 
 def _parameter(written: object, place: str) -> tuple[dict[str, Any], bool]:
-    """One parameter's schema, and whether it is required."""
     if isinstance(written, str):
         return _named(written, place), True
     if not isinstance(written, Mapping):
@@ -236,20 +226,6 @@ def _check_defaults(schema: Mapping[str, Any], tool: str, where: str) -> None:
 _DATA_KEYS = frozenset({"id", "definition", "handler", "manual", "timeout", "tags", "metadata"})
 
 
-class ToolFields(Private):
-    """The fields of a `Tool` that follow from a definition, a handler and options; see `Tool`."""
-
-    definition: ToolDefinition
-    function: Callable[..., Any] | None
-    place: str
-    manual: bool
-    timeout: float | None
-    id: str
-    handler: Handler | None
-    calling: HandlerCall
-    run: Executor | None
-
-
 def define(
     name: str,
     schema: Mapping[str, Any],
@@ -257,23 +233,15 @@ def define(
     *,
     output: Any = None,
     **options: Unpack[ToolOptions],
-) -> ToolFields:
+) -> dict[str, Any]:
     checked("Tool.from_schema()", options)
     returned = promised(output, name)
-    definition = ToolDefinition(
-        name=check_name(name, f"tool {name!r}"),
-        description=options.get("description"),
-        input_schema=schema_from(schema, tool=name),
-        output_schema=returned.schema,
-        title=options.get("title"),
-        annotations=annotations_of(options),
-        meta=options.get("meta"),
-        extra=execution_of(options),
-    )
+    own = check_name(name, f"tool {name!r}")
+    definition = definition_of(own, None, schema_from(schema, tool=name), returned.schema, options)
     return _fields(definition, handler, options, returned)
 
 
-def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> ToolFields:
+def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> dict[str, Any]:
     wire = data.get("definition")
     if not isinstance(wire, Mapping):
         raise DefinitionError(
@@ -294,30 +262,22 @@ def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> ToolFi
 
 def _fields(
     definition: ToolDefinition, handler: Handler | None, options: ToolOptions, returned: Returned = JSON
-) -> ToolFields:
+) -> dict[str, Any]:
     calling = HandlerCall(arguments_reader(definition.input_schema), returned)
-    return ToolFields(
-        definition=definition,
-        function=None if isinstance(handler, str) else handler,
-        place=_place(definition.name, handler),
-        manual=options.get("manual", False),
-        timeout=options.get("timeout"),
-        id=options.get("id") or f"tool:{definition.name}",
-        handler=handler,
-        calling=calling,
-        run=None if handler is None else calling.executor(handler, definition.name),
-        **private(options),
-    )
-
-
-def _place(name: str, handler: Handler | None) -> str:
-    if handler is None:
-        return f"schema {name!r}"
-    return f"handler {handler}" if isinstance(handler, str) else place_of(handler)
+    place = f"schema {definition.name!r}" if handler is None else f"handler {handler}"
+    return {
+        **fields_of(options),
+        "definition": definition,
+        "function": None if isinstance(handler, str) else handler,
+        "place": place if handler is None or isinstance(handler, str) else place_of(handler),
+        "id": options.get("id") or f"tool:{definition.name}",
+        "handler": handler,
+        "calling": calling,
+        "run": None if handler is None else calling.executor(handler, definition.name),
+    }
 
 
 def promised(output: Any, tool: str) -> Returned:
-    """The return type of a tool, from a type or from a schema in any of the notations."""
     if output is None:
         return JSON
     if isinstance(output, Mapping):

@@ -27,14 +27,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.binding.binding import Executor, Reads, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import (
-    ToolDefinition,
-    ToolOptions,
-    annotations_of,
-    checked,
-    execution_of,
-    private,
-)
+from mcp_toolset.tools.core.definition import ToolOptions, checked, definition_of, fields_of
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import FunctionSignature, arguments_of, is_method, read_signature
 from mcp_toolset.tools.declare.tool import P, R, Tool
@@ -44,8 +37,6 @@ if TYPE_CHECKING:
     from types import CoroutineType
 
     from mcp_toolset.tools.declare.typed_call import CallMetadata, CompletedCall, HandledInput, RejectedInput
-
-__all__ = ["FunctionCall", "FunctionTool", "Tool", "runner", "tool"]
 
 S = TypeVar("S")
 V = TypeVar("V")
@@ -138,7 +129,6 @@ class FunctionTool(Tool[P, R]):
 
     @property
     def reads(self) -> Reads:
-        """Parses the arguments of a call to the types of the function's parameters."""
         return self.signature.arguments.read
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> FunctionCall[P, R]:
@@ -151,7 +141,6 @@ class FunctionTool(Tool[P, R]):
         return FunctionCall(metadata, (binding.reads or self.reads)(own), self, own, binding)
 
     async def answer(self, input: Mapping[str, Any], call: ToolCall, context: ToolContext) -> Any:
-        """Call the function with an input; see `FunctionCall.call`."""
         if self.unbound:
             raise _no_instance(self.name)
         function: Any = self.function
@@ -161,7 +150,6 @@ class FunctionTool(Tool[P, R]):
         return await _in_thread(function, keywords)
 
     def result_of(self, output: Any) -> ToolResult:
-        """An output of the function as a result; see `FunctionCall.complete`."""
         from mcp_toolset.tools.declare.typed_call import fitting
 
         return fitting(self.signature.returned.to_result(output, self.name), self.bind())
@@ -190,7 +178,6 @@ class FunctionTool(Tool[P, R]):
 
 
 def runner(function: Callable[..., Any], signature: FunctionSignature) -> Executor:
-    """The handler of a function: it parses the arguments, calls the function and returns a result."""
     parse, to_result = signature.arguments.parse, signature.returned.to_result
 
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:
@@ -251,28 +238,17 @@ def tool(
             function = function.__func__
         unbound = is_method(function)
         signature = read_signature(function, name, without_self=unbound)
-        definition = ToolDefinition(
-            name=signature.name,
-            description=options.get("description") or signature.description,
-            input_schema=signature.arguments.schema,
-            output_schema=signature.returned.schema,
-            title=options.get("title"),
-            annotations=annotations_of(options),
-            meta=options.get("meta"),
-            extra=execution_of(options),
-        )
+        schemas = signature.arguments.schema, signature.returned.schema
+        definition = definition_of(signature.name, signature.description, *schemas, options)
         return FunctionTool(
             definition,
             function,
             signature.place,
-            options.get("manual", False),
-            options.get("timeout"),
-            options.get("id", ""),
             run=_unbound if unbound else runner(function, signature),
             signature=signature,
             unbound=unbound,
             declared=function,
-            **private(options),
+            **fields_of(options),
         )
 
     if function is None:

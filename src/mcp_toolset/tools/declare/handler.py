@@ -49,7 +49,6 @@ class HandlerCall:
     returned: Returned = JSON
 
     def executor(self, handler: Handler, tool: str) -> Executor:
-        """The function that runs calls with `handler`."""
         if not isinstance(handler, str):
             return self._runner(handler, tool)
         check_handler_name(handler, tool)
@@ -64,7 +63,13 @@ class HandlerCall:
 
     def _resolved(self, name: str, tool: str) -> Executor:
         handler = resolve_handler(name, tool)
-        return self._runner(handler, tool) if not isinstance(handler, _Runs) else _run_of(handler, name, tool)
+        if not isinstance(handler, _Runs):
+            return self._runner(handler, tool)
+        if handler.run is None:
+            raise DefinitionError(
+                f"tool {tool!r}: handler {name!r} is a tool without a handler; name a function"
+            )
+        return handler.run
 
     def _runner(self, handler: Callable[..., Any], tool: str) -> Executor:
         answer = answering(handler, tool)
@@ -87,12 +92,6 @@ def answering(handler: Callable[..., Any], tool: str) -> Callable[[Any, ToolCont
         return await value if inspect.isawaitable(value) else value
 
     return answer
-
-
-def _run_of(handler: _Runs, name: str, tool: str) -> Executor:
-    if handler.run is None:
-        raise DefinitionError(f"tool {tool!r}: handler {name!r} is a tool without a handler; name a function")
-    return handler.run
 
 
 def arguments_reader(schema: Mapping[str, Any]) -> Callable[[ToolCall], dict[str, Any]]:
@@ -118,7 +117,6 @@ def is_async(handler: Callable[..., Any]) -> bool:
 
 
 def check_handler_name(name: str, tool: str) -> str:
-    """The name of a handler; `DefinitionError` if it does not have the form `module:function`."""
     if not _NAME.fullmatch(name):
         raise DefinitionError(
             f"tool {tool!r}: a handler is a function or named as 'package.module:function', not {name!r}"

@@ -30,17 +30,9 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, StateError, ToolMismatchError
 from mcp_toolset.tools.binding.binding import Reads, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import (
-    ToolDefinition,
-    ToolOptions,
-    annotations_of,
-    checked,
-    execution_of,
-    private,
-)
+from mcp_toolset.tools.core.definition import ToolOptions, checked, definition_of, fields_of
 from mcp_toolset.tools.core.json_schema import UNUSABLE, PlainSchema, reason_of
 from mcp_toolset.tools.core.names import DECLARED, check_name, declared_tool
-from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.from_schema import promised
 from mcp_toolset.tools.declare.function import FunctionCall
 from mcp_toolset.tools.declare.handler import HandlerCall, answering, resolve_handler
@@ -106,7 +98,6 @@ class InputReader:
 
 
 def read_input(model: Any, place: str) -> tuple[InputReader, dict[str, Any]]:
-    """A parser for a type, and its schema as the schema of an object."""
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(model)
         schema = adapter.json_schema(schema_generator=PlainSchema)
@@ -135,7 +126,6 @@ def _is_object(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> boo
 
 
 def described(schema: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The description from a docstring, and the schema with the descriptions of its fields."""
     doc = described_by(schema.pop("description", ""))
     properties: dict[str, Any] = schema.get("properties", {})
     for name, text in doc.parameters.items():
@@ -302,11 +292,8 @@ class InputTool(Tool[..., I], Generic[I, O]):
                 f"the call {metadata.id or '-'} of {metadata.name!r} is not a call of tool {self.name!r}; "
                 "complete it with the call that its own tool decoded"
             )
-        return CompletedCall.of(metadata, self._result(output))
-
-    def _result(self, output: O) -> ToolResult:
         result = cast("HandlerCall", self.calling).returned.to_result(output, self.name)
-        return fitting(result, self.bind())
+        return CompletedCall.of(metadata, fitting(result, self.bind()))
 
 
 class ToolInput(Generic[O]):
@@ -386,28 +373,16 @@ def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> In
         raise DefinitionError(f"{place} has no name; give InputTool.of(…, name=…)")
     reader, schema = read_input(model, place)
     returned, (description, schema) = promised(output, own), described(schema)
-    definition = ToolDefinition(
-        name=check_name(own, place),
-        description=options.get("description") or description,
-        input_schema=schema,
-        output_schema=returned.schema,
-        title=options.get("title"),
-        annotations=annotations_of(options),
-        meta=options.get("meta"),
-        extra=execution_of(options),
-    )
+    definition = definition_of(check_name(own, place), description, schema, returned.schema, options)
     return InputTool(
         definition,
         model if isinstance(model, type) else None,
         place,
-        options.get("manual", False),
-        options.get("timeout"),
-        options.get("id", ""),
         calling=HandlerCall(reader, returned),
         reader=reader,
         output=output,
         declared=model,
-        **private(options),
+        **fields_of(options),
     )
 
 

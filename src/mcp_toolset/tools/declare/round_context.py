@@ -39,8 +39,7 @@ Request = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
 class Search(Protocol):
     """Searches the deferred tools, such as the `search` of a `SearchIndex`."""
 
-    def __call__(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
-        """The hits, the best first."""
+    def __call__(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]: ...
 
 
 class Events(Protocol):
@@ -69,16 +68,8 @@ class RoundContext(ToolContext):
     """The context of calls in a loop of your own. Tools can use the services that you give to it."""
 
     __slots__ = (
-        "_call",
-        "_offers",
-        "_request",
-        "arguments",
-        "capabilities",
-        "identity",
-        "model",
-        "name",
-        "principal",
-        "session",
+        *("_call", "_offers", "_request", "arguments", "capabilities", "identity", "model", "name"),
+        *("principal", "session"),
     )
 
     def __init__(

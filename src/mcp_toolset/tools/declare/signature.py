@@ -55,7 +55,6 @@ _PLAIN: Final[dict[Any, tuple[Callable[[], core.CoreSchema], str]]] = {
 
 
 def plain_type(annotation: Any) -> PlainType | None:
-    """The schemas of a plain type; `None` if it is none."""
     if type(annotation) is type and (made := _PLAIN.get(annotation)) is not None:
         return made[0](), {"type": made[1]}
     if annotation is Any:
@@ -63,40 +62,21 @@ def plain_type(annotation: Any) -> PlainType | None:
     inner = get_args(annotation)
     match get_origin(annotation):
         case origin if origin is list and len(inner) == 1:
-            return _list_of(inner[0])
+            if (item := plain_type(inner[0])) is not None:
+                return core.list_schema(item[0]), {"items": item[1], "type": "array"}
         case origin if origin is dict and len(inner) == 2 and inner[0] is str:
-            return _object_of(inner[1])
+            if (item := plain_type(inner[1])) is not None:
+                schema = {"additionalProperties": item[1] or True, "type": "object"}
+                return core.dict_schema(core.str_schema(), item[0]), schema
         case origin if origin is Literal and all(type(value) is str for value in inner):
-            return _one_of(list(inner))
+            chosen: dict[str, Any] = {"const": inner[0]} if len(inner) == 1 else {"enum": list(inner)}
+            return core.literal_schema(list(inner)), {**chosen, "type": "string"}
         case origin if origin in (Union, types.UnionType) and len(inner) == 2 and inner[1] is type(None):
-            return _optional(inner[0])
+            if inner[0] is not Any and (item := plain_type(inner[0])) is not None:
+                return core.nullable_schema(item[0]), {"anyOf": [item[1], {"type": "null"}]}
         case _:
-            return None
-
-
-def _list_of(annotation: Any) -> PlainType | None:
-    if (item := plain_type(annotation)) is None:
-        return None
-    return core.list_schema(item[0]), {"items": item[1], "type": "array"}
-
-
-def _object_of(annotation: Any) -> PlainType | None:
-    if (value := plain_type(annotation)) is None:
-        return None
-    schema = {"additionalProperties": value[1] or True, "type": "object"}
-    return core.dict_schema(core.str_schema(), value[0]), schema
-
-
-def _one_of(values: list[str]) -> PlainType:
-    chosen: dict[str, Any] = {"const": values[0]} if len(values) == 1 else {"enum": values}
-    return core.literal_schema(values), {**chosen, "type": "string"}
-
-
-def _optional(annotation: Any) -> PlainType | None:
-    made = None if annotation is Any else plain_type(annotation)
-    if made is None:
-        return None
-    return core.nullable_schema(made[0]), {"anyOf": [made[1], {"type": "null"}]}
+            pass
+    return None
 
 
 def plain_arguments(parameters: Iterable[Parameter]) -> PlainType | None:
@@ -194,7 +174,6 @@ class InjectedParameter:
     optional: bool
 
     def supply(self, keywords: dict[str, Any], call: ToolCall, context: ToolContext) -> None:
-        """Add the value to the keywords of a call, unless the function's default applies."""
         supplied = context.injected
         for key in (self.name, *self.kinds):
             if key in supplied:
@@ -223,7 +202,6 @@ def check_supplied(binding: ToolBinding) -> None:
 
 
 def injected_parameter(parameter: inspect.Parameter, annotation: Any) -> InjectedParameter | None:
-    """The parameter as an injected one, if its annotation says so."""
     if get_origin(annotation) is not Annotated:
         return None
     kind, *notes = get_args(annotation)
@@ -235,11 +213,6 @@ def injected_parameter(parameter: inspect.Parameter, annotation: Any) -> Injecte
     return InjectedParameter(parameter.name, kinds, shown, parameter.default is not parameter.empty)
 
 
-def injecting(context: ToolContext, supplies: Supplies) -> ToolContext:
-    """`context` with the values of `supplies`."""
-    return InjectingContext(context, supplies(context) if callable(supplies) else supplies)
-
-
 def with_injected(binding: ToolBinding, supplies: Supplies) -> ToolBinding:
     """The binding with values for its handler's injected parameters; a mounted tool ignores them."""
     if binding.source:
@@ -247,7 +220,8 @@ def with_injected(binding: ToolBinding, supplies: Supplies) -> ToolBinding:
     run = binding.execute
 
     async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
-        return await run(call, injecting(context, supplies))
+        values = supplies(context) if callable(supplies) else supplies
+        return await run(call, InjectingContext(context, values))
 
     return replace(binding, execute=execute, supplies=(*binding.supplies, supplies))
 
@@ -292,14 +266,13 @@ class Returned:
         try:
             if self.serializer is not None:
                 return self._typed(value)
-            return ToolResult.of_structured(value) if self._is_plain(value) else _untyped(value)
+            given: object = value
+            is_plain = self.plain and isinstance(given, Mapping)
+            return ToolResult.of_structured(value) if is_plain else _untyped(value)
         except ValueError as fault:
             raise InvalidOutputError(
                 f"{tool} returned a value that has no JSON form: {fault}{_mend(value)}"
             ) from None
-
-    def _is_plain(self, value: object) -> bool:
-        return self.plain and isinstance(value, Mapping)
 
     def _typed(self, value: Any) -> ToolResult:
         assert self.serializer is not None
@@ -312,7 +285,6 @@ class Returned:
 
 
 def _mend(value: object) -> str:
-    """How to return bytes, which JSON does not have."""
     if not isinstance(value, bytes | bytearray):
         return ""
     return (
@@ -447,7 +419,6 @@ class Arguments:
         return self.supplied(keywords, call, context)
 
     def read(self, call: ToolCall) -> dict[str, Any]:
-        """The keyword arguments from the model, without the injected ones."""
         try:
             return self.validator.validate_python(call.arguments)
         except ValidationError as fault:
@@ -469,7 +440,6 @@ class Arguments:
 
 
 def arguments_of(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments in JSON form that parse to these keywords."""
     try:
         return to_jsonable_python(dict(keywords))
     except ValueError as fault:
@@ -568,7 +538,7 @@ def _arguments(
         elif hidden := injected_parameter(parameter, annotation):
             injected.append(hidden)
         else:
-            visible.append(_shown_type(parameter, annotation))
+            visible.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation))
     validator, schema = _made(place, visible)
     _check_defaults(validator, visible, place)
     for name, shown in schema["properties"].items():
@@ -594,7 +564,6 @@ def _check_defaults(validator: SchemaValidator, parameters: Iterable[inspect.Par
 
 
 def _parameters(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:
-    """The parameters that callers give: those that a partial has bound are left out."""
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -621,11 +590,6 @@ def _annotation(parameter: inspect.Parameter, hints: Mapping[str, Any], place: s
             f"{place}: parameter {parameter.name!r} has no type annotation; write {parameter.name}: str, say"
         )
     return hints[parameter.name]
-
-
-def _shown_type(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter:
-    """The parameter with its annotation as a type, to be given by name only."""
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
 
 
 def _visible(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -679,7 +643,6 @@ def _validator_and_schema(parameters: Sequence[inspect.Parameter]) -> tuple[Sche
 
 
 def _unusable(place: str, parameters: Sequence[inspect.Parameter], fault: Exception) -> DefinitionError:
-    """The first parameter whose type has no schema."""
     from mcp_toolset.tools.core.json_schema import UNUSABLE, reason_of
 
     for parameter in parameters:

@@ -74,7 +74,9 @@ class Tool(Generic[P, R]):
             raise DefinitionError(f"tool {self.name!r}: manual is True or False, not {self.manual!r}")
         if not isinstance(self.id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"tool {self.name!r}: an id is a text, not {self.id!r}")
-        if self.timeout is not None and not _is_duration(self.timeout):
+        seconds: object = self.timeout
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if seconds is not None and not (is_number and seconds > 0):
             raise DefinitionError(f"tool {self.name!r}: timeout is seconds above 0, not {self.timeout!r}")
         object.__setattr__(self, "id", self.id or default_id(self.name, self.function))
         object.__setattr__(self, "tags", checked_tags(self.tags, f"tool {self.name!r}"))
@@ -262,7 +264,3 @@ class Tool(Generic[P, R]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
-
-
-def _is_duration(seconds: object) -> bool:
-    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0

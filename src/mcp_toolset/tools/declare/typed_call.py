@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import InvalidOutputError, StateError, ToolMismatchError
 from mcp_toolset.tools.binding.binding import Reads, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext, require_context
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.view.view import ToolView, rules_of
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.declare.tool import Tool
 
 I = TypeVar("I")  # noqa: E741 - the input, as O is the output
 O = TypeVar("O")  # noqa: E741
@@ -41,7 +39,6 @@ class CompletedCall:
 
     @classmethod
     def of(cls, metadata: CallMetadata, result: ToolResult) -> CompletedCall:
-        """The call of this metadata, with its result."""
         return cls(metadata.id, metadata.name, metadata.arguments, result)
 
 
@@ -86,19 +83,14 @@ class HookAnswer:
     reason: str = ""
 
 
-class CallHooks(Protocol):
-    """Runs hooks on one call; a `HookSet` does."""
-
-    async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer: ...
-
-
 async def hooked(
     call: Any, rule: object, arguments: Mapping[str, Any], reads: Reads, context: ToolContext
 ) -> Any:
     """A typed call after hooks of any form: the call itself, their answer, or their refusal."""
     require_context(context)
-    hooks: CallHooks = rules_of(rule).only_hooks
-    answer = await hooks.about(call.sent.with_arguments(dict(arguments)), call.binding, context)
+    answer: HookAnswer = await rules_of(rule).only_hooks.about(
+        call.sent.with_arguments(dict(arguments)), call.binding, context
+    )
     given = reads(answer.call)
     is_same = answer.rejection is None and not answer.is_answered and answer.call.arguments == dict(arguments)
     call.is_replaced = not is_same
@@ -142,7 +134,6 @@ def metadata_of(call: ToolCall, tool_id: str) -> tuple[CallMetadata, ToolCall]:
 
 
 def binding_of(call: ToolCall, tool: Tool[..., Any], view: ToolView | None) -> ToolBinding:
-    """The binding of the called tool. Raises `ToolMismatchError`: the call is of another tool."""
     found = tool.bind() if view is None else view.get(call.name)
     is_own = found is not None and (found.origin is tool or found.tool_id == tool.id)
     if found is None or not is_own or found.name != call.name:

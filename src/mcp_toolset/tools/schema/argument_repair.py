@@ -151,7 +151,6 @@ class _Repair:
                 yield from self._meanings(cast("Mapping[str, Any]", each), depth + 1)
 
     def _kinds(self, schema: Mapping[str, Any], depth: int) -> frozenset[str]:
-        """The JSON types that a schema accepts."""
         self._step()
         if depth == MAX_DEPTH:
             return _ALL
@@ -182,7 +181,6 @@ def _alternatives(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _read(value: Any, kinds: frozenset[str]) -> dict[str, Any]:
-    """The readings of a value of the wrong type, by type."""
     found: dict[str, Any] = {}
     if isinstance(value, int) and not isinstance(value, bool) and "string" in kinds:
         return {"text": str(value)}

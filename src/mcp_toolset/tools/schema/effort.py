@@ -151,7 +151,6 @@ def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _width(sums: Counter[str]) -> int:
-    """The most that one member or item has."""
     return max(
         sums[every] + max((number for place, number in sums.items() if place[0] == every != place), default=0)
         for every in (".", "[")
@@ -301,7 +300,6 @@ class Effort:
         return self._branching
 
     def spend(self, steps: int) -> None:
-        """Count steps of regular expressions."""
         self.steps += steps
         if self.steps > MAX_STEPS:
             raise TooMuchError
@@ -402,7 +400,6 @@ def levels(value: object) -> Iterator[list[Any]]:
 
 
 def _length(value: object) -> int:
-    """The characters of the texts and names in a value."""
     total = len(value) if isinstance(value, str) else 0
     for level in levels(value):
         for item in level:
@@ -411,7 +408,6 @@ def _length(value: object) -> int:
 
 
 def texts_in(item: Any) -> Iterator[Any]:
-    """What may be a text in an object or array, keys included."""
     yield from item
     if isinstance(item, Mapping):
         yield from cast("Mapping[str, Any]", item).values()

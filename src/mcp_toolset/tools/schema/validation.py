@@ -91,10 +91,6 @@ def _is_scalar(value: object) -> bool:
     return value is None or _is_flag(value) or _is_text(value) or _is_number(value)
 
 
-def _is_default(value: object) -> bool:
-    return _is_scalar(value) or (isinstance(value, list | dict) and not value)
-
-
 def _is_type(value: object) -> bool:
     if isinstance(value, str):
         return value in _TYPES
@@ -104,14 +100,6 @@ def _is_type(value: object) -> bool:
 def _is_names(value: object) -> bool:
     names = _items(value)
     return names is not None and all(map(_is_text, names)) and len(set(names)) == len(names)
-
-
-def _is_scalars(value: object) -> bool:
-    return all(map(_is_scalar, items)) if (items := _items(value)) else False
-
-
-def _is_schemas(value: object) -> bool:
-    return all(map(_is_schema, items)) if (items := _items(value)) else False
 
 
 def _items(value: object) -> list[Any] | None:
@@ -125,23 +113,19 @@ def _is_properties(value: object) -> bool:
     return all(map(_is_text, table)) and all(map(_is_schema, table.values()))
 
 
-def _is_dialect(value: object) -> bool:
-    return isinstance(value, str) and value in _DIALECTS
-
-
 _SOUND: Final[Mapping[str, Callable[[object], bool]]] = {
     **dict.fromkeys(("title", "description", "format"), _is_text),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
     **dict.fromkeys(("items", "additionalProperties"), _is_schema),
-    "$schema": _is_dialect,
+    "$schema": lambda value: isinstance(value, str) and value in _DIALECTS,
     "type": _is_type,
     "properties": _is_properties,
     "required": _is_names,
-    "anyOf": _is_schemas,
-    "enum": _is_scalars,
+    "anyOf": lambda value: bool(items := _items(value)) and all(map(_is_schema, items)),
+    "enum": lambda value: bool(items := _items(value)) and all(map(_is_scalar, items)),
     "const": _is_scalar,
-    "default": _is_default,
+    "default": lambda value: _is_scalar(value) or (isinstance(value, list | dict) and not value),
     "uniqueItems": _is_flag,
 }
 
@@ -239,7 +223,7 @@ class SchemaCheck:
         where = f"tool {tool!r}: {part}"
         mappings = _mappings_in(schema, where)
         expansion = _Expansion(schema, where)
-        if len(mappings) > MAX_EXPANSION or any(map(_refers, mappings)):
+        if len(mappings) > MAX_EXPANSION or any(keyword in one for one in mappings for keyword in REFERRING):
             expansion.check(mappings)
         self._schema, self._where = schema, where
         self._effort = Effort(mappings, expansion.size, partial(Branching, schema, mappings, _together))
@@ -250,7 +234,6 @@ class SchemaCheck:
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """The schema."""
         return self._schema
 
     def is_valid(self, value: object) -> bool:
@@ -284,7 +267,6 @@ class SchemaCheck:
             return [f"no JSON can carry this: {fault}"]
 
     def misfit(self, tool: str, arguments: object) -> str:
-        """The message for a model whose arguments for a tool do not fit."""
         return f"Invalid arguments for {tool}: {'; '.join(self.problems(arguments))}"
 
     def _problems(self, value: object) -> list[str]:
@@ -413,10 +395,6 @@ def _together(schema: Mapping[str, Any]) -> Iterator[object]:
     yield from (reference for keyword in REFERRING if isinstance(reference := schema.get(keyword), str))
 
 
-def _refers(schema: Mapping[str, Any]) -> bool:
-    return any(keyword in schema for keyword in REFERRING)
-
-
 def _references(schema: Mapping[str, Any]) -> Iterator[str]:
     for keyword in REFERRING:
         reference: object = schema.get(keyword)
@@ -434,7 +412,7 @@ def _compile(
     try:
         return _guarded(schema, options, effort, counting)
     except jsonschema_rs.ValidationError as fault:
-        if not _is_pattern_fault(fault):
+        if not (fault.schema_path and fault.message.endswith('is not a "regex"')):
             raise _refused(where, fault) from None
     except ValueError as fault:
         raise DefinitionError(f"{where} has no JSON form: {fault}") from None
@@ -460,8 +438,7 @@ def _guarded(schema: dict[str, Any], options: Any, effort: Effort, counting: boo
         return whole
 
     class Counted:
-        def __init__(self, *of: object) -> None:
-            """Count for the check at hand, wherever it stands."""
+        def __init__(self, *of: object) -> None: ...
 
         def validate(self, instance: object) -> None:
             if not effort.follow():
@@ -475,10 +452,6 @@ def _guarded(schema: dict[str, Any], options: Any, effort: Effort, counting: boo
         keywords=cast("Any", {COUNTED: Counted}),
         offline=True,
     )
-
-
-def _is_pattern_fault(fault: jsonschema_rs.ValidationError) -> bool:
-    return bool(fault.schema_path) and fault.message.endswith('is not a "regex"')
 
 
 def _refused(where: str, fault: jsonschema_rs.ValidationError) -> DefinitionError:

@@ -13,8 +13,6 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Final
 
-__all__ = ["hidden_kinds", "spelled_out", "without_hidden"]
-
 _ESCAPE_SEQUENCES: Final = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
     "|(?:\x1b[\\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\\\|\x9c)"
@@ -61,7 +59,6 @@ _NAMES: Final = {
 
 
 def without_hidden(text: str) -> str:
-    """The text without hidden characters."""
     if not _SUSPECT.search(text):
         return text
     text = _ESCAPE_SEQUENCES.sub("", text)
@@ -73,7 +70,6 @@ def without_hidden(text: str) -> str:
 
 
 def hidden_kinds(text: str) -> tuple[str, ...]:
-    """The kinds of hidden characters in a text, with a count each; empty for plain text."""
     clean = without_hidden(text)
     if clean == text:
         return ()
@@ -85,7 +81,6 @@ def hidden_kinds(text: str) -> tuple[str, ...]:
 
 
 def spelled_out(text: str, spelled: Callable[[str], str]) -> str:
-    """The text with `spelled` in place of each character that may be hidden."""
     return _SUSPECT.sub(lambda found: spelled(found[0]), text)
 
 

@@ -13,8 +13,6 @@ import json
 from collections.abc import Callable
 from typing import Final, Literal, cast
 
-__all__ = ["HiddenTextPolicy", "cleaned", "cleaned_metadata", "hidden_in", "plain_to_see", "visible"]
-
 HiddenTextPolicy = Literal["strip", "flag", "refuse"]
 """What is done with a definition that has hidden characters: clean it where that is safe, serve it with a
 note, or set it aside."""
@@ -26,10 +24,6 @@ def _is_plain(text: str) -> bool:
 
 
 _SPACES: Final = {ord(space): " " for space in "\t\n\r"}
-
-
-def _braced(character: str) -> str:
-    return f"\\u{{{ord(character):x}}}"
 
 
 def cleaned(text: str) -> str:
@@ -68,7 +62,7 @@ def cleaned_metadata(value: object) -> object:
     return value
 
 
-def visible(text: str, spelled: Callable[[str], str] = _braced) -> str:
+def visible(text: str, spelled: Callable[[str], str] = lambda one: f"\\u{{{ord(one):x}}}") -> str:
     r"""The text with an escape such as `\u{200b}`, or `spelled`, for each character that may be hidden."""
     if _is_plain(text):
         return text

@@ -51,7 +51,6 @@ class ClassMembers(Generic[T]):
         return members
 
     def declares(self, kind: type[T], name: str) -> bool:
-        """Whether a name stands for a member of the instances of a class."""
         return self._member(name, getattr(kind, name, None)) is not None
 
     def of_instance(self, instance: T) -> list[Tool[..., Any] | T]:
@@ -76,7 +75,6 @@ class ClassMembers(Generic[T]):
                 setattr(kind, name, _made(function, f"{kind.__qualname__}.{name}"))
 
     def check(self, kind: type[T]) -> None:
-        """Refuse declarations that cannot work."""
         for name, value in vars(kind).items():
             where = f"{kind.__qualname__}.{name}"
             if self._member(name, value) is not None and (hasattr(self._base, name) or name in self._taken):
@@ -87,7 +85,8 @@ class ClassMembers(Generic[T]):
                     f"{where} would take the place of Toolset.{name}: write {mend}; the tool is called "
                     f"{getattr(made, 'name', name)!r} all the same"
                 )
-            if isinstance(value, type) and not name.startswith("_") and not _is_inside(value, kind):
+            is_class = isinstance(value, type) and not name.startswith("_")
+            if is_class and not value.__qualname__.startswith(f"{kind.__qualname__}."):
                 self._check_class(where, name, value)
             if not name.startswith("_") and self._member(name, value) is None:
                 self._check_no_rule(kind, name, value)
@@ -145,10 +144,6 @@ class ClassMembers(Generic[T]):
         if name.startswith("_") or not isinstance(member, Tool | self._base):
             return None
         return cast("Tool[..., Any] | T", member)
-
-
-def _is_inside(inner: type, outer: type) -> bool:
-    return inner.__qualname__.startswith(f"{outer.__qualname__}.")
 
 
 def _is_plain_method(function: object, name: str, kind: type) -> bool:

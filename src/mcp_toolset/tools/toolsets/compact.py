@@ -9,14 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from mcp_toolset._records import replace
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.definition import ToolDefinition
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.binding.binding import ToolBinding
-
 
 MAX_SUMMARY: Final = 120
 """The largest number of characters of a stub's summary."""

@@ -1,21 +1,20 @@
-"""Open and close sources, all at once, and report the slow ones; `ToolsetLifetime` does so for a toolset."""
+"""Open and close sources, all at once, and report the slow ones."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import StateError, sole
-from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.errors import sole
 from mcp_toolset.tools.core.source import AtHand, ToolSource, fits
 from mcp_toolset.tools.text.hidden_text import visible
 
@@ -35,7 +34,6 @@ class OpeningReport:
             self._done.set()
 
     async def run(self) -> None:
-        """Write the first line after a while, unless every source has answered or failed."""
         with anyio.move_on_after(QUIET):
             await self._done.wait()
             return
@@ -43,7 +41,6 @@ class OpeningReport:
         self._say(f"waiting for {self._names()} {self._count()} …")
 
     def settled(self, source: ToolSource) -> None:
-        """Note that a first attempt has succeeded or failed."""
         if source not in self._waiting:
             return
         self._waiting.remove(source)
@@ -54,7 +51,6 @@ class OpeningReport:
             self._done.set()
 
     def ended(self) -> None:
-        """Write which servers are no longer waited for."""
         if self._waiting:
             self._say(f"going on without {self._names()}: still starting")
 
@@ -174,56 +170,3 @@ async def unwind(
     except BaseExceptionGroup as group:
         if sole(group) is not fault:
             raise
-
-
-class ToolsetLifetime:
-    """Opens every source of a toolset for the length of a block."""
-
-    _stack: AsyncExitStack | None = None
-
-    def bindings(self) -> list[ToolBinding]:
-        """Every tool, flat and in order."""
-        raise NotImplementedError
-
-    def sources(self) -> list[ToolSource]:
-        """Every source that must be opened."""
-        raise NotImplementedError
-
-    async def __aenter__(self) -> Self:
-        """Open every source concurrently, and wait until each is ready or has failed."""
-        await self._open(Waiting(tells=True))
-        return self
-
-    @asynccontextmanager
-    async def opened(self, *, patience: float | None = None) -> AsyncGenerator[Self]:
-        """Open every source for the length of a block, and wait for them at most `patience` seconds.
-
-        A source that is not ready then continues to start; its tools join when it is. `None` waits for all.
-        """
-        async with self.opening(Waiting(limit=patience, tells=True)):
-            yield self
-
-    @asynccontextmanager
-    async def opening(self, waiting: Waiting) -> AsyncGenerator[None]:
-        """Open every source for the length of a block, and wait for them as `waiting` says."""
-        await self._open(waiting)
-        async with AsyncExitStack() as stack:
-            stack.push_async_exit(self.__aexit__)
-            yield
-
-    async def _open(self, waiting: Waiting) -> None:
-        if self._stack is not None:
-            raise StateError("this toolset is already open; enter it once, or make another")
-        async with AsyncExitStack() as stack:
-            group = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(group.cancel_scope.cancel)
-            has_local_tools = any(not binding.source for binding in self.bindings())
-            await open_sources(group, self.sources(), waiting, has_local_tools=has_local_tools)
-            self._stack = stack.pop_all()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            await unwind(stack, kind, fault, trace)

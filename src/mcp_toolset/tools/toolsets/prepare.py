@@ -17,7 +17,7 @@ from pydantic_core import ValidationError
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.binding.binding import Prepare, ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.call import ContextWith, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.declare.signature import resolved_hints
 from mcp_toolset.tools.schema.validation import checks_of
@@ -27,7 +27,6 @@ TurnOf = Callable[[ToolContext], Any]
 """Returns the turn's input from the context of one call; never waits."""
 
 _log = logging.getLogger("mcp_toolset.tools")
-_OWN: Final = frozenset({"_context", "turn"})
 
 
 class Turns:
@@ -50,21 +49,6 @@ class PerCall:
 
 
 PER_CALL: Final = PerCall()
-
-
-class TurnContext(ToolContext):
-    """A wrapper of a context with the turn of its call."""
-
-    __slots__ = ("_context", "turn")
-
-    def __init__(self, context: ToolContext, turn: object) -> None:
-        self._context = context
-        self.turn = turn
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in _OWN:
-            return object.__getattribute__(self, name)
-        return getattr(object.__getattribute__(self, "_context"), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +77,10 @@ class TurnStep:
             raise InvalidArgumentsError(
                 f"the arguments of {call.name} could not be prepared, so it was not run"
             ) from None
-        return prepare(call, TurnContext(context, turn))
+        return prepare(call, ContextWith(context, turn=turn))
 
 
 def turn_step(turn_of: TurnOf) -> TurnStep:
-    """The step of a function. Raises `DefinitionError`: it is not a plain function of the context."""
     if not callable(turn_of) or inspect.iscoroutinefunction(turn_of):
         raise DefinitionError(f"with_turn() takes a plain function of the context, not {turn_of!r}")
     return TurnStep(turn_of)
@@ -179,7 +162,6 @@ class TurnFunction:
 
 
 def turn_function(function: Callable[..., Any]) -> TurnFunction:
-    """Inspect the signature of a function given to `.prepared`."""
     shown = f"the function {getattr(function, '__qualname__', repr(function))} of .prepared()"
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise DefinitionError(f"{shown} must be a plain function; fetch what it needs before the turn")

@@ -6,39 +6,65 @@ not walk it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, cast, overload
+import builtins
+import typing
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, cast, overload
+
+import anyio
 
 from mcp_toolset._rule import require_kept, rules_among
-from mcp_toolset.errors import DefinitionError
+from mcp_toolset.errors import (
+    DefinitionError,
+    NameConflictError,
+    StateError,
+    ToolMismatchError,
+    UnknownToolError,
+)
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.names import declared_tool
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.binding.selector import ToolSelector, identity
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.names import declared_tool, default_id
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import ToolSource, not_ready
 from mcp_toolset.tools.declare.function import FunctionTool, tool
+from mcp_toolset.tools.declare.providers import PromptProvider, ResourceProvider
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
-from mcp_toolset.tools.toolsets.compact import help_text, stubbed
-from mcp_toolset.tools.toolsets.opening import ToolsetLifetime
+from mcp_toolset.tools.toolsets.opening import Waiting, open_sources, unwind
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED, PreparedStep, TurnStep
-from mcp_toolset.tools.toolsets.queries import C, ToolsetQueries
 from mcp_toolset.tools.toolsets.transform import ArgumentStep, NamedStep
-from mcp_toolset.tools.toolsets.verbs import Step, ToolsetVerbs, Transform
-from mcp_toolset.tools.view.view import Each, Made, NameReport, ToolView, UnboundName, distinct, same
+from mcp_toolset.tools.toolsets.verbs import Step, ToolsetVerbs
+from mcp_toolset.tools.view.view import (
+    Each,
+    KnownTools,
+    Made,
+    NameReport,
+    ToolAvailability,
+    ToolView,
+    UnboundName,
+    distinct,
+    same,
+)
 
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from typing_extensions import TypeVar
 
     from mcp_toolset.tools.binding.selector import InputClass
     from mcp_toolset.tools.declare.input import AnyCall
-    from mcp_toolset.tools.declare.prompts import PromptProvider, ResourceProvider
     from mcp_toolset.tools.declare.typed_call import Decodes
 
+    C = TypeVar("C", bound=AnyCall, default=AnyCall, covariant=True)
     D = TypeVar("D", bound=AnyCall)
+else:
+    C = typing.TypeVar("C", covariant=True)
 
-__all__ = ["Toolset", "Transform", "Transformed"]
 
-
-class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
+class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
     """A group of tools, plain functions and other toolsets.
 
     Made from values, `Toolset(search, data)`, or declared as a class whose attributes are tools, input
@@ -65,7 +91,6 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
     """Text for the model about these tools, which a server adds to its own wherever they are mounted."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Check a class toolset where it is defined."""
         super().__init_subclass__(**keywords)
         _DECLARED.adopt(cls)
         _DECLARED.check(cls)
@@ -161,11 +186,200 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
             return self.bindings()
         return _flat(self._members, turn, self._bindings_of_tools)
 
+    def sources(self) -> list[ToolSource]:
+        """Each source in the toolset that must be opened, once."""
+        found = [source for member in self._nested() for source in member.sources()]
+        return list({id(source): source for source in found}.values())
+
+    def listing_sources(self) -> list[ToolSource]:
+        """The sources among `sources` whose tools are listed; the tools of the others are behind search."""
+        nested = list(self._nested())
+        found = [source for member in nested for source in member.listing_sources()]
+        return found if nested else self.sources()
+
+    def set_aside(self) -> list[tuple[str, str]]:
+        """Mounted tools that a verb had to leave out, each with the reason."""
+        return [found for member in self._nested() for found in member.set_aside()]
+
+    def unbound(self) -> list[UnboundName]:
+        """The names given to verbs that match no tool, each with the reason; see docs/names.md."""
+        return [found for member in self._nested() for found in member.unbound()]
+
+    def known_tools(self) -> KnownTools:
+        """The tools that a name may refer to: every tool, filtered or not, and the sources of more tools."""
+        return KnownTools(self.everything, self.sources(), verbs=self.unbound)
+
+    def everything(self) -> list[ToolBinding]:
+        """Every tool at every level under its name at that level, filtered tools included."""
+        found = self.compiled(UNPREPARED)
+        return [*found, *(one for member in self._nested() for one in member.everything())]
+
+    @property
+    def defers(self) -> bool:
+        """Whether some tools are behind search, even if a mounted server has not answered yet."""
+        return any(member.defers for member in self._nested())
+
+    @property
+    def extension_keys(self) -> frozenset[str]:
+        """The keys of the extensions that it turns on in its server."""
+        return frozenset(key for member in self._nested() for key in member.extension_keys)
+
+    def identities(self) -> Mapping[object, frozenset[str]]:
+        """The keys that identify its tools, so that it selects all of them wherever it is nested."""
+        found: dict[object, frozenset[str]] = {}
+        for one in self.compiled(UNPREPARED):
+            found[identity(one)] = found.get(identity(one), frozenset()) | {one.name}
+        return found
+
+    def view(
+        self, availability: ToolAvailability | None = None, *, turn: object = None, deferred: bool = False
+    ) -> ToolView:
+        """The tools as a flat, frozen table.
+
+        Args:
+            availability: Which tools; by default those that are on.
+            turn: A value for this request, which the functions of `.prepared()` get.
+            deferred: Whether deferred tools are included, for providers with their own search; by default
+                they are left out, because they are found by search, not listed.
+
+        Raises:
+            NameConflictError: two tools have one name, or one id that was chosen for one of them.
+            UnknownToolError: the availability names an unknown tool; as `ToolNotReadyError`, with the servers
+                and their states, while a mounted server that may have it is not ready.
+            DefinitionError: a function of `.prepared()` needs a turn of another type.
+        """
+        bindings = self.compiled(turn)
+        check_ids(bindings)
+        known = self.known_tools()
+        if known.sources:
+            self._missing_names.take(self.unbound(), is_closed=False)
+        hidden = () if deferred else tuple(one.name for one in bindings if one.deferred and one.on)
+        shown = (one for one in bindings if deferred or not one.deferred)
+        every = ToolView(shown, known=known, left_out=hidden)
+        try:
+            return every.select(availability or ToolAvailability.default())
+        except UnknownToolError as fault:
+            raise not_ready(fault, known.sources) from None
+
+    def find(self, selector: ToolSelector) -> ToolBinding:
+        """The binding of a tool, by name or by the tool, wherever it is nested; also off or deferred."""
+        try:
+            return ToolView(self.compiled(UNPREPARED))[selector]
+        except UnknownToolError as fault:
+            raise not_ready(fault, self.sources()) from None
+
+    def decode(self, call: ToolCall, view: ToolView | None = None) -> C:
+        """The typed form of a call, with its input, its handler and the conversion of its result.
+
+        A type checker knows the types of all calls, and reports a `match` that lacks one:
+
+        ```python
+        match tools.decode(call):
+            case DecodedCall(WebSearch(query=query)) as search:
+                done = search.complete(Snippets(snippets=await find(query)))
+            case FunctionCall() as other:
+                done = other.complete(await other.call())
+        ```
+
+        A class toolset names the union: `class App(Toolset[DecodedCall[WebSearch, Snippets]])`.
+
+        Args:
+            call: A call, such as one of `plan.pending`.
+            view: The view in which the tool was offered; without it the toolset is compiled for each call.
+
+        Raises:
+            UnknownToolError: the tool does not exist.
+            ToolMismatchError: the tool has no typed calls: it was made from a schema, or is mounted.
+            InvalidArgumentsError: the arguments do not fit.
+        """
+        from mcp_toolset.tools.declare.typed_call import Decodes
+
+        table = ToolView(self.compiled(UNPREPARED)) if view is None else view
+        origin = table[call.name].origin
+        if not isinstance(origin, Decodes):
+            raise ToolMismatchError(
+                f"the tool {call.name!r} has no typed calls, as it was made of a schema or is mounted; "
+                "read call.arguments"
+            )
+        return cast("Decodes[C]", origin).decode(call, table)
+
+    def names(self) -> list[str]:
+        """The public names of all tools, in order."""
+        return [binding.name for binding in self.compiled(UNPREPARED)]
+
+    def definitions(self) -> list[ToolDefinition]:
+        """The definitions of all tools, in order."""
+        return [binding.definition for binding in self.compiled(UNPREPARED)]
+
+    async def execute(
+        self,
+        selector: ToolSelector,
+        arguments: dict[str, Any] | None = None,
+        context: ToolContext = LOCAL_CONTEXT,
+        *,
+        rules: object = None,
+    ) -> ToolResult:
+        """Run one tool from JSON arguments, on or off, under `rules` if given; see `ToolView.execute`.
+
+        The toolset is compiled for it: for many calls take `view()` once and use `view.execute`.
+        """
+        view = self.view(ToolAvailability.all())
+        try:
+            name = view[selector].name
+        except UnknownToolError as fault:
+            raise not_ready(fault, self.sources()) from None
+        return await view.execute(name, arguments, context, rules=rules)
+
+    def _nested(self) -> Iterator[Toolset]:
+        return (member for member in self.members() if isinstance(member, Toolset))
+
+    _stack: AsyncExitStack | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._open(Waiting(tells=True))
+        return self
+
+    @asynccontextmanager
+    async def opened(self, *, patience: float | None = None) -> AsyncGenerator[Self]:
+        """Open every source for the length of a block, and wait for them at most `patience` seconds.
+
+        A source that is not ready then continues to start; its tools join when it is. `None` waits for all.
+        """
+        async with self.opening(Waiting(limit=patience, tells=True)):
+            yield self
+
+    @asynccontextmanager
+    async def opening(self, waiting: Waiting) -> AsyncGenerator[None]:
+        """Open every source for the length of a block, and wait for them as `waiting` says."""
+        await self._open(waiting)
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(self.__aexit__)
+            yield
+
+    async def _open(self, waiting: Waiting) -> None:
+        if self._stack is not None:
+            raise StateError("this toolset is already open; enter it once, or make another")
+        async with AsyncExitStack() as stack:
+            group = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(group.cancel_scope.cancel)
+            has_local_tools = any(not binding.source for binding in self.bindings())
+            await open_sources(group, self.sources(), waiting, has_local_tools=has_local_tools)
+            self._stack = stack.pop_all()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await unwind(stack, kind, fault, trace)
+
     def compact(self, help_name: str = "tool_help") -> Toolset:
         """A compact listing: short stubs, which can be called, and a tool that returns the full definitions.
 
         The listing does not change, so a prompt cache stays valid.
         """
+        # Most programs list their tools in full.
+        from mcp_toolset.tools.toolsets.compact import help_text, stubbed
 
         async def tool_help(names: list[str]) -> str:
             """Get the full descriptions and schemas of tools, which are listed in short."""
@@ -217,7 +431,6 @@ def _flat(
 
 
 def _bound(tool: Tool[..., Any], known: dict[int, ToolBinding]) -> ToolBinding:
-    """The binding of a tool, which never changes: the same object each time."""
     found = known.get(id(tool))
     # The cached binding holds its tool, so that no other tool can get this id.
     if found is None or found.origin is not tool:
@@ -231,7 +444,6 @@ def _check_names(bindings: Iterable[ToolBinding]) -> None:
 
 
 def offered_by(toolset: Toolset) -> tuple[list[ResourceProvider], list[PromptProvider]]:
-    """The resources and the prompts of a toolset and of those nested in it."""
     resources, prompts = toolset._offers  # pyright: ignore[reportPrivateUsage]
     every = ([] if resources is None else [resources], [] if prompts is None else [prompts])
     for member in toolset.members():
@@ -263,10 +475,6 @@ _VERBS = ToolsetVerbs.__module__
 _DECLARED = ClassMembers(Toolset, frozenset({"name"}))
 
 
-def _unmade(binding: ToolBinding) -> ToolBinding | None:
-    return binding
-
-
 class Transformed(Toolset[C]):
     """Another toolset with every binding passed through one step; the result of a verb."""
 
@@ -277,7 +485,7 @@ class Transformed(Toolset[C]):
         self._transform = transform
         self._defers = defers
         self._extensions = frozenset(extensions)
-        self._made = Made(transform if isinstance(transform, Each) else _unmade)
+        self._made = Made(transform if isinstance(transform, Each) else lambda binding: binding)
         self._named: tuple[list[ToolBinding], list[ToolBinding]] = ([], [])
         super().__init__(name=inner.name)
 
@@ -285,7 +493,6 @@ class Transformed(Toolset[C]):
         yield self._inner
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        """The inner bindings, each transformed."""
         transform = self._transform
         if isinstance(transform, TurnStep):
             return [transform(binding) for binding in self._inner.compiled(transform.inside(turn))]
@@ -307,22 +514,18 @@ class Transformed(Toolset[C]):
         return list(done)
 
     def sources(self) -> list[ToolSource]:
-        """The sources of the inner toolset."""
         return self._inner.sources()
 
     def listing_sources(self) -> list[ToolSource]:
-        """Those of the inner toolset, unless this step puts its tools behind search."""
         return [] if self._defers else self._inner.listing_sources()
 
     def set_aside(self) -> list[tuple[str, str]]:
-        """Tools that this step or an inner one had to leave out."""
         inside = self._inner.set_aside()
         if not isinstance(self._transform, ArgumentStep):
             return inside
         return [*inside, *self._transform.refused(self._inner.compiled(UNPREPARED))]
 
     def unbound(self) -> list[UnboundName]:
-        """Names that were given to this step or an inner one and match no tool."""
         inside, step = self._inner.unbound(), cast("object", self._transform)
         if isinstance(step, Each) and step.rules is not None:
             known = self._inner.known_tools()
@@ -336,10 +539,37 @@ class Transformed(Toolset[C]):
 
     @property
     def defers(self) -> bool:
-        """Whether this step or an inner one puts tools behind search."""
         return self._defers or self._inner.defers
 
     @property
     def extension_keys(self) -> frozenset[str]:
-        """The keys of the extensions that this step or an inner one turns on."""
         return self._extensions | self._inner.extension_keys
+
+
+def check_ids(bindings: Iterable[ToolBinding]) -> None:
+    """Raise `NameConflictError` if two tools have one id that was chosen for one of them.
+
+    One tool may have several names; so may the tools of several instances or of one factory.
+    """
+    groups: dict[tuple[str, str], list[ToolBinding]] = defaultdict(list)
+    for binding in bindings:
+        groups[binding.source, binding.tool_id].append(binding)
+    for (_, id), group in groups.items():
+        if id and len(group) > 1:
+            check_id(id, group)
+
+
+def check_id(id: str, group: Sequence[ToolBinding]) -> None:
+    """Refuse the bindings of one id if they are different tools and the id was chosen; see `check_ids`."""
+    tools = {builtins.id(one.origin): one for one in group if one.origin is not None}
+    if len(tools) > 1 and any(map(chosen_id, tools.values())):
+        places = " and ".join(one.place or "one" for one in list(tools.values())[:2])
+        raise NameConflictError(f"two tools have the id {id!r}: {places}; give each its own with @tool(id=…)")
+
+
+def chosen_id(binding: ToolBinding) -> str:
+    """The id that the author of a binding's tool chose; empty if the id is the default one."""
+    tool = binding.origin
+    if not isinstance(tool, Tool) or tool.id in (default_id(tool.name, tool.function), f"tool:{tool.name}"):
+        return ""
+    return tool.id

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
@@ -20,13 +20,10 @@ from mcp_toolset.tools.binding.selector import NameUse, ToolNames, ToolSelector,
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import KnownTools, UnboundName, unbound
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.declare.tool import Tool
-
 
 Schema = Mapping[str, Any]
 
@@ -115,7 +112,6 @@ def _turned(schema: Any, home: str) -> Any:
 
 
 def _references(schema: object) -> Iterator[str]:
-    """Every local reference in a schema."""
     if isinstance(schema, list):
         for item in cast("list[object]", schema):
             yield from _references(item)
@@ -154,10 +150,8 @@ def examples_mapped(schema: dict[str, Any], public: Mapping[str, str], *, hidden
 V = TypeVar("V")
 
 
-if TYPE_CHECKING:
-    BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector, V]
-
-    """A value for each of some tools; mappings do not widen their keys, so all three types are named."""
+BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector, V]
+"""A value for each of some tools; mappings do not widen their keys, so all three types are named."""
 
 
 class NamedStep(Generic[V]):
@@ -319,7 +313,6 @@ class Arrangement:
     arguments: SchemaCheck | None = None
 
     def of(self, binding: ToolBinding) -> ToolBinding:
-        """The tool as the model sees it."""
         if self.table is None or self.arguments is None:
             return replace(binding, definition=self.definition)
         run = partial(_run, binding, self.table)
@@ -334,7 +327,6 @@ class Arrangement:
 
 
 def arrange(binding: ToolBinding, transforms: Transforms) -> Arrangement:
-    """Apply the transforms of some parameters to a tool."""
     where = f"tool {binding.name!r} ({binding.place})" if binding.place else f"tool {binding.name!r}"
     before = binding.definition
     if binding.contract is not None:
@@ -360,14 +352,12 @@ class ArgumentStep(NamedStep[Transforms]):
         self._made: dict[str, tuple[ToolDefinition, Arrangement | str]] = {}
 
     def _transformed(self, binding: ToolBinding, transforms: Transforms | None) -> ToolBinding | None:
-        """The binding transformed; `None` for a mounted tool whose parameters are not as expected."""
         if transforms is None:
             return binding
         made = self._arranged(binding, transforms)
         return None if isinstance(made, str) else made.of(binding)
 
     def refused(self, bindings: Iterable[ToolBinding]) -> list[tuple[str, str]]:
-        """The tools that had to be left out, each with the reason."""
         bindings = list(bindings)
         told = self.told(bindings)
         made = [(one.name, self._arranged(one, told[one.name])) for one in bindings if one.name in told]
@@ -406,7 +396,6 @@ async def _run(binding: ToolBinding, table: ArgumentMap, call: ToolCall, context
 
 
 def _read(binding: ToolBinding, reads: Reads, table: ArgumentMap, call: ToolCall) -> Any:
-    """The typed input of a call, from the converted arguments."""
     call = call.with_arguments(table.inward(call.arguments))
     return reads(call if binding.prepare is None else binding.prepare(call, LOCAL_CONTEXT))
 

@@ -32,12 +32,11 @@ from mcp_toolset.tools.toolsets.prepare import (
     prepared_step,
     turn_step,
 )
-from mcp_toolset.tools.toolsets.transform import ArgumentStep, ArgumentTransform, NamedStep
+from mcp_toolset.tools.toolsets.transform import ArgumentStep, ArgumentTransform, BySelector, NamedStep
 from mcp_toolset.tools.view.view import Each, KnownTools, ToolView, rules_of, unbound
 
 if TYPE_CHECKING:
     from mcp_toolset.extensions.keywords import DeferredKeywords
-    from mcp_toolset.tools.toolsets.transform import BySelector
 
 Transform = Callable[[ToolBinding], ToolBinding | None]
 """One step of a verb: the changed binding, or `None` to leave it out."""
@@ -216,7 +215,9 @@ class ToolsetVerbs(Generic[T]):
         if any(isinstance(one, list | tuple | set) for one in cast("tuple[object, ...]", selectors)):
             raise DefinitionError(f"off() takes tools one by one, off('a', 'b'), not {selectors[0]!r}")
         chosen = self._known("off", dict.fromkeys(selectors or (EVERY_TOOL,), True))
-        return self.through(NamedStep("off", chosen, _switched_off))
+        return self.through(
+            NamedStep("off", chosen, lambda binding, off: replace(binding, on=False) if off else binding)
+        )
 
     def deferred(self, **extensions: Unpack[DeferredKeywords]) -> T:
         """Defer all tools: a model must search for a tool and resolve it before a call.
@@ -269,17 +270,11 @@ def _kept(binding: ToolBinding, keep: bool | None, *, by_default: bool = False) 
     return binding if (by_default if keep is None else keep) else None
 
 
-def _switched_off(binding: ToolBinding, chosen: bool | None) -> ToolBinding:
-    return replace(binding, on=False) if chosen else binding
-
-
 def redescribed(binding: ToolBinding, text: str | None) -> ToolBinding:
-    """The binding with another description, if one is given."""
     return binding if text is None else replace(binding, definition=binding.definition.described(text))
 
 
 def require_known(selectors: Iterable[object], bindings: Iterable[ToolBinding]) -> None:
-    """Check that every selector matches a tool; `UnknownToolError` has close matches."""
     selectors = list(selectors)
     table = {binding.name: binding for binding in bindings} if selectors else {}
     for selector in selectors:

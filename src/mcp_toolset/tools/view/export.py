@@ -152,7 +152,6 @@ class Export:
         return dict(arguments) if way_back is None else way_back(dict(arguments))
 
     def renames(self, name: str) -> bool:
-        """Whether the arguments of a tool must be decoded."""
         return name in self._ways_back
 
     def call(self, name: str, arguments: Mapping[str, Any], id: str = "") -> ToolCall:

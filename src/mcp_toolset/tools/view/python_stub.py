@@ -94,7 +94,10 @@ def python_stub(name: str, definition: ToolDefinition) -> str:
             odd.append(f"**{{{each!r}: …}}: {kind}")
             continue
         default = _mapping(value).get("default", ...)
-        shown.append(f"{each}: {kind}" + ("" if each in required else f" = {_literal(default)}"))
+        shown.append(
+            f"{each}: {kind}"
+            + ("" if each in required else f" = {'...' if default is ... else repr(default)}")
+        )
     output = definition.output_schema
     result = "Any" if output is None else types.of(output, "", output)
     parameters = f"*, {', '.join(shown)}" if shown else ""
@@ -169,7 +172,6 @@ class _Types:
 
 
 def _docstring(definition: ToolDefinition, schema: Mapping[str, Any], odd: list[str]) -> list[str]:
-    """The description of the tool and of its parameters."""
     told = [(definition.description or definition.title or "").strip()]
     for each, value in _mapping(schema.get("properties")).items():
         if isinstance(said := _mapping(value).get("description"), str) and said.strip():
@@ -181,10 +183,6 @@ def _docstring(definition: ToolDefinition, schema: Mapping[str, Any], odd: list[
     end = " " if text.endswith('"') else ""
     lines = f'"""{text}{end}"""'.split("\n")
     return [f"    {line}" if line else "" for line in lines]
-
-
-def _literal(default: object) -> str:
-    return "..." if default is ... else repr(default)
 
 
 def _camel(text: str) -> str:

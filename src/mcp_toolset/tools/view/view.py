@@ -32,23 +32,11 @@ from mcp_toolset.tools.binding.selector import (
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.text.hidden_text import in_log
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.core.source import ToolSource
     from mcp_toolset.tools.view.export import Export, Provider, ToolRequirement
-
-__all__ = [
-    "Describes",
-    "RunsCalls",
-    "ToolAvailability",
-    "ToolBinding",
-    "ToolSelector",
-    "ToolView",
-    "conflict_message",
-    "execute",
-]
-
 
 M = TypeVar("M")
 
@@ -67,7 +55,6 @@ class Each:
 
 
 def same(ones: Sequence[object], others: Sequence[object]) -> bool:
-    """Whether two sequences consist of the same objects."""
     return len(ones) == len(others) and all(map(is_, ones, others))
 
 
@@ -95,7 +82,6 @@ class Made(Generic[M]):
         self._runs: dict[tuple[str, int], tuple[list[ToolBinding], list[M]]] = {}
 
     def of(self, bindings: Iterable[ToolBinding], given: object = None) -> list[M]:
-        """The results for the tools, in order; all are made anew if `given`, an input, has changed."""
         before: dict[Any, tuple[list[ToolBinding], list[M]]] = self._runs if self._given == given else {}
         runs: dict[tuple[str, int], tuple[list[ToolBinding], list[M]]] = {}
         counts: dict[str, int] = {}
@@ -150,7 +136,6 @@ class UnboundName:
 
     @property
     def reason(self) -> str:
-        """What is wrong, and how to correct it."""
         if self.kind == "ambiguous":
             return f"several tools had this name: use {' or '.join(self.near)}, or give the tool itself"
         if self.kind == "moved":
@@ -191,7 +176,6 @@ class KnownTools:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The sources that are not ready."""
         return tuple(one.source_name for one in self.sources if not one.status.is_up)
 
     @property
@@ -329,8 +313,7 @@ class ToolAvailability:
 class Describes(Protocol):
     """Changes the texts of tools: a `HookSet`, `Rules` or `Descriptions`."""
 
-    async def describe(self, view: ToolView, /) -> list[ToolBinding]:
-        """The tools of a view with their new texts."""
+    async def describe(self, view: ToolView, /) -> list[ToolBinding]: ...
 
 
 class RunsCalls(Protocol):
@@ -348,14 +331,11 @@ class AnyRules(RunsCalls, Protocol):
 
     def check_carried(self, view: ToolView) -> None: ...
 
-    def missing(self, view: ToolView) -> list[Any]:
-        """The names of carried rules that match no tool."""
+    def missing(self, view: ToolView) -> list[Any]: ...
 
-    def denies(self, binding: ToolBinding) -> bool:
-        """Whether a policy among them denies a tool to every caller."""
+    def denies(self, binding: ToolBinding) -> bool: ...
 
-    def none(self) -> RunsCalls:
-        """No rules of a host, for a call under the rules alone that its tool carries."""
+    def none(self) -> RunsCalls: ...
 
 
 class ToolView(Mapping[str, ToolBinding]):
@@ -503,21 +483,22 @@ class ToolView(Mapping[str, ToolBinding]):
     def to_openai(self) -> list[Any]:
         """The tools in the form of OpenAI's chat completions.
 
+        As for all providers, `DefinitionError` if a name must be altered, or deferred tools cannot be found.
         Raises `DefinitionError` if a name must be altered, or if deferred tools cannot be found.
         """
-        return _forms().to_openai(self, self.left_out)
+        return _forms().plain_tools(self, "openai", self.left_out)
 
     def to_openai_responses(self) -> list[Any]:
         """The tools in the form of OpenAI's Responses, deferred tools behind its tool search."""
-        return _forms().to_openai_responses(self, self.left_out)
+        return _forms().plain_tools(self, "openai_responses", self.left_out)
 
     def to_anthropic(self) -> list[Any]:
         """The tools in the form of Anthropic's Messages, deferred tools behind its tool search."""
-        return _forms().to_anthropic(self, self.left_out)
+        return _forms().plain_tools(self, "anthropic", self.left_out)
 
     def to_gemini(self) -> list[Any]:
         """The tools in the form of Gemini's requests."""
-        return _forms().to_gemini(self, self.left_out)
+        return _forms().plain_tools(self, "gemini", self.left_out)
 
 
 def _forms() -> Any:
@@ -556,7 +537,6 @@ async def execute(binding: ToolBinding, arguments: dict[str, Any], context: Tool
 
 
 def conflict_message(first: ToolBinding, second: ToolBinding) -> str:
-    """Both places of a duplicate name, and how to correct it."""
     places = f"{first.place or 'one toolset'} and {second.place or 'another'}"
     mend = "rename one or give a toolset a prefix with .prefixed()"
     return f"two tools are named {first.name!r}: {places}; {mend}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
@@ -27,11 +27,9 @@ from mcp_toolset.extensions.model_loop.forms.strict import (
     strict_schema,
     with_legal_properties,
 )
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.definition import thawed
 from mcp_toolset.tools.view.export import Export, Provider, ToolMark, ToolRequirement
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.binding.binding import ToolBinding
 
 _SHOWN: Final = 5
 """Names in a message."""
@@ -61,10 +59,7 @@ def export(
     deferred: bool | None = None,
     left_out: Sequence[str] = (),
 ) -> Export:
-    """A view's tools for one request, in its order; see `ToolView.export`.
-
-    `left_out` are the deferred tools that were left out of the view.
-    """
+    """A view's tools for one request, without the deferred tools `left_out`; see `ToolView.export`."""
     form = _form(provider)
     if deferred is None:
         _check_reach(view, form, provider, left_out)
@@ -130,28 +125,6 @@ def plain_tools(
                 f"export({provider!r}), which keeps the way back"
             )
     return exported.tools
-
-
-def to_openai(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The `tools` of a chat completion request; see `ToolView.to_openai`."""
-    return plain_tools(view, "openai", left_out)
-
-
-def to_openai_responses(
-    view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """The `tools` of a Responses request; see `ToolView.to_openai_responses`."""
-    return plain_tools(view, "openai_responses", left_out)
-
-
-def to_anthropic(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The `tools` of a Messages request; see `ToolView.to_anthropic`."""
-    return plain_tools(view, "anthropic", left_out)
-
-
-def to_gemini(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The `tools` of a Gemini request; see `ToolView.to_gemini`."""
-    return plain_tools(view, "gemini", left_out)
 
 
 def _form(provider: Provider) -> ProviderForm:

@@ -27,11 +27,9 @@ FOUND_META_KEY: Final = "mcp-toolset/found"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One tool on its way into a request.
+    """One tool on its way into a request, under the name that the provider accepts.
 
     Attributes:
-        name: The name that the provider accepts.
-        description: What the tool does, if it says so.
         parameters: The input schema in the provider's form, for this request only.
         strict: Whether the schema is enforced; `None` if strict mode was not requested.
         server: The mounted server that it is from; empty for a tool of the application.
@@ -47,7 +45,6 @@ class Offer:
 
 
 def within_any_budget(schemas: Sequence[Schema | None]) -> list[bool]:
-    """Every tool with a strict schema may be strict."""
     return [schema is not None for schema in schemas]
 
 
@@ -58,16 +55,15 @@ class ProviderForm:
     Attributes:
         title: The provider's name, for messages.
         names: The tool names it accepts.
+        tool: Shapes one tool.
+        tools: Shapes the list of all tools.
+        choice: The tool choice for a requirement, the required tool's exported name, and strict mode or not.
+        parameters: Shapes an object schema without a union at its root.
         reserved: Names of its own tools in the same request.
         properties: The argument names it accepts, if it limits them.
         defers: Whether it has its own search for deferred tools.
         dialect: The part of JSON Schema that it enforces in strict mode, if that is smaller.
         budget: Selects the strict schemas that one request may have.
-        parameters: Shapes an object schema without a union at its root.
-        tool: Shapes one tool.
-        tools: Shapes the list of all tools.
-        choice: The tool choice for a requirement, given the required tool's exported name and whether
-            strict mode was requested.
         request: The part of a request that offers the tools.
     """
 
@@ -115,20 +111,8 @@ def _fits_openai(schema: Schema) -> bool:
 _OPENAI_STRICT: Final = StrictDialect(
     kept=frozenset(
         {
-            "const",
-            "description",
-            "enum",
-            "exclusiveMaximum",
-            "exclusiveMinimum",
-            "format",
-            "maxItems",
-            "maximum",
-            "minItems",
-            "minimum",
-            "multipleOf",
-            "pattern",
-            "title",
-            "type",
+            *("const", "description", "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems"),
+            *("maximum", "minItems", "minimum", "multipleOf", "pattern", "title", "type"),
         }
     ),
     formats=frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}),
@@ -316,21 +300,8 @@ MAX_INLINED: Final = 500
 
 _GEMINI_KEPT: Final = frozenset(
     {
-        "additionalProperties",
-        "anyOf",
-        "description",
-        "enum",
-        "format",
-        "items",
-        "maxItems",
-        "maximum",
-        "minItems",
-        "minimum",
-        "prefixItems",
-        "properties",
-        "required",
-        "title",
-        "type",
+        *("additionalProperties", "anyOf", "description", "enum", "format", "items", "maxItems", "maximum"),
+        *("minItems", "minimum", "prefixItems", "properties", "required", "title", "type"),
     }
 )
 _GEMINI_FORMATS: Final = frozenset({"date-time", "date", "time", "duration"})
@@ -360,7 +331,6 @@ class _Shaping:
         return made
 
     def shaped(self, schema: Any) -> Any:
-        """Shape one schema and everything inside it."""
         if not isinstance(schema, Mapping):
             return {} if schema is not False else {"description": "No value is valid here."}
         given = _gemini_plain(cast("Schema", schema), self._root)
@@ -424,10 +394,6 @@ def _gemini_tool(offer: Offer) -> dict[str, Any]:
     return {**tool, "parametersJsonSchema": offer.parameters}
 
 
-def _gemini_tools(offers: Sequence[Offer], tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"functionDeclarations": tools}] if tools else []
-
-
 def _gemini_choice(requirement: ToolRequirement, name: str | None, strict: bool) -> Any:
     """`VALIDATED` lets the model answer without a call, and makes a call follow its schema."""
     if name is not None:
@@ -442,7 +408,7 @@ FUNCTIONS: Final = ProviderForm(
     properties=re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
     parameters=_gemini_parameters,
     tool=_gemini_tool,
-    tools=_gemini_tools,
+    tools=lambda offers, tools: [{"functionDeclarations": tools}] if tools else [],
     choice=_gemini_choice,
     request=lambda tools, choice: {"tools": tools, "toolConfig": choice},
 )

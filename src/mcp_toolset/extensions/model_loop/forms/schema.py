@@ -21,17 +21,8 @@ _MAPS_OF_SCHEMAS: Final = frozenset(
 _LISTS_OF_SCHEMAS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
 _SCHEMAS: Final = frozenset(
     {
-        "additionalItems",
-        "additionalProperties",
-        "contains",
-        "else",
-        "if",
-        "items",
-        "not",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
+        *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
+        *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
     }
 )
 _SILENT: Final = frozenset(
@@ -41,10 +32,7 @@ _DEFINED: Final = re.compile(r"#/(?:\$defs|definitions)/[^/]+")
 
 
 def mapped(schema: Schema, shape: Callable[[Any], Any]) -> dict[str, Any]:
-    """A copy with `shape` applied to each schema directly inside.
-
-    Only places that hold schemas are visited: a default or an enum may hold any value.
-    """
+    """A copy with `shape` applied to each schema directly inside, not to data such as defaults."""
     return {key: _mapped_keyword(key, value, shape) for key, value in schema.items()}
 
 
@@ -68,7 +56,6 @@ def portable(schema: Any) -> Any:
 
 
 def kinds_of(schema: Schema) -> list[str]:
-    """The types that a schema names; empty if it names none."""
     kinds = schema.get("type")
     if isinstance(kinds, list):
         return cast("list[str]", kinds)
@@ -76,7 +63,6 @@ def kinds_of(schema: Schema) -> list[str]:
 
 
 def resolved(root: Schema, reference: str) -> Any:
-    """The target of a local reference, or `None` if it has none."""
     if reference != "#" and not reference.startswith("#/"):
         return None
     found: Any = root
@@ -90,10 +76,7 @@ def resolved(root: Schema, reference: str) -> Any:
 
 
 def with_definitions(schema: Schema) -> Schema:
-    """The schema with every local reference pointing to a definition of its root.
-
-    Reshaping moves parts of a schema; a reference to such a part would lose its target.
-    """
+    """The schema with each local reference to a definition of its root, as reshaping moves parts."""
     return _Mover(schema).moved()
 
 
@@ -145,12 +128,10 @@ def _without(schema: Any, *keys: str) -> Any:
 
 
 def definitions_of(schema: Schema) -> dict[str, Any]:
-    """The keywords of a root that hold its definitions, unchanged."""
     return {key: schema[key] for key in DEFINITIONS if key in schema}
 
 
 def references(schema: Any) -> Iterator[str]:
-    """Every reference inside, except in definitions."""
     found: list[str] = []
 
     def look(inner: Any) -> None:
@@ -185,7 +166,6 @@ def _returns(start: str, steps: Mapping[str, set[str]]) -> bool:
 
 
 def with_note(schema: dict[str, Any], note: str) -> dict[str, Any]:
-    """The schema with one more sentence in its description."""
     if not note:
         return schema
     description = schema.get("description")
@@ -234,7 +214,8 @@ class _Root:
             if key in keywords:
                 branches = [self.flat(branch, []) for branch in keywords[key]]
                 base = _either(base, branches)
-                notes.append(f"Give the arguments of {count} of these: {_told(branches)}.")
+                told = "; ".join(f"({_named(branch)})" for branch in branches)
+                notes.append(f"Give the arguments of {count} of these: {told}.")
         notes.extend(f"{words} {_json(keywords[key])}." for key, words in _VALUES.items() if key in keywords)
         if "not" in keywords:
             notes.append(f"The arguments must not fit {_json(keywords['not'])}.")
@@ -297,10 +278,6 @@ def _one_of(schemas: Iterable[Any]) -> Any:
         if schema is not None and schema not in different:
             different.append(schema)
     return different[0] if len(different) == 1 else {"anyOf": different}
-
-
-def _told(branches: Iterable[dict[str, Any]]) -> str:
-    return "; ".join(f"({_named(branch)})" for branch in branches)
 
 
 def _named(branch: dict[str, Any]) -> str:

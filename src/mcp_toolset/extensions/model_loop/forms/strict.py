@@ -36,8 +36,7 @@ def provider_names(
 ) -> dict[str, str]:
     """A name that matches `legal` for each of `names`, all different, none of them `reserved`.
 
-    A name that matches is kept. Another is altered and gets a digest of the original, so that the same name
-    is altered in the same way in every request.
+    An altered name gets a digest of the original, so that it is the same in every request.
     """
     listed = list(names)
     kept = {name: name for name in listed if legal.fullmatch(name) and name not in reserved}
@@ -60,14 +59,8 @@ def _altered(name: str, taken: Collection[str]) -> str:
 _ANNOTATIONS: Final = frozenset({"default", "description", "examples", "title"})
 _NAMES_PROPERTIES: Final = frozenset(
     {
-        "dependencies",
-        "dependentRequired",
-        "dependentSchemas",
-        "else",
-        "if",
-        "patternProperties",
-        "propertyNames",
-        "then",
+        *("dependencies", "dependentRequired", "dependentSchemas", "else", "if", "patternProperties"),
+        *("propertyNames", "then"),
     }
 )
 
@@ -75,8 +68,7 @@ _NAMES_PROPERTIES: Final = frozenset(
 def with_legal_properties(schema: Schema, legal: re.Pattern[str]) -> tuple[Schema, WayBack | None]:
     """The schema with argument names that match `legal`, and a decoder if any was renamed.
 
-    Keywords of the root that name arguments are then left out: the tool's own schema still checks
-    them.
+    Keywords of the root that name arguments are then left out; the tool's own schema still checks them.
     """
     properties: Mapping[str, Any] = schema.get("properties", {})
     names = provider_names(properties, legal)
@@ -90,7 +82,6 @@ def with_legal_properties(schema: Schema, legal: re.Pattern[str]) -> tuple[Schem
 
 
 def renamed_back(names: Mapping[str, str]) -> WayBack:
-    """Rename arguments back; `names` maps the exported name to the tool's own."""
     return lambda given: {names.get(name, name): value for name, value in given.items()}
 
 
@@ -109,7 +100,6 @@ def check_of(schema: Schema, root: Schema) -> SchemaCheck:
 
 
 def accepts_null(schema: Any, root: Schema) -> bool:
-    """Whether `null` is a value of the schema."""
     if not isinstance(schema, Mapping):
         return schema is not False
     keywords = cast("Schema", schema)
@@ -122,19 +112,13 @@ def accepts_null(schema: Any, root: Schema) -> bool:
 
 
 def null_is_absence(schema: Any, root: Schema) -> bool:
-    """Whether `null` for an optional property means that it is left out.
-
-    It does if the property does not accept `null`, or if `null` is its default.
-    """
+    """Whether `null` for an optional property leaves it out: it is refused there, or is the default."""
     default_is_null = isinstance(schema, Mapping) and cast("Schema", schema).get("default", ...) is None
     return default_is_null or not accepts_null(schema, root)
 
 
 class NullsLeftOut:
-    """The decoder of strict arguments: a `null` that stands for an absent property is removed.
-
-    In strict mode every property is required, and the optional ones may be `null`.
-    """
+    """The decoder of strict arguments, all of which are required: removes each `null` that means absence."""
 
     def __init__(self, schema: Schema) -> None:
         self._root = schema

@@ -59,15 +59,10 @@ def examined(
     known: Container[str],
     offered: Mapping[str, ToolMark] = NOTHING_OFFERED,
 ) -> ToolCall | InvalidCall:
-    """A call that can run, or what is wrong with it.
+    """A call that can run with the arguments `given`, or what is wrong with it.
 
-    Args:
-        call: The call in the turn.
-        given: The arguments to run it with.
-        view: The tools that can be called.
-        known: Names of further tools that exist but were not offered; the view knows those of its toolset.
-        offered: Deferred tools that the provider's own search has shown to the model, in their versions:
-            this grants the call by name.
+    `known` names further tools that exist but were not offered. `offered` are deferred tools that the
+    provider's own search has shown to the model, in their versions: this grants the call by name.
     """
     binding = view.get(call.name)
     if binding is None or (binding.deferred and call.name not in offered):
@@ -150,13 +145,7 @@ class HandledCall:
 
 @dataclass(frozen=True, slots=True)
 class RejectedCall:
-    """A call that a hook or a policy refused.
-
-    Attributes:
-        call: The call, with the arguments that it was refused with.
-        decision: The reason and the source.
-        result: The text for the model: the standard rejection, after the result hooks.
-    """
+    """A call that a hook or a policy refused; `result` is the rejection after the result hooks."""
 
     call: ToolCall
     decision: Reject
@@ -174,11 +163,7 @@ class CallResult:
 
     @classmethod
     def of(cls, call: ToolCall | AssistantCall, output: Any) -> CallResult:
-        """A result of the application: text, a value, or a `ToolResult`.
-
-        Raises:
-            RoundError: the output has no JSON form.
-        """
+        """A result of the application: text, a value, or a `ToolResult`."""
         return cls(call.id, call.name, original_of(call), result_of(call, output))
 
 
@@ -192,7 +177,6 @@ def is_placeholder(done: GivenResult) -> bool:
 
 
 def result_of(call: ToolCall | AssistantCall, output: Any) -> ToolResult:
-    """An output as a result; `RoundError` if it has no JSON form, or cannot be read by clients."""
     try:
         result = Complete(output).result()
         return checked_result(result, "the application") if isinstance(output, ToolResult) else result
@@ -209,13 +193,9 @@ def original_of(call: ToolCall | AssistantCall) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RoundQuestion:
-    """A question of a tool, or of middleware, that the user has not answered yet.
+    """A question of a tool, or of middleware, that `plan.answer(id, …)` has not answered yet.
 
-    Attributes:
-        id: The id of the call that asks; `plan.answer(id, …)` answers it.
-        name: The tool that asks.
-        question: What to ask.
-        schema: JSON Schema of the answer, an object; a text unless given.
+    `schema` is the JSON Schema of the answer, an object; a text unless given.
     """
 
     id: str
@@ -235,20 +215,13 @@ def is_confirmation(schema: Mapping[str, Any] | None) -> bool:
 
 
 def placeholder(ask: AskUser) -> ToolResult:
-    """The result for the model while the question has no answer."""
     text = f"The user was asked: {ask.question}\nThere is no answer yet."
     return ToolResult({"content": [{"type": "text", "text": text}]}, ask=ask)
 
 
 @dataclass(frozen=True, slots=True)
 class RoundHalt:
-    """A request to end the loop after this round.
-
-    Attributes:
-        id: The id of the call that requested it.
-        name: Its tool.
-        reason: The tool's text, or `error` if `on_tool_error` decided so.
-    """
+    """A call's request to end the loop after this round; `reason` is `error` for `on_tool_error`."""
 
     id: str
     name: str
@@ -259,11 +232,7 @@ class RoundHalt:
 class ToolFailure:
     """A call whose tool failed.
 
-    Attributes:
-        call: The call as it ran.
-        result: The error result for the model.
-        exception: The exception; a `TimeoutError` if its time was over, and `None` if the tool
-            itself, or a check of its result, reported the failure.
+    `exception` is a `TimeoutError` if its time was over, and `None` if the tool itself reported the failure.
     """
 
     call: ToolCall

@@ -54,11 +54,7 @@ class RoundCommit:
         return self.turn.message
 
     def to_openai(self) -> list[dict[str, Any]]:
-        """The messages to append to a chat completion's: the assistant's, then one per call.
-
-        Raises:
-            RoundError: the turn is another provider's.
-        """
+        """The messages to append to a chat completion's; `RoundError` if the turn is another provider's."""
         said = self._said("openai", openai_message)
         return [said, *(openai_result(done.id, done.result) for done in self.results)]
 
@@ -66,19 +62,12 @@ class RoundCommit:
         """The items to append to the input of a response: the output's, then one per call.
 
         With `previous_response_id` only those of `type` `…_output` are to be sent.
-
-        Raises:
-            RoundError: the turn is another provider's.
         """
         items = self._said("openai_responses", responses_message)["output"]
         return [*items, *(responses_result(items, done.id, done.result) for done in self.results)]
 
     def to_anthropic(self) -> list[dict[str, Any]]:
-        """The messages to append to a request's: the assistant's, then the user's with every result.
-
-        Raises:
-            RoundError: the turn is another provider's.
-        """
+        """The messages to append to a request's: the assistant's, then the user's with every result."""
         said = self._said("anthropic", anthropic_message)
         return [said, *anthropic_results((done.id, done.result) for done in self.results)]
 
@@ -94,10 +83,9 @@ class RoundCommit:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What a commit is checked against.
+    """The calls of a turn, by id, and what a commit of them is checked against.
 
     Attributes:
-        calls: Every call of the turn, by id.
         pending: The ids of the calls that need a result.
         manual: Those of them that wait for the application.
         issues: The ids of the calls that may have a result.
@@ -155,11 +143,7 @@ class Ledger:
 
 
 def fair_shares(lengths: Sequence[int], budget: int) -> list[int]:
-    """The max-min fair share of a budget for each of several texts.
-
-    What a short text does not use is divided among the longer ones; the shares of those that are cut differ
-    by at most one character.
-    """
+    """The max-min fair share of a budget for each text: what short ones leave, long ones share."""
     shares, left = [0] * len(lengths), budget
     ascending = sorted(range(len(lengths)), key=lambda place: lengths[place])
     for waiting, place in zip(range(len(lengths), 0, -1), ascending, strict=True):
@@ -171,9 +155,8 @@ def fair_shares(lengths: Sequence[int], budget: int) -> list[int]:
 def within_budget(results: Sequence[CallResult], budget: int) -> tuple[CallResult, ...]:
     """The results in their order, with at most so many characters of text in total.
 
-    Each result that was cut says by how much, and how to get the rest; these notes, a line each, are not
-    counted. Images and other blocks without text are neither counted nor cut. Structured content, which
-    messages to a model never contain next to text, stays whole for the application.
+    Each result that was cut says by how much, and how to get the rest; these notes are not counted. Images
+    and other blocks without text are neither counted nor cut. Structured content stays whole.
     """
     contents = [_said(done.result) for done in results]
     lengths = [sum(len(text_of(block)) for block in content) for content in contents]

@@ -55,12 +55,7 @@ class ToolRoundPlan(RoundStanding):
         return cast("ToolRoundPlan", self.progress.holder)
 
     async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Run more hooks on the pending calls without a result; the new plan replaces this one.
-
-        Raises:
-            RoundError: the round was continued by another plan, or a step is running.
-            DefinitionError: see `apply`.
-        """
+        """Run more hooks on the pending calls without a result; a new plan replaces this one. See `apply`."""
         return await self.apply(hooks, context=context)
 
     async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
@@ -136,10 +131,6 @@ class ToolRoundPlan(RoundStanding):
             context: The context for the tools.
             on_tool_error: `"continue"`; `"halt"` to request the end of the loop in the report; or
                 `def decide(failure) -> "continue" | "halt"`, sync or async.
-
-        Raises:
-            RoundError: the round was continued by another plan, a step is running, or an argument is not
-                positive; nothing ran.
         """
         async with self.stream_pending(
             timeout=timeout, concurrency=concurrency, context=context, on_tool_error=on_tool_error
@@ -180,13 +171,7 @@ class ToolRoundPlan(RoundStanding):
     def submit(self, id: str, output: Any) -> CallResult:
         """Give the result of a manual call, or of a call with an issue, once.
 
-        Args:
-            id: The call's id.
-            output: Text, a value with a JSON form, or a `ToolResult`.
-
-        Raises:
-            RoundError: no call of this turn has the id, `run_pending` runs it, a hook has answered it, or it
-                has a result; nothing has changed.
+        `output` is a text, a value with a JSON form, or a `ToolResult`. Raises `RoundError` if it is not due.
         """
         self.progress.require_open_to_results(self)
         call = self._submittable(id)
@@ -209,9 +194,6 @@ class ToolRoundPlan(RoundStanding):
 
         Returns:
             The result of the call, or `None` if it must still be run.
-
-        Raises:
-            RoundError: the call asks nothing, or the answer does not fit; nothing has changed.
         """
         self.progress.require_open_to_results(self)
         if (ask := self.progress.questions.get(id)) is None:
@@ -238,9 +220,7 @@ class ToolRoundPlan(RoundStanding):
                 results; by default unlimited. `results` keep the whole.
 
         Raises:
-            RoundError: a result is missing, extra, given twice or of another call, `max_output` is not
-                positive, or the round was continued by another plan; the message names each, nothing has
-                changed.
+            RoundError: a result is missing, extra, given twice or of another call; nothing has changed.
         """
         self.progress.require_rest(self)
         if max_output is not None and max_output < 1:

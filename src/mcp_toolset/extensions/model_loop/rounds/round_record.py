@@ -1,7 +1,4 @@
-"""`RoundRecord`: a round as plain JSON data, and the conversion of a plan to it.
-
-The data has a version, and the digest of every definition that a call still depends on.
-"""
+"""`RoundRecord`: a round as plain JSON data, with a version and digests; and a plan's conversion to it."""
 
 from __future__ import annotations
 
@@ -132,7 +129,6 @@ class RoundRecord(_Record):
 
 
 def stored(plan: RoundStanding) -> dict[str, Any]:
-    """A round as plain JSON data. Raises `RoundError`: a result of the application's own has no JSON form."""
     committed = plan.progress.committed
     record = RoundRecord(
         id=plan.progress.id,
@@ -222,5 +218,4 @@ def _pending_record(plan: RoundStanding, call: ToolCall) -> PendingRecord:
 
 
 def tool_record(binding: ToolBinding | None) -> ToolRecord | None:
-    """The tool that a call is meant for, if it exists."""
     return binding and ToolRecord(source=binding.source, digest=binding.definition.digest)

@@ -1,7 +1,4 @@
-"""Restore a stored round, in another process if need be.
-
-The data (`RoundRecord`) is parsed strictly, and no tool runs that has changed since the model saw it.
-"""
+"""Restore a stored round; no tool runs that has changed since the model saw it."""
 
 from __future__ import annotations
 
@@ -52,7 +49,6 @@ def restored(
     hooks: AnyRule | None,
     rules: AnyRule | None = None,
 ) -> ToolRoundPlan:
-    """The plan of a stored round; see `ToolRound.from_state`."""
     record = _read(state)
     if record.needs_rules and rules is None:
         raise RoundError(

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.decision import Reject, rejection
@@ -22,15 +22,12 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
     ToolFailure,
     placeholder,
 )
-from mcp_toolset.extensions.model_loop.rounds.round_commit import Ledger
+from mcp_toolset.extensions.model_loop.rounds.round_commit import Ledger, RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.runner import Around, CallOutcome
 from mcp_toolset.extensions.model_loop.turns import AssistantTurn
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, ToolResult
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
-
-if TYPE_CHECKING:
-    from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
 
 RoundState = Literal["open", "committed", "discarded"]
 """The state of a round; the last two are final."""
@@ -43,10 +40,7 @@ class RoundProgress:
     """The state of a round, the results so far, and the newest plan.
 
     Attributes:
-        id: The id of the round, for observers of calls.
-        state: The state of the round.
         holder: The newest plan.
-        results: The results so far, by id.
         given: The ids of those results that came from the application or the user.
         questions: Questions without an answer, by the id of the call.
         keys: By the id of the call, the key of the answer to a question of middleware.
@@ -55,25 +49,11 @@ class RoundProgress:
         waiting: Calls of tools that turned out to be manual when they ran.
         running: Calls whose tools are running now.
         failures: Failures in this process, by id.
-        committed: The committed round.
-        activity: The running step, if any.
     """
 
     __slots__ = (
-        "activity",
-        "answers",
-        "committed",
-        "failures",
-        "given",
-        "halts",
-        "holder",
-        "id",
-        "keys",
-        "questions",
-        "results",
-        "running",
-        "state",
-        "waiting",
+        *("activity", "answers", "committed", "failures", "given", "halts", "holder", "id", "keys"),
+        *("questions", "results", "running", "state", "waiting"),
     )
 
     def __init__(self, id: str = "") -> None:
@@ -93,14 +73,12 @@ class RoundProgress:
         self.activity: Activity | None = None
 
     def require(self, holder: object) -> None:
-        """Check that the plan is the newest one of an open round."""
         if self.state != "open":
             raise RoundError(f"this round is already {self.state}; make one of the next assistant message")
         if self.holder is not holder:
             raise RoundError("a newer plan has replaced this one; go on with what apply_hooks returned")
 
     def require_rest(self, holder: object) -> None:
-        """Check that no step is running."""
         self.require(holder)
         if self.activity is not None:
             raise RoundError(f"this round is {self.activity} just now; wait until that has ended")
@@ -122,7 +100,6 @@ class RoundProgress:
             self.activity = None
 
     def close(self, holder: object, state: RoundState) -> None:
-        """Enter a final state."""
         self.require_rest(holder)
         self.state = state
 
@@ -152,7 +129,6 @@ class RoundProgress:
         del self.questions[id]
 
     def give(self, id: str, result: ToolResult) -> None:
-        """Note a result from outside."""
         self.questions.pop(id, None)
         self.results[id] = result
         self.given.add(id)
@@ -174,14 +150,11 @@ class RoundStanding:
     """The state of a round's calls.
 
     Attributes:
-        pending: Calls that no hook has answered or refused, with the arguments after all hooks. A call
+        pending: Calls that no hook has answered or refused, with their arguments after all hooks; a call
             remains here when it has a result.
         handled: Calls that hooks answered.
         rejected: Calls that were refused.
         issues: Calls that cannot run; see `InvalidCall`.
-        turn: The assistant's turn.
-        view: The tools.
-        hooks: Every hook that was applied.
         progress: The mutable part; only the steps of a plan change it.
         around: The middleware that was applied.
     """

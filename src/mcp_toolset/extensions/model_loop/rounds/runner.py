@@ -1,6 +1,7 @@
-"""`CallRunner`: run the tools of a round concurrently, each with its deadline.
+"""`CallRunner`: run the tools of a round concurrently, each with its deadline, under hooks and middleware.
 
-It knows calls and bindings; `round_plan` decides which calls there are and what their results are for.
+A question of a middleware or of a hook inside it is a question of the round. At that time the tool has not
+run; with the answer the call runs again from the start, and the question is answered at once.
 """
 
 from __future__ import annotations
@@ -55,9 +56,7 @@ async def ask_hooks(
 ) -> Answer:
     """Run the hooks of a tool on a call, in order, after its gate.
 
-    A hook gets a copy of the arguments, and the arguments that it returns are checked again even if it edited
-    that copy in place. Answers and refusals of hooks are shown to the result hooks in `seeing`. A call of a
-    calling tool such as `call_tool` is left for when it runs.
+    Answers and refusals are shown to the result hooks in `seeing`. A call of `call_tool` is left for its run.
     """
     binding = view[call.name]
     if binding.redirect is not None:
@@ -104,7 +103,6 @@ async def ask_hooks_observed(
     observers: Sequence[CallObserver],
     round: str,
 ) -> Answer:
-    """Run hooks on a call; report it if they answered or refused it."""
     if not observers:
         return await ask_hooks(call, view, hooks, seeing, context)
     digest = digest_of(observers)
@@ -139,7 +137,6 @@ def tell_invalid(
 def tell_given(
     call: AssistantCall, result: ToolResult, view: ToolView, *, observers: Sequence[CallObserver], round: str
 ) -> None:
-    """Report a result that came from the application or the user."""
     if not observers:
         return
     seen = Observation(binding=view.get(call.name))
@@ -153,12 +150,9 @@ Answers = dict[str, ElicitationAnswer]
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The middleware around the calls of a round, and the hooks inside.
+    """The middleware around the calls of a round, and by the ids of such calls the hooks to run `inside`.
 
-    Attributes:
-        rules: The middleware, without hooks.
-        inside: By the ids of calls that have middleware, the execution hooks to run inside of it.
-        had_hooks: Whether hooks had been applied when the round was stored.
+    `had_hooks` tells whether hooks had been applied when the round was stored.
     """
 
     rules: Rules = field(default_factory=Rules)
@@ -175,7 +169,6 @@ class Around:
         return binding.redirect is None and bool(guarded)
 
     def with_middleware(self, added: Rules) -> Around:
-        """The same with more middleware, inside the present one."""
         return replace(self, rules=replace(self.rules.merged(added), hooks=HookSet()))
 
     def asking(self, call: ToolCall, hooks: HookSet) -> Around:
@@ -183,11 +176,9 @@ class Around:
         return replace(self, inside={**self.inside, call.id: own.merged(hooks)})
 
     def rules_of(self, call: ToolCall, hooks: HookSet) -> Rules:
-        """The rules for the run of one call; `hooks` are all of the round's."""
         return replace(self.rules, hooks=HooksLeft(hooks, self.inside.get(call.id)))
 
     def rules_of_all(self, hooks: HookSet) -> Rules:
-        """The rules for a call that another call stands for."""
         return replace(self.rules, hooks=hooks)
 
 
@@ -207,12 +198,10 @@ class AnsweringContext(ToolContext):
 
     @property
     def edits(self) -> Mapping[str, Any]:
-        """The edits of the run of this call that ended with a question."""
         known = self._answers.get(_EDITS)
         return {} if known is None else known.content
 
     def keep(self, edits: Mapping[str, Any]) -> None:
-        """Keep the edits of a call that ends with a question, for its next run."""
         if edits:
             self._answers[_EDITS] = ElicitationAnswer("accept", edits)
 
@@ -251,11 +240,7 @@ _log = logging.getLogger("mcp_toolset.calls")
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How calls are run; see `ToolRoundPlan.run_pending`.
-
-    Raises:
-        RoundError: a number is not positive, or `on_tool_error` cannot decide.
-    """
+    """How calls are run; see `ToolRoundPlan.run_pending`."""
 
     context: ToolContext
     timeout: float = RUN_DEADLINE
@@ -276,14 +261,11 @@ class CallOutcome:
     """The outcome of a call's run.
 
     Attributes:
-        call: The call.
         result: Its result; meaningless while it waits or asks.
         ask: The tool's question to the user.
         halt: Why the loop should end.
         waits: Whether the tool turned out to be manual.
-        failure: The failure of the tool, if it failed.
-        key: The key of the answer to the question when the call runs again; empty for a question of the
-            tool, whose answer is the result.
+        key: The key of the answer to a question of middleware; empty if the answer is the result.
     """
 
     call: ToolCall
@@ -311,11 +293,8 @@ class CallRunner:
     """Runs calls of a view whose hooks have run; any failure of a call becomes its result.
 
     Attributes:
-        view: The tools.
         hooks: Result hooks see every result. Execution hooks run for the call that a calling tool stands
             for, as they could not run before.
-        options: How to run.
-        calls: The calls to run.
         around: The middleware, and the execution hooks that run inside of it.
         answers: The user's answers to questions of middleware, by call.
         round: The id of the round.
@@ -446,14 +425,8 @@ async def running(
 ) -> AsyncGenerator[AsyncIterator[CallResult]]:
     """Run calls concurrently during the block, and yield each result as it comes.
 
-    Leaving the block cancels the calls that still run. An error of the block is raised itself, not in a group
-    of one.
-
-    Args:
-        runner: Runs them.
-        calls: The calls.
-        under_way: Receives the id of each call while its tool runs.
-        took: Records an outcome, and returns its result if it has one.
+    Leaving the block cancels the calls that still run; an error of the block is raised itself. `under_way`
+    receives the id of each running call; `took` records an outcome, and returns its result if it has one.
     """
     raised: BaseException | None = None
     send, receive = anyio.create_memory_object_stream[CallResult](len(calls))

@@ -15,18 +15,18 @@ the round as plain data, and `from_state` continues it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import AnyRule
-from mcp_toolset.errors import DefinitionError, RoundError
+from mcp_toolset.calls.suspended import PATIENCE, Sealer, SuspendedStore, digest_of
+from mcp_toolset.errors import DefinitionError, RequestStateError, RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     NOTHING_OFFERED,
-    CallResult,
     InvalidCall,
-    InvalidCallReason,
     examined,
     original_of,
     searched,
@@ -41,24 +41,11 @@ from mcp_toolset.extensions.model_loop.turns import (
     turn_from_openai,
     turn_from_responses,
 )
+from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.schema.validation import depth_exceeds
+from mcp_toolset.tools.view.export import Export
 from mcp_toolset.tools.view.view import ToolView, required_view
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.view.export import Export
-
-__all__ = [
-    "CallResult",
-    "InvalidCallReason",
-    "RoundCommit",
-    "InvalidCall",
-    "RoundState",
-    "RoundStatus",
-    "ToolRound",
-    "ToolRoundPlan",
-]
-
 
 _SEARCHING: Final = ("anthropic", "openai_responses")
 """The providers whose own search shows deferred tools to a model."""
@@ -90,10 +77,6 @@ class ToolRound:
             message: The reply, as for `from_openai` and the other constructors.
             export: The result of `view.export(…)` for the request.
             known: As in `from_openai`.
-
-        Raises:
-            RoundError: it is not a reply of this provider, or the ids of its calls are not unique.
-            DefinitionError: replies of this provider cannot be parsed, or the export has no view.
         """
         if isinstance(cast("object", export), ToolView) or not hasattr(export, "provider"):
             raise DefinitionError(
@@ -145,11 +128,7 @@ class ToolRound:
     def from_calls(
         cls, calls: Iterable[ToolCall], view: ToolView, *, known: Container[str] = ()
     ) -> ToolRound:
-        """A round from decoded calls, each with a unique id; it fits every provider's messages.
-
-        Raises:
-            RoundError: two calls have the same id, or a call has no id or no arguments.
-        """
+        """A round from decoded calls, each with a unique id; it fits every provider's messages."""
         required_view(view, "ToolRound.from_calls(…)")
         calls = list(calls)
         for call in calls:
@@ -210,11 +189,7 @@ class ToolRound:
         return cls(restored(state, view, known, hooks, rules))
 
     def to_state(self) -> dict[str, Any]:
-        """The round as plain JSON data.
-
-        Raises:
-            RoundError: a result from the application has no JSON form.
-        """
+        """The round as plain JSON data; `RoundError` if a result has no JSON form."""
         return self.plan.to_state()
 
     @property
@@ -238,11 +213,7 @@ class ToolRound:
         return self.plan.progress.committed
 
     def expect_at_most_one(self) -> ToolCall | None:
-        """The only call, or `None` if the turn has none.
-
-        Raises:
-            RoundError: there are several calls, or the only one has an issue.
-        """
+        """The only call, or `None` if the turn has none; `RoundError` if there are several, or an issue."""
         if (count := len(self.calls) + len(self.issues)) > 1:
             raise RoundError(f"expected at most one call, found {count}; go through them all")
         if self.issues:
@@ -250,30 +221,17 @@ class ToolRound:
         return self.calls[0] if self.calls else None
 
     def expect_one(self) -> ToolCall:
-        """The only call of the turn.
-
-        Raises:
-            RoundError: there is none, there are several, or the only one has an issue.
-        """
+        """The only call of the turn; `RoundError` unless there is one that can run."""
         if call := self.expect_at_most_one():
             return call
         raise RoundError("expected one call, found none; require one with tool_choice")
 
     async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Run the execution hooks on every call that can run; the plan replaces the round.
-
-        Raises:
-            RoundError: the round was continued by a plan.
-        """
+        """Run the execution hooks on every call that can run; the plan replaces the round."""
         return await self._plan.apply_hooks(hooks, context=context)
 
     async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Apply rules to the calls: hooks, middleware or both; see `ToolRoundPlan.apply`.
-
-        Raises:
-            RoundError: the round was continued by a plan.
-            UnknownNameError: a rule is for a tool that does not exist.
-        """
+        """Apply rules to the calls: hooks, middleware or both; see `ToolRoundPlan.apply`."""
         return await self._plan.apply(*rules, context=context)
 
     def discard(self) -> None:
@@ -323,3 +281,76 @@ def _first_plan(
     pending = tuple(call for call in found if isinstance(call, ToolCall))
     issues = tuple(call for call in found if isinstance(call, InvalidCall))
     return ToolRoundPlan(pending, (), (), issues, turn, view, HookSet(), RoundProgress())
+
+
+_KIND: Final = "suspended round"
+_MEND: Final = "show the model its turn again"
+
+
+class SuspendedRounds:
+    """Suspends rounds, and resumes them for the same caller.
+
+    With a `JournalGuard` among the rules, a call that ran after the round was suspended does not run again.
+    """
+
+    def __init__(
+        self,
+        store: SuspendedStore | KeyRing,
+        *,
+        patience: float | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Seal with the keys of a store.
+
+        Args:
+            store: Has the keys, and knows which texts were used: each is used once. It has to be open. A
+                `KeyRing` alone knows no use.
+            patience: Seconds for which a round can be resumed; the store's, or a day, unless given.
+            now: Seconds since the epoch.
+        """
+        self._once = None if isinstance(store, KeyRing) else store.used(_KIND)
+        known = PATIENCE if isinstance(store, KeyRing) else store.patience
+        self._patience = known if patience is None else patience
+        self._sealer = Sealer(
+            _KIND, lambda: store if isinstance(store, KeyRing) else store.keys, mend=_MEND, now=now
+        )
+
+    def suspend(self, round: ToolRound | ToolRoundPlan, *, context: ToolContext = LOCAL_CONTEXT) -> str:
+        """The round as a text, to be kept anywhere; it goes on for the principal and session of `context`."""
+        state, what = round.to_state(), digest_of(context.session or "")
+        return self._sealer.seal(state, who=context.principal, what=what, seconds=self._patience)
+
+    async def resume(
+        self,
+        text: str,
+        view: ToolView,
+        *,
+        known: Container[str] = (),
+        context: ToolContext = LOCAL_CONTEXT,
+        hooks: AnyRule | None = None,
+        rules: AnyRule | None = None,
+    ) -> ToolRound:
+        """Go on with a round, here or in another process; see `ToolRound.from_state`.
+
+        Args:
+            text: What `suspend` returned.
+            view: The present tools. A call whose tool has changed since, or is gone, becomes invalid.
+            known: As in `from_openai`.
+            context: The context that the calls will run with.
+            hooks: The hooks that were applied before.
+            rules: The rules that were applied before, such as the journal.
+
+        Raises:
+            RoundError: the text cannot be used, here, now or any more; or hooks or rules are missing.
+            StoreError: it cannot be known now whether it was used.
+        """
+        what = digest_of(context.session or "")
+        try:
+            suspended = self._sealer.open(text, who=context.principal, what=what)
+            made = ToolRound.from_state(suspended.data, view, known=known, hooks=hooks, rules=rules)
+            seconds = 2 * self._patience
+            if self._once is not None and not await self._once.use(suspended.id, seconds=seconds):
+                raise self._sealer.refused("it was used before; see what its calls have done")
+        except RequestStateError as fault:
+            raise RoundError(str(fault)) from None
+        return made
