@@ -43,7 +43,8 @@ def _linked(source: Path, copy: Path, without: set[str]) -> None:
 @pytest.mark.parametrize("cut", [[], *([name] for name in FOLDERS), FOLDERS], ids="-".join)
 def test_the_rest_runs_without_folders(cut: list[str], tmp_path: Path) -> None:
     keys = [key for key, home in extensions.KEYS.items() if home in cut]
-    mounting = [name for name, key in extensions.MOUNT_KEYWORDS.items() if extensions.MOUNTS[key] in cut]
+    homes = {**extensions.MOUNTS, **extensions.REACHES}
+    mounting = [name for name, key in extensions.MOUNT_KEYWORDS.items() if homes[key] in cut]
     paths = f"{copy_without(tmp_path, cut)}:{PROGRAM.parents[2]}"
     environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(tmp_path), "COLUMNS": "120"}
     done = subprocess.run(
@@ -80,7 +81,13 @@ def test_the_rest_runs_without_folders(cut: list[str], tmp_path: Path) -> None:
 
 
 def test_every_row_of_the_index_has_its_folder() -> None:
-    for table in (extensions.KEYS, extensions.COMMANDS, extensions.MOUNTS, extensions.PARTS):
+    for table in (
+        extensions.KEYS,
+        extensions.COMMANDS,
+        extensions.MOUNTS,
+        extensions.PARTS,
+        extensions.REACHES,
+    ):
         assert {*table.values()} <= {*FOLDERS}
     for name in FOLDERS:
         assert not name.startswith("_")

@@ -29,7 +29,9 @@ FACES: Final = (
 )
 """The public names of extensions, and where they are found."""
 
-ENGLISH: Final = {"auth", "code", "limits", "login", "logout", "suspended", "tasks"}
+ENGLISH: Final = {
+    *("auth", "code", "forward", "limits", "login", "logout", "oauth", "single", "suspended", "tasks"),
+}
 """Words of the core: `auth` is a hook of programs, errors have a `code`, and say when a `login` is needed."""
 
 NAMES: Final = (

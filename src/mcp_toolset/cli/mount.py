@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from mcp_toolset._index import index
+from mcp_toolset._index import index, part
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.cli.credentials import Headers
@@ -165,12 +165,11 @@ def _remote(target: Any, name: str, options: MountOptions, pinned: str, **more: 
 
 def _credentials(target: Url, options: MountOptions) -> dict[str, Any]:
     """The headers of the command line, and unless they have credentials the tokens of a login."""
-    from mcp_toolset.config.server_auth import OAuth
-
     headers = dict(options.headers)
     if any(name.lower() == "authorization" for name in headers):
         return {"headers": headers}
-    return {"headers": headers, "auth": OAuth()}
+    access = part("access")
+    return {"headers": headers, **({} if access is None else {"auth": access.login()})}
 
 
 def _address(url: str) -> str:

@@ -105,7 +105,7 @@ _PLACES: Final[Mapping[str, str]] = {
     "toolset": "",
     **dict.fromkeys(
         "include exclude includeTools excludeTools disabledTools enabled_tools disabled_tools prefix names "
-        "sessions forward forward_authorization declare eras".split(),
+        "sessions declare eras".split(),
         "mcpServers.NAME",
     ),
 }
@@ -114,7 +114,7 @@ _PLACES: Final[Mapping[str, str]] = {
 @cache
 def places() -> Mapping[str, str]:
     """Where each key of ours stands. At another place it would be ignored, and a protection would be off."""
-    of_servers = dict.fromkeys(index().SERVER_KEYS, "mcpServers.NAME")
+    of_servers = dict.fromkeys(index().RULE_KEYS, "mcpServers.NAME")
     own = [key for key in index().KEYS if key not in index().OF_CLIENTS]
     return {**of_servers, **_PLACES, **dict.fromkeys(own, "toolset")}
 

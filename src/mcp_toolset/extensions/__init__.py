@@ -51,38 +51,61 @@ OF_CLIENTS: Final = frozenset({"telemetry"})
 MOUNTS: Final = _there({"sampler": "sampler", "retries": "retries"})
 """The folder of each extension that has a part in mounted servers, by its key; it has the module `mount`."""
 
-MOUNT_KEYWORDS: Final = {
-    name: key
-    for name, key in {"sampler": "sampler", "retries": "retries", "breaker": "retries"}.items()
-    if key in MOUNTS
-}
-"""The extension of each keyword of `RemoteToolset` that is an extension's."""
-
 PARTS: Final = _there(
     {
         "lowlevel": "sdk_view",
         "scorer": "sentence_models",
         "indexes": "kept_indexes",
         "access": "upstream_access",
-        "single": "single_mounts",
         "sdk": "sdk_mounts",
         "forms": "model_loop",
     }
 )
 """The folder of what the core asks for by a name of its own; its module `part` has it as `PART`."""
 
-SERVER_KEYS: Final = {
+REACHES: Final = _there({"access": "upstream_access", "single": "single_mounts"})
+"""The folder of each extension that says how a server is reached, by the key of its `ServerSettings`."""
+
+MOUNT_KEYWORDS: Final = {
     name: key
     for name, key in {
-        "limits": "limits",
-        "journal": "journal",
-        "idempotency": "journal",
+        "sampler": "sampler",
         "retries": "retries",
         "breaker": "retries",
+        "single": "single",
+        "forward": "access",
+        "forward_authorization": "access",
     }.items()
-    if key in KEYS or key in MOUNTS
+    if key in MOUNTS or key in REACHES
+}
+"""The extension of each keyword of `RemoteToolset` that is an extension's."""
+
+_RULE_KEYS: Final = {
+    "limits": "limits",
+    "journal": "journal",
+    "idempotency": "journal",
+    "retries": "retries",
+    "breaker": "retries",
+}
+_REACH_KEYS: Final = {
+    "auth": "access",
+    "oauth": "access",
+    "forward": "access",
+    "forward_authorization": "access",
+    "single": "single",
+}
+SERVER_KEYS: Final = {
+    name: key
+    for name, key in {**_RULE_KEYS, **_REACH_KEYS}.items()
+    if key in KEYS or key in MOUNTS or key in REACHES
 }
 """The extension of each key that an extension has in the entry of a server."""
+
+RULE_KEYS: Final = frozenset(SERVER_KEYS) & {*_RULE_KEYS, "forward", "forward_authorization"}
+"""Those of these keys that no other client knows, and that are missed where they stand elsewhere."""
+
+MISSING_KEYS: Final = frozenset(_REACH_KEYS) - {*SERVER_KEYS}
+"""The keys without which a server would be reached otherwise, and whose folder is not there."""
 
 COMMANDS: Final = _there(
     {

@@ -72,7 +72,7 @@ class ConnectionOptions(TypedDict):
     timeout: float
     start_timeout: float
     options: SessionOptions
-    forward_authorization: bool
+    forwards: bool
     shows: tuple[Asked, ...]
     stated: Mapping[str, ServerSettings]
 
@@ -92,7 +92,7 @@ class UpstreamConnection:
         start_timeout: float,
         pins: Pins,
         options: SessionOptions | None = None,
-        forward_authorization: bool = False,
+        forwards: bool = False,
         shows: Sequence[Asked] = (),
         stated: Mapping[str, ServerSettings] = MappingProxyType({}),
         starts: StartOptions = DEFAULT,
@@ -105,7 +105,7 @@ class UpstreamConnection:
             start_timeout: Seconds that connecting and listing may take, together.
             pins: What judges its definitions; by default, pins of this process.
             options: In which era it is spoken to and how callers share sessions; see docs/sessions.md.
-            forward_authorization: Whether a caller's own credentials are sent on to it.
+            forwards: Whether a caller's own credentials are sent on to it.
             shows: What is declared for the sake of what it lists.
             stated: What is said of extensions, by their keys.
             starts: When it is started, and when it is stopped.
@@ -114,15 +114,15 @@ class UpstreamConnection:
         self.timeout = timeout
         options = replace(options or SessionOptions(), shows=bool(shows))
         self.pool = SessionPool(
-            link, options=options, start_timeout=start_timeout, forwards=forward_authorization, shows=shows
+            link, options=options, start_timeout=start_timeout, forwards=forwards, shows=shows
         )
         self._shows = {name: ANSWERABLE_WHOLE[name] for name in shows}
-        self._forwards = forward_authorization
+        self._forwards = forwards
         self._protocol: ProtocolRule = options.protocol
         self._server = KnownServer(link)
         self._state = MountState(link)
         self.extensions = self._extended(stated)
-        self._listing = ListingSession(link, forwards=forward_authorization, shows=self._shows)
+        self._listing = ListingSession(link, forwards=forwards, shows=self._shows)
         self._exchange = Exchange(link, self._listing, self.pool, self._state, timeout=timeout)
         self._tasks = UpstreamTasks(self._exchange, options.task_wait)
         self._rest = Rest(self.pool, at_work=self._at_work)

@@ -16,7 +16,6 @@ from mcp_toolset.errors import DefinitionError
     ("options", "told"),
     [
         ({"auth": OAuth()}, "mount 'up': logins are not part of this installation"),
-        ({"single": True}, "mount 'up': single servers are not part of this installation"),
         ({"forward": {"X-User": "identity.name"}}, "mount 'up': connections of single callers are not part"),
     ],
 )
@@ -30,6 +29,6 @@ def test_a_mount_that_needs_a_login_or_callers_is_refused(
 
 
 def test_an_entry_with_a_login_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extensions, "PARTS", {})
+    monkeypatch.setattr(extensions, "MISSING_KEYS", {"auth"})
     told = server_refusal({"url": "https://up.example/mcp", "auth": "oauth"})
-    assert ".auth: logins are not part of this installation; install mcp-toolset again" in told
+    assert ".auth: is not part of this installation; install mcp-toolset again" in told
