@@ -187,9 +187,9 @@ def test_p3_own_options_and_their_defaults() -> None:
 
 def test_p5_how_sessions_are_shared_and_whether_credentials_go_on_is_said_for_each_server() -> None:
     plain = server({"url": "https://example.com/mcp"})
-    assert (plain.sessions, plain.forward_authorization) == ("auto", False)
+    assert (plain.sessions, {**plain.extensions}) == ("auto", {})
     entry = {"url": "https://example.com/mcp", "sessions": "client", "forward_authorization": True}
-    assert (server(entry).sessions, server(entry).forward_authorization) == ("client", True)
+    assert (server(entry).sessions, server(entry).extensions["access"].forwards) == ("client", True)
     known = "one of auto, shared, capabilities, client and call"
     assert known in server_refusal({**entry, "sessions": "mine"})
 
@@ -234,7 +234,7 @@ def test_u115_the_login_of_a_disabled_server_is_not_read() -> None:
     entry = {"url": "https://a.example/mcp", "auth": login}
     assert "not set" in server_refusal(entry)
     read = server({**entry, "disabled": True})
-    assert read.disabled and read.auth is None
+    assert read.disabled and read.extensions["access"].auth is None
 
 
 def test_p3_relative_and_home_folders() -> None:

@@ -38,14 +38,30 @@ def _words(row: Mapping[str, Any], kind: str) -> list[str]:
 
 @cache
 def homes(kind: str) -> Mapping[str, str]:
-    """The folder of each name of a kind: `key`, `mount`, `part`, `commands`."""
+    """The folder of each name of a kind: `key`, `mount`, `reach`, `part`, `commands`."""
     return {name: home for home, row in rows().items() for name in _words(row, kind)}
 
 
 @cache
 def owners(kind: str) -> Mapping[str, str]:
     """The key of the extension of each key of a server's `entry`, or of each of the `keywords` of a mount."""
-    return {name: row.get("key", home) for home, row in rows().items() for name in _words(row, kind)}
+    return {
+        name: row.get("key") or row.get("reach", home)
+        for home, row in rows().items()
+        for name in _words(row, kind)
+    }
+
+
+@cache
+def rule_keys() -> tuple[str, ...]:
+    """The keys of a server's entry that no other client knows: they are missed where they stand elsewhere."""
+    return tuple(name for name in owners("entry") if name not in owners("common"))
+
+
+def missing_keys() -> set[str]:
+    """The keys without which a server would be reached otherwise, and whose folder is not there."""
+    every = import_module(GROUP).TABLE.values()
+    return {name for row in every if "reach" in row for name in _words(row, "entry")} - {*owners("entry")}
 
 
 @cache

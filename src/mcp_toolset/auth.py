@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.config.server_auth import (
+    from mcp_toolset.extensions.inbound_auth.verifiers.jwt import JWT
+    from mcp_toolset.extensions.inbound_auth.verifiers.static_tokens import StaticToken, StaticTokens
+    from mcp_toolset.extensions.upstream_access.server_auth import (
         ClientCredentials,
         EnterpriseLogin,
         Forward,
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
         OAuth,
         TokenExchange,
     )
-    from mcp_toolset.extensions.inbound_auth.verifiers.jwt import JWT
-    from mcp_toolset.extensions.inbound_auth.verifiers.static_tokens import StaticToken, StaticTokens
     from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
     from mcp_toolset.security.authentication.verifier import TokenVerifier, Verifier
 

@@ -14,7 +14,7 @@ from mcp_toolset import _index
 @contextmanager
 def indexed(rows: Mapping[str, Mapping[str, Any]]) -> Generator[None]:
     """Have the extensions of these folders, by what is declared in each; see `mcp_toolset.extensions`."""
-    caches = (_index.homes, _index.owners, _index.marked)
+    caches = (_index.homes, _index.owners, _index.rule_keys, _index.marked)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_index, "rows", lambda: rows)
         for one in caches:

@@ -43,7 +43,8 @@ def _linked(source: Path, copy: Path, without: set[str]) -> None:
 @pytest.mark.parametrize("cut", [[], *([name] for name in FOLDERS), FOLDERS], ids="-".join)
 def test_the_rest_runs_without_folders(cut: list[str], tmp_path: Path) -> None:
     keys = [key for key, home in homes("key").items() if home in cut]
-    mounting = [name for name, key in owners("keywords").items() if homes("mount")[key] in cut]
+    reached = {**homes("mount"), **homes("reach")}
+    mounting = [name for name, key in owners("keywords").items() if reached[key] in cut]
     paths = f"{copy_without(tmp_path, cut)}:{PROGRAM.parents[2]}"
     environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(tmp_path), "COLUMNS": "120"}
     done = subprocess.run(

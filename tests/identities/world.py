@@ -22,9 +22,8 @@ from tests.support.authorization_server import MACHINE, AuthorizationServer
 
 from mcp_toolset import RemoteToolset, ResultCache, Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.auth import JWT, Authenticator
+from mcp_toolset.auth import JWT, Authenticator, OAuth, TokenExchange
 from mcp_toolset.catalog.registry.registry import SourceHandle
-from mcp_toolset.config.server_auth import OAuth, TokenExchange
 from mcp_toolset.extensions.audit.verification import verify
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.policy.sections import Permissions, Section

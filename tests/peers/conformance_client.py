@@ -69,9 +69,10 @@ def credentials(url: str) -> Any:
     servers = {"suite": {"url": url, "auth": entry(url)}}
     read = parse_config({"mcpServers": servers}, source="conformance.json").servers[0]
     assert not read.fault, read.fault
-    if not isinstance(read.auth, OAuth):
-        return read.auth
-    return replace(read.auth, page=Browser(), store=MemoryCredentialStore())
+    auth = read.extensions["access"].auth
+    if not isinstance(auth, OAuth):
+        return auth
+    return replace(auth, page=Browser(), store=MemoryCredentialStore())
 
 
 async def accept(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:

@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 import anyio
 import click
 
-from mcp_toolset._index import marked
+from mcp_toolset._index import marked, part
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import idle_rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
@@ -401,12 +401,11 @@ def _remote(target: Any, name: str, options: MountOptions, pinned: str, **more: 
 
 def _credentials(target: Url, options: MountOptions) -> dict[str, Any]:
     """The headers of the command line; unless they have credentials, the tokens of a login too."""
-    from mcp_toolset.config.server_auth import OAuth
-
     headers = dict(options.headers)
     if any(name.lower() == "authorization" for name in headers):
         return {"headers": headers}
-    return {"headers": headers, "auth": OAuth()}
+    access = part("access")
+    return {"headers": headers, **({} if access is None else {"auth": access.login()})}
 
 
 def _address(url: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast, get_args
 
 from pydantic_core import ValidationError
 
-from mcp_toolset._index import every_key, owners
+from mcp_toolset._index import every_key, missing_keys, owners, rule_keys
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import (
@@ -140,10 +140,6 @@ class ServerEntry(Table):
     sessions: SessionRule = key(
         one_of(*get_args(SessionRule)), "one of auto, shared, capabilities, client and call", "auto"
     )
-    forward_authorization: bool = key(BOOL, _SWITCH, False)
-    forward: dict[str, str] = key(TEXT_TABLE, 'an object such as {"X-User": "identity.name"}', {})
-    auth: Any = key(ANY, '"oauth" or an object such as {"type": "oauth"}')
-    oauth: Any = key(ANY, "an object, as other clients write it")
     declare: list[Asked] = key(
         {"type": "list", "items_schema": one_of(*get_args(Asked))},
         "a list of some of elicitation, roots and sampling",
@@ -152,7 +148,6 @@ class ServerEntry(Table):
     protocol: ProtocolRule = key(one_of(*get_args(ProtocolRule)), "one of auto, legacy and modern", "auto")
     start: StartRule | None = key(_RULE, _START)
     idle_timeout: float | None = key(_TIME, _SECONDS)
-    single: bool = key(BOOL, _SWITCH, False)
     unlisted: UnlistedRule = key(one_of(*get_args(UnlistedRule)), '"refuse" or "pass"', "refuse")
     task_wait: float | None = key(
         {"type": "float", "ge": 0, "allow_inf_nan": False}, "a number of seconds, or 0"
@@ -235,6 +230,8 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
 
 
 def server_keys(table: Mapping[str, object], place: Place) -> list[str]:
+    if missing := [one for one in table if one in missing_keys()]:
+        raise place.at(missing[0]).error("is not part of this installation", "install mcp-toolset again")
     known = {*known_keys(ServerEntry), *CLIENT_KEYS}
     unknown = unknown_keys(table, known)
     for written in unknown:
@@ -245,7 +242,7 @@ def server_keys(table: Mapping[str, object], place: Place) -> list[str]:
             raise place.at(written).error("unknown key", f"did you mean `{meant}`?")
         right = misplaced(written) or ""
         if right.startswith(GUARDS):
-            own = right.split(".")[1] in ("permissions", *owners("entry")) and ".for." not in f"{right}."
+            own = right.split(".")[1] in ("permissions", *rule_keys()) and ".for." not in f"{right}."
             moved = "mcpServers.NAME" + right.removeprefix("toolset") if own else right
             raise place.at(written).error(WRONG_PLACE, f"move it to `{moved}`")
     return unknown

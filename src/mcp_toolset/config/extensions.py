@@ -17,6 +17,7 @@ from mcp_toolset._index import GROUP, every_key, homes, loaded, others, owners
 from mcp_toolset._records import replace
 from mcp_toolset.config.entries import null_rule, validated
 from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.rules import SessionRule
 from mcp_toolset.config.tables import Key, Meaning, Table, is_path, keys_of
 from mcp_toolset.config.variables import Variables, is_unreplaced
 from mcp_toolset.errors import ConfigError
@@ -135,17 +136,61 @@ class ServerSettings(Table):
 
     Attributes:
         protects: Whether null, which is an absent key elsewhere, is refused for its keys.
+        reaches: A name if they decide how the server is reached: servers whose settings differ in one that
+            does have no connection in common.
+        common: Keys that other clients have as well, or that are common words: they are not missed where
+            they stand elsewhere.
         parts: Keys whose values are tables, for the reference and the JSON Schema.
     """
 
     __slots__ = ()
 
+    reaches: ClassVar[str] = ""
     protects: ClassVar[bool] = True
+    common: ClassVar[tuple[str, ...]] = ()
     parts: ClassVar[Mapping[str, type[Table]]] = {}
 
     def checked(self, place: Place, server: str) -> Self:
         """See `Settings.checked`; `server` is the name of the entry."""
         return self
+
+    def of_entry(self, entry: Any, place: Place, expanded: Callable[..., str]) -> Self:
+        """The settings as they hold for a server, once the rest of its entry is read.
+
+        Args:
+            entry: The rest, a `ServerConfig`.
+            place: The place of the entry.
+            expanded: Expands the references in a text, unless the server is disabled; takes the steps to
+                the text too.
+        """
+        return self
+
+    def keywords(self) -> Mapping[str, Any]:
+        """The keywords of `RemoteToolset` that say the same."""
+        return {name: getattr(self, name) for name in keys_of(type(self)) if name in owners("keywords")}
+
+    @property
+    def by_caller(self) -> bool:
+        """Whether each caller has a connection of its own."""
+        return False
+
+    @property
+    def forwards(self) -> bool:
+        """Whether each caller's own `Authorization` is sent on."""
+        return False
+
+    def linked(self, link: Any, sessions: SessionRule, *, forwards: bool) -> Any:
+        """Another `Link` to the server, if they ask for one, over which all callers share one session.
+
+        Args:
+            link: How the server is reached otherwise.
+            sessions: How callers are to share sessions.
+            forwards: Whether anything of callers is sent on.
+
+        Raises:
+            DefinitionError: that does not go together.
+        """
+        return None
 
     def idle(self, entry: Mapping[str, object]) -> str:
         """The key of the entry that has no effect unless `toolset` turns the extension on; empty for none."""
@@ -303,7 +348,7 @@ def settings_of(key: str) -> type[Settings] | None:
 
 def server_settings_of(key: str) -> type[ServerSettings] | None:
     """What an entry of a server can say of an extension; `None` if nothing."""
-    home = homes("key").get(key) or homes("mount").get(key)
+    home = next((found for kind in ("key", "mount", "reach") if (found := homes(kind).get(key))), None)
     return None if home is None else import_module(f"{GROUP}.{home}.settings").SERVER_SETTINGS
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from mcp_toolset._index import owners, section_keys
+from mcp_toolset._index import owners, rule_keys, section_keys
 from mcp_toolset._records import replace
 from mcp_toolset.config.entries import (
     WRONG_PLACE,
@@ -39,7 +39,6 @@ from mcp_toolset.config.keys import (
 from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.config.patterns import check_own, check_servers, prefixes_of
 from mcp_toolset.config.server import Surroundings, server_config
-from mcp_toolset.config.server_auth import guarded
 from mcp_toolset.config.tables import keys_of
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import ConfigError, DefinitionError
@@ -106,9 +105,10 @@ def parse_config(
     check_own(entries, section)
     egress = _egress(defaults.egress, root.at("toolset", "egress"))
     servers = tuple(
-        _guarded(_server(name, entry, section.at(name), surroundings, warnings.append, report), egress)
+        _server(name, entry, section.at(name), surroundings, warnings.append, report)
         for name, entry in entries.items()
     )
+    servers = tuple(replace(one, egress=egress.allow) for one in servers) if egress.allow else servers
     prefixes = prefixes_of(entries)
     check_servers(root.at("toolset"), prefixes, defaults.permissions)
     extensions = _extensions(extending, root.at("toolset"), surroundings.variables, prefixes)
@@ -235,12 +235,6 @@ def _egress(said: dict[str, object] | None, place: Place) -> Egress:
         raise place.at("allow").error(cause, mend) from None
 
 
-def _guarded(server: ServerConfig, egress: Egress) -> ServerConfig:
-    if not egress.allow:
-        return server
-    return replace(server, egress=egress.allow, auth=guarded(server.auth, egress))
-
-
 def _log(said: bool | dict[str, object], variables: Variables, place: Place) -> Mapping[str, Any] | None:
     """The log of the process; its folder is in that of the configuration."""
     if isinstance(said, bool):
@@ -311,7 +305,7 @@ def _check_sections(data: object, place: Place) -> None:
     read = {*known_keys(ServerEntry)} - {"oauth"}
     for key in entry:
         # What is nearly one of these stops its server alone; see `server_keys`.
-        if key not in read and nearest(key, ("permissions", *owners("entry"))) is None:
+        if key not in read and nearest(key, ("permissions", *rule_keys())) is None:
             _check_buried(key, entry[key], place)
 
 

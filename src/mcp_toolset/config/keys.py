@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final, cast
 from unicodedata import normalize
 
-from mcp_toolset._index import marked, others, owners, rows
+from mcp_toolset._index import marked, others, owners, rows, rule_keys
 
 __all__ = [
     "CLIENT_KEYS",
@@ -108,7 +108,7 @@ _PLACES: Final[Mapping[str, str]] = {
     "toolset": "",
     **dict.fromkeys(
         "include exclude includeTools excludeTools disabledTools enabled_tools disabled_tools prefix names "
-        "sessions forward forward_authorization declare eras".split(),
+        "sessions declare eras".split(),
         "mcpServers.NAME",
     ),
 }
@@ -117,7 +117,7 @@ _PLACES: Final[Mapping[str, str]] = {
 @cache
 def places() -> Mapping[str, str]:
     """Where each key of ours stands. At another place it would be ignored, and a protection would be off."""
-    of_servers = dict.fromkeys(owners("entry"), "mcpServers.NAME")
+    of_servers = dict.fromkeys(rule_keys(), "mcpServers.NAME")
     own = [key for key in marked("stated") if key not in marked("of_clients")]
     told = {
         one: f"toolset.{key}{'.PATTERN' if key in _BY_PATTERN else ''}"

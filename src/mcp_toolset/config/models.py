@@ -22,7 +22,6 @@ from mcp_toolset.config.rules import (
     Transport,
     UnlistedRule,
 )
-from mcp_toolset.config.server_auth import CallerAuth, ServerAuth
 from mcp_toolset.security.policy.sections import Permissions, Section
 from mcp_toolset.security.secrets.references import References
 
@@ -73,8 +72,6 @@ class ServerConfig:
             them.
         hidden_text: What to do with invisible and control characters in definitions.
         sessions: Which callers share a session with it.
-        forward_authorization: Whether each caller's credentials are forwarded to it.
-        forward: Headers to send about each caller, each with the source of its value.
         declare: Capabilities that are declared to it so that it lists its tools.
         protocol: The era in which to speak to it.
         secrets: The values of `${…}` references; output and logs blank them.
@@ -82,8 +79,6 @@ class ServerConfig:
         eras: The era that single tools need, by the server's names for them.
         arguments: Whether arguments that do not fit are refused, or repaired if one repair is possible.
         permissions: Which of its tools exist, and which need an approval; see docs/policies.md.
-        auth: The kind of login that gets its tokens; None means without OAuth.
-        single: Whether one replica alone may have it at a time.
         unlisted: Whether calls of what it does not list are refused or passed on.
         extensions: What its entry says of extensions, by their key.
         egress: Hosts and networks that the servers may send the bridge to; see `Egress`.
@@ -113,8 +108,6 @@ class ServerConfig:
     new_tools: ChangePolicy | None = None
     hidden_text: HiddenTextPolicy = "strip"
     sessions: SessionRule = "auto"
-    forward_authorization: bool = False
-    forward: Mapping[str, str] = field(default_factory=_nothing, hash=False)
     declare: tuple[Asked, ...] = ()
     protocol: ProtocolRule = "auto"
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -122,9 +115,7 @@ class ServerConfig:
     eras: Mapping[str, Era] = field(default_factory=_no_eras, hash=False)
     arguments: ArgumentRule = "lenient"
     permissions: Section | None = None
-    auth: ServerAuth | CallerAuth | None = field(default=None, repr=False)
     extensions: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
-    single: bool = False
     egress: tuple[str, ...] = ()
     unlisted: UnlistedRule = "refuse"
 
@@ -137,9 +128,10 @@ class ServerConfig:
         rest = (
             "deferred prefix names include exclude timeout start_timeout pins new_tools hidden_text env_file"
         )
-        judged = ("start", "idle_timeout", "permissions", "extensions")
-        kept = {name: getattr(plain, name) for name in (*rest.split(), *judged)}
-        return replace(self, **kept)
+        judged = ("start", "idle_timeout", "permissions")
+        kept: Any = {name: getattr(plain, name) for name in (*rest.split(), *judged)}
+        reaching = {key: one for key, one in self.extensions.items() if one.reaches}
+        return replace(self, **kept, extensions=reaching)
 
 
 @dataclass(frozen=True, slots=True)

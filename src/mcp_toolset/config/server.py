@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
-from mcp_toolset._index import part
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import WRONG_PLACE, ServerEntry, ToolsetSection
 from mcp_toolset.config.jsonc import Place, read_text
@@ -22,7 +21,6 @@ from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.security.egress import MEND_ADDRESS, is_web_address
 
 if TYPE_CHECKING:
-    from mcp_toolset.config.server_auth import CallerAuth, ServerAuth
     from mcp_toolset.security.policy.sections import Section
 
 __all__ = ["Surroundings", "server_config"]
@@ -119,27 +117,22 @@ def server_config(
         new_tools=entry.new_tools or defaults.new_tools,
         hidden_text=entry.hidden_text or defaults.hidden_text,
         sessions=entry.sessions,
-        forward_authorization=entry.forward_authorization,
-        forward=MappingProxyType(entry.forward),
         declare=tuple(entry.declare),
         protocol=entry.protocol,
         eras=MappingProxyType(entry.eras),
         arguments=entry.arguments or defaults.arguments,
-        single=entry.single,
         unlisted=entry.unlisted,
         permissions=_permissions(entry.permissions, place.at("permissions")),
-        extensions=extensions,
     )
     if entry.unlisted == "pass":
         common = _transparent(common, place)
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":
-        if entry.auth is not None:
-            raise place.at("auth").error("is for a server at a URL", "give a program its secrets in `env`")
         read = _local(common, entry, reader, surroundings.start_in)
     else:
         read = _remote(common, entry, reader)
-    return replace(read, secrets=tuple(dict.fromkeys(reader.secrets)))
+    stated = {key: one.of_entry(read, place, reader.text) for key, one in extensions.items()}
+    return replace(read, secrets=tuple(dict.fromkeys(reader.secrets)), extensions=stated)
 
 
 def _check_own_names(name: str, entry: ServerEntry, place: Place) -> None:
@@ -243,7 +236,6 @@ def _remote(common: ServerConfig, entry: ServerEntry, reader: _Reader) -> Server
         transport=common.transport if entry.type or entry.transport else _transport_of(url),
         url=url,
         headers=MappingProxyType(reader.table(entry.headers, "headers")),
-        auth=None if common.disabled else _auth(entry, reader),
     )
 
 
@@ -256,17 +248,6 @@ def _permissions(said: object, place: Place) -> Section | None:
     from mcp_toolset.config.permissions import section_at
 
     return section_at(said, place)
-
-
-def _auth(entry: ServerEntry, reader: _Reader) -> ServerAuth | CallerAuth | None:
-    if entry.auth is None and entry.oauth is None:
-        return None
-    if (access := part("access")) is None:
-        key = "oauth" if entry.auth is None else "auth"
-        raise reader.place.at(key).error(
-            "logins are not part of this installation", "install mcp-toolset again"
-        )
-    return access.of_entry(entry.auth, entry.oauth, reader.place, reader.text)
 
 
 def _addresses(entry: ServerEntry) -> Iterator[tuple[str, str]]:

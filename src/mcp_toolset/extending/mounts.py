@@ -46,6 +46,31 @@ class TakesDeclared(Protocol):
         ...
 
 
+class MountAuth:
+    """How a mount gets credentials: what its `auth=` takes beside an `httpx2.Auth`."""
+
+    __slots__ = ()
+
+    @property
+    def by_caller(self) -> bool:
+        """Whether each caller has a connection with credentials of its own."""
+        return False
+
+    @property
+    def forwards(self) -> bool:
+        """Whether each caller's own `Authorization` is sent on."""
+        return False
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values in it that must not be shown."""
+        return ()
+
+    def within(self, egress: Any) -> Self:
+        """The same with requests that may go besides where an `Egress` allows it."""
+        return self
+
+
 class MountExtension:
     """Base class of the part of an extension in one connection to a mounted server. Override what you need.
 
@@ -113,8 +138,7 @@ def mount_keywords(said: Mapping[str, Any]) -> dict[str, ServerSettings]:
 
 def keywords_of(stated: Mapping[str, ServerSettings]) -> dict[str, Any]:
     """The keywords of `RemoteToolset` for what the entry of a server says."""
-    names = owners("keywords").items()
-    return {name: getattr(stated[key], name) for name, key in names if key in stated}
+    return {name: value for one in stated.values() for name, value in one.keywords().items()}
 
 
 def stand_in_of(server: str, stated: Mapping[str, ServerSettings], *, shares: bool) -> Any:

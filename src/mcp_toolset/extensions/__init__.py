@@ -21,6 +21,10 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "mends": {"verifiers": "a StaticTokens, a JWT, or "},
     },
     "upstream_access": {
+        "reach": "access",
+        "keywords": "forward_authorization forward",
+        "entry": "auth oauth forward_authorization forward",
+        "common": "auth oauth",
         "part": "access",
         "commands": "login logout",
         "mends": {"login": "mcp-toolset login"},
@@ -72,5 +76,5 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "sdk_mounts": {"part": "sdk"},
     "sdk_view": {"part": "lowlevel"},
     "sentence_models": {"part": "scorer", "mends": {"scorer": " such as EmbeddingScorer(…)"}},
-    "single_mounts": {"part": "single"},
+    "single_mounts": {"reach": "single", "keywords": "single", "entry": "single", "common": "single"},
 }

@@ -59,10 +59,19 @@ class MountKeywords(TypedDict, total=False):
             read-only or idempotent.
         breaker: The circuit breaker: the consecutive failures after which the server is not called, and for
             how many seconds.
+        forward: Headers to send with each caller's requests, by name, each with where its value is from:
+            `identity.name` or another fact of the caller, or `header.NAME`; see docs/per-user-credentials.md.
+        forward_authorization: Whether to send each caller's own `Authorization` header on to this server; by
+            default it is never sent. For streamable HTTP only.
+        single: Whether one replica alone may have the server at a time, if replicas share a state; the
+            others call it through that one. All callers then share its session. See docs/replicas.md.
         sampler: A model of the program, for which this server may ask in calls of clients that lend none;
             its tokens are those of the call. See docs/offers.md.
     """
 
+    forward: Mapping[str, str] | None
+    forward_authorization: bool
+    single: bool
     sampler: ModelSampler | None
     retries: int
     breaker: tuple[int, float] | None

@@ -63,7 +63,7 @@ class ConnectionOptions(TypedDict):
     timeout: float
     start_timeout: float
     options: SessionOptions
-    forward_authorization: bool
+    forwards: bool
     shows: tuple[Asked, ...]
     stated: Mapping[str, ServerSettings]
 
@@ -79,7 +79,7 @@ class UpstreamConnection:
         start_timeout: float,  # seconds that connecting and listing may take, together
         pins: Pins,  # what judges its definitions; by default, pins of this process
         options: SessionOptions | None = None,  # era and sharing of sessions; docs/sessions.md
-        forward_authorization: bool = False,  # whether a caller's own credentials are sent on to it
+        forwards: bool = False,  # whether a caller's own credentials are sent on to it
         shows: Sequence[Asked] = (),  # what is declared for the sake of what it lists
         stated: Mapping[str, ServerSettings] = MappingProxyType({}),  # settings of extensions
         starts: StartOptions = DEFAULT,  # when it is started, and when it is stopped
@@ -88,15 +88,15 @@ class UpstreamConnection:
         self.timeout = timeout
         options = replace(options or SessionOptions(), shows=bool(shows))
         self.pool = SessionPool(
-            link, options=options, start_timeout=start_timeout, forwards=forward_authorization, shows=shows
+            link, options=options, start_timeout=start_timeout, forwards=forwards, shows=shows
         )
         self._shows = {name: ANSWERABLE_WHOLE[name] for name in shows}
-        self._forwards = forward_authorization
+        self._forwards = forwards
         self._protocol: ProtocolRule = options.protocol
         self._server = KnownServer(link)
         self._state = MountState(link)
         self.extensions = self._extended(stated)  # the parts of extensions in it, the outermost first
-        self._listing = ListingSession(link, forwards=forward_authorization, shows=self._shows)
+        self._listing = ListingSession(link, forwards=forwards, shows=self._shows)
         self._exchange = Exchange(link, self._listing, self.pool, self._state, timeout=timeout)
         self._tasks = UpstreamTasks(self._exchange, options.task_wait)
         self._rest = Rest(self.pool, at_work=self._at_work)

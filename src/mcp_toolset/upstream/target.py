@@ -29,19 +29,10 @@ import anyio
 from mcp_toolset._index import mend, needed
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config import chain
-from mcp_toolset.config.server_auth import (
-    CallerAuth,
-    ClientCredentials,
-    EnterpriseLogin,
-    Forward,
-    OAuth,
-    ServerAuth,
-    TokenExchange,
-)
 from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.context.client import with_extensions
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
-from mcp_toolset.extending.mounts import DeclaredToMounts
+from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.security.egress import MEND_ADDRESS, Egress, is_loopback, is_web_address
 from mcp_toolset.transports.direct_dispatcher import answers_of, in_process_dispatcher
@@ -252,7 +243,7 @@ def link_to(
     name: str,
     transport: Literal["auto", "stdio", "http", "sse"] = "auto",
     headers: Mapping[str, str] | None = None,
-    auth: httpx2.Auth | ServerAuth | CallerAuth | None = None,
+    auth: httpx2.Auth | MountAuth | None = None,
     login: str = "",
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
@@ -290,11 +281,11 @@ def link_to(
     )
 
 
-def _authenticated(link: Link, auth: httpx2.Auth | ServerAuth | CallerAuth | None, login: str) -> Link:
-    if isinstance(auth, TokenExchange | Forward) or (isinstance(auth, OAuth) and auth.per_user):
-        return link
-    if not isinstance(auth, OAuth | ClientCredentials | EnterpriseLogin):
+def _authenticated(link: Link, auth: httpx2.Auth | MountAuth | None, login: str) -> Link:
+    if not isinstance(auth, MountAuth):
         return replace(link, auth=auth)
+    if auth.by_caller or auth.forwards:
+        return link
     access = needed("access", f"mount {link.name!r}: logins are")
     how = login or f"{mend('login')} {link.shown}"
     return replace(

@@ -17,12 +17,11 @@ from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule, StartRule, UnlistedRule
-from mcp_toolset.config.server_auth import CallerAuth, Forward, OAuth, ServerAuth, TokenExchange, guarded
 from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError
-from mcp_toolset.extending.mounts import DeclaredToMounts, mount_keywords, stand_in_of
+from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth, mount_keywords, stand_in_of
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.security.egress import Egress
 from mcp_toolset.tools.binding.selector import NameUse, near_names
@@ -77,7 +76,7 @@ class RemoteToolset(Toolset):
         name: str,
         transport: Literal["auto", "stdio", "http", "sse"] = "auto",
         headers: Mapping[str, str] | None = None,
-        auth: ServerAuth | CallerAuth | httpx2.Auth | None = None,
+        auth: MountAuth | httpx2.Auth | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         timeout: float = DEFAULT_TIMEOUT,
@@ -88,15 +87,12 @@ class RemoteToolset(Toolset):
         pins: PinPolicy | None = None,
         lock: str | Path | LockEntry | None = None,
         sessions: SessionRule = "auto",
-        forward_authorization: bool = False,
-        forward: Mapping[str, str] | None = None,
         declare: Iterable[Asked] = (),
         protocol: ProtocolRule = "auto",
         hidden: Iterable[str] = (),
         eras: Mapping[str, Era] | None = None,
         arguments: ArgumentRule = "lenient",
         login: str = "",
-        single: bool = False,
         unlisted: UnlistedRule = "refuse",
         egress: Iterable[str] = (),
         **others: Unpack[MountKeywords],
@@ -125,10 +121,6 @@ class RemoteToolset(Toolset):
             pins: The reaction to definitions that change or have hidden text.
             lock: A lock file that `mcp-toolset pin` wrote; without one, the first listing is pinned.
             sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
-            forward_authorization: Whether to send each caller's own `Authorization` header on to this server;
-                by default it is never sent. For streamable HTTP only.
-            forward: Headers to send with each caller's requests, by name, each with where its value is from:
-                `identity.name` or another fact of the caller, or `header.NAME`; see
                 docs/upstream-login.md.
             protocol: `auto` speaks to the server in the era of each client, if the server knows it,
                 `legacy` in none after 2025-11-25, `modern` in none before 2026-07-28; see docs/sessions.md.
@@ -141,8 +133,6 @@ class RemoteToolset(Toolset):
                 only one way, `strict` refuses them; see docs/typed-calls.md.
             login: The command that logs a person in to this server, for messages; by default `mcp-toolset
                 login` with its address.
-            single: Whether one replica alone may have the server at a time, if replicas share a state; the
-                others call it through that one. All callers then share its session. See docs/replicas.md.
             unlisted: `pass` sends calls of tools and prompts that the server does not list on to it, for a
                 server that is served alone: arguments, results, errors and instructions stay as they are;
                 see docs/adopting.md.
@@ -151,7 +141,8 @@ class RemoteToolset(Toolset):
                 docs/upstream-login.md.
             hidden: Values in the target that must not be shown in statuses, errors and logs, beside those
                 that count anyway; see docs/configuration.md.
-            others: Extensions of the mount, such as `retries=2` and `breaker=(5, 30)`, by
+            others: Extensions of the mount, such as `retries=2`, `sampler=…` and `forward={…}`; see
+                `MountKeywords`.
                 docs/limits.md, and a `sampler`; see docs/offers.md.
 
         Raises:
@@ -176,9 +167,11 @@ class RemoteToolset(Toolset):
         if unknown := [name for name in declared if name not in get_args(Asked)]:
             known = ", ".join(get_args(Asked))
             raise DefinitionError(f"mount {name!r}: declare takes some of {known}, not {unknown[0]!r}")
-        forward_authorization = forward_authorization or isinstance(auth, Forward)
+        stated = mount_keywords(others) if others else {}
         allowed = Egress(tuple(egress))
-        auth = guarded(auth, allowed)
+        auth = auth.within(allowed) if isinstance(auth, MountAuth) else auth
+        ways = [*stated.values(), *([auth] if isinstance(auth, MountAuth) else ())]
+        forwards, by_caller = any(one.forwards for one in ways), any(one.by_caller for one in ways)
         link = link_to(
             target,
             name=name,
@@ -191,7 +184,7 @@ class RemoteToolset(Toolset):
             hidden=hidden,
             egress=allowed,
         )
-        if forward_authorization and not link.facts.carries_headers:
+        if forwards and not link.facts.carries_headers:
             raise DefinitionError(
                 f"mount {name!r}: credentials are forwarded over streamable HTTP, not by {link.transport}"
             )
@@ -199,33 +192,27 @@ class RemoteToolset(Toolset):
             raise DefinitionError(
                 f"mount {name!r}: a server in this process is always called in 2026-07-28; leave out protocol"
             )
-        stated = mount_keywords(others) if others else {}
         if stated:
-            shares = single or sessions == "shared"
-            link = replace(link, stand_in=stand_in_of(name, stated, shares=shares))
-        if single:
-            made = needed("single", f"mount {name!r}: single servers are")
-            link = made(link, sessions, forwards=bool(forward) or forward_authorization)
-            sessions = "shared"
+            sends = forwards or any(one.by_caller for one in stated.values())
+            found = (one.linked(link, sessions, forwards=sends) for one in stated.values())
+            if (other := next((one for one in found if one is not None), None)) is not None:
+                link, sessions = other, "shared"
+            link = replace(link, stand_in=stand_in_of(name, stated, shares=sessions == "shared"))
         entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
-        logs_in = isinstance(auth, TokenExchange) or (isinstance(auth, OAuth) and auth.per_user)
-        by_caller = bool(forward) or logs_in
         judge = partial(Pins, name, pins, entry, link.scrubbed if link.secrets else None)
         link = replace(link, plain=_passes(name, unlisted, by_caller or judge().decides_by_list))
         given: ConnectionOptions = {
             "timeout": timeout,
             "start_timeout": start_timeout,
             "options": SessionOptions(protocol, sessions, dict(eras or {}), task_wait=task_wait),
-            "forward_authorization": forward_authorization,
+            "forwards": forwards,
             "shows": declared,
             "stated": stated,
         }
         self.connection: UpstreamConnection
         if by_caller:
             access = needed("access", f"mount {name!r}: connections of single callers are")
-            self.connection = access.connections(
-                link, forward, auth, judge, lenient=arguments == "lenient", **given
-            )
+            self.connection = access.connections(link, auth, judge, lenient=arguments == "lenient", **given)
         else:
             # A server of this process has none to start, and lists of single callers are not kept.
             starts = StartOptions() if link.facts.in_process else StartOptions(start, idle_timeout)

@@ -125,7 +125,7 @@ def test_i6_an_exchange_is_named_by_one_of_its_endpoint_and_its_issuer(tmp_path:
     entry = '{"type": "token_exchange", "client_id": "b", %s}'
     text = '{"mcpServers": {"up": {"url": "https://up/mcp", "auth": %s}}}'
     file.write_text(text % (entry % '"issuer": "https://${IDP:-idp.example}"'))
-    auth = load_config(file).servers[0].auth
+    auth = load_config(file).servers[0].extensions["access"].auth
     assert isinstance(auth, TokenExchange) and auth.issuer == "https://idp.example"
     file.write_text(text % (entry % '"scopes": []'))
     assert "one of `token_url` and `issuer`" in load_config(file).servers[0].fault

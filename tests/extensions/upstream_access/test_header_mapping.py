@@ -12,8 +12,8 @@ from tests.support.callers import Callers, client_of, listening, tools, until_li
 from tests.support.personal_server import Headers, PersonalServer, personal_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset.auth import Forward
 from mcp_toolset.config import load_config, parse_config
-from mcp_toolset.config.server_auth import Forward
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.hub.mounts import mounted
 
@@ -157,7 +157,7 @@ def test_i6_the_examples_reach_each_caller_apart(name: str) -> None:
 def test_i6_passing_through_is_said_by_auth_too() -> None:
     said = {"url": "https://host/mcp", "auth": {"type": "forward"}}
     entry = parse_config({"mcpServers": {"a": said}}, source="mcp.json").servers[0]
-    assert isinstance(entry.auth, Forward) and not mounted(entry, None).is_personal
+    assert isinstance(entry.extensions["access"].auth, Forward) and not mounted(entry, None).is_personal
 
 
 def test_i6_headers_about_callers_are_not_for_a_command() -> None:

@@ -21,7 +21,7 @@ from tests.support.callers import Callers, client_of, listening, tools, until_li
 from tests.support.personal_server import Headers, PersonalServer, personal_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.config.server_auth import OAuth
+from mcp_toolset.auth import OAuth
 from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio

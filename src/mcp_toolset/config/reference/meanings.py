@@ -33,16 +33,6 @@ SERVER: Final[Mapping[str, Meaning]] = {
     ),
     "transport": Meaning("`type`, as other clients write it.", "sse"),
     "headers": Meaning("Headers of every request to the server.", {"Authorization": "Bearer ${TOKEN}"}),
-    "auth": Meaning(
-        "How to [log in to the server](upstream-login.md), once or "
-        "[for each caller](upstream-login.md#say-who-calls).",
-        "oauth",
-    ),
-    "oauth": Meaning(
-        "`auth`, as other clients write it: `clientId`, `clientSecret`, `scopes` and `callbackPort` are "
-        "read.",
-        {"clientId": "desktop"},
-    ),
     "disabled": Meaning("Whether the server is left out.", True),
     "enabled": Meaning("The opposite of `disabled`, as other clients write it.", False),
     "deferred": Meaning(
@@ -113,18 +103,10 @@ SERVER: Final[Mapping[str, Meaning]] = {
         "Which tools of the server exist for a caller, and which need an [approval](policies.md).",
         {"deny": ["delete_*"]},
     ),
-    "single": Meaning(
-        "Whether [one replica alone](replicas.md#servers-that-must-be-single) may have the server.", True
-    ),
     "unlisted": Meaning(
         "Whether calls of tools and prompts that the server does not list are "
         "[passed on](adopting.md#one-server-unnoticed); for the only server of a file.",
         "pass",
-    ),
-    "forward_authorization": Meaning("Sends each caller's own `Authorization` on to the server.", True),
-    "forward": Meaning(
-        "Headers that tell the server [who calls](upstream-login.md#say-who-calls).",
-        {"X-User": "identity.name"},
     ),
 }
 

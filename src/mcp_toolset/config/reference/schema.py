@@ -129,9 +129,6 @@ def _server() -> _Json:
         schema["properties"] |= _of_table(kind, _meant(kind))["properties"]
         for name in kind.parts:
             _say(schema, name, **_ref(name))
-    kinds, _ = _logins()
-    _say(schema, "auth", anyOf=[{"enum": [*kinds]}, *({"$ref": f"#/$defs/login_{name}"} for name in kinds)])
-    _say(schema, "oauth", type="object")
     _say(schema, "permissions", **_ref("server_permissions"))
     _say(schema, "prefix", anyOf=[{"type": ["string", "null"]}, {"const": False}])
     _say(schema, "env", **_VALUES)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from mcp_toolset.cli.callers import LoginRecord
     from mcp_toolset.cli.output import Output
     from mcp_toolset.config import HubConfig
-    from mcp_toolset.config.server_auth import LoginPage
     from mcp_toolset.extensions.upstream_access.credentials.account import Account
     from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
+    from mcp_toolset.extensions.upstream_access.server_auth import LoginPage
 
 __all__ = ["login_command", "logout_command"]
 
@@ -159,8 +159,8 @@ def _account(server: str, config: Path | None, caller: str | None) -> tuple[Acco
     from mcp_toolset.cli.target import default_name
     from mcp_toolset.config import load_config
     from mcp_toolset.config.keys import USUAL_FILES
-    from mcp_toolset.config.server_auth import OAuth
     from mcp_toolset.extensions.upstream_access.credentials.account import Account
+    from mcp_toolset.extensions.upstream_access.server_auth import OAuth
 
     if "://" in server:
         if not server.startswith(("http://", "https://")):
@@ -182,8 +182,9 @@ def _configured(hub: HubConfig, name: str, file: Path, caller: str | None) -> Ac
     from mcp_toolset.cli.callers import known_caller
     from mcp_toolset.cli.mount import run
     from mcp_toolset.config.keys import did_you_mean
-    from mcp_toolset.config.server_auth import OAuth
     from mcp_toolset.extensions.upstream_access.credentials.account import Account
+    from mcp_toolset.extensions.upstream_access.server_auth import OAuth
+    from mcp_toolset.security.egress import Egress
 
     servers = {server.name: server for server in hub.servers}
     server = servers.get(name)
@@ -196,14 +197,16 @@ def _configured(hub: HubConfig, name: str, file: Path, caller: str | None) -> Ac
         raise TargetError(
             f"{file}: {name!r} is a program, which needs no login; write secrets into its `env`"
         )
-    if server.auth is None:
+    said = server.extensions.get("access")
+    auth = None if said is None or said.auth is None else said.auth.within(Egress(server.egress))
+    if auth is None:
         raise TargetError(f'{file}: {name!r} has no `auth`; add "auth": "oauth" to its entry')
-    if not isinstance(server.auth, OAuth):
+    if not isinstance(auth, OAuth):
         raise TargetError(f"{file}: {name!r} needs no login: its entry has the credentials already")
-    account = Account(name, server.url, server.auth, server.headers)
+    account = Account(name, server.url, auth, server.headers)
     if caller is None:
         return account
-    if not server.auth.per_user:
+    if not auth.per_user:
         raise TargetError(
             f"{file}: all callers share the login to {name!r}; leave out --as, or "
             'add "per_user": true to its `auth`'

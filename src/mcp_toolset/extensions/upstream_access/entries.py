@@ -15,7 +15,9 @@ from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.config.sections import Entry
-from mcp_toolset.config.server_auth import (
+from mcp_toolset.config.tables import Meaning
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extensions.upstream_access.server_auth import (
     CallerAuth,
     ClientCredentials,
     EnterpriseLogin,
@@ -24,8 +26,6 @@ from mcp_toolset.config.server_auth import (
     ServerAuth,
     TokenExchange,
 )
-from mcp_toolset.config.tables import Meaning
-from mcp_toolset.errors import DefinitionError
 
 __all__ = ["LOGINS", "MEANINGS", "server_auth"]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.pins.policy import Pins
-    from mcp_toolset.config.jsonc import Place
     from mcp_toolset.config.sections import Entry
-    from mcp_toolset.config.server_auth import CallerAuth, ServerAuth
     from mcp_toolset.config.tables import Meaning
+    from mcp_toolset.extending.mounts import MountAuth
     from mcp_toolset.transports.client.credentials import TokenSource
     from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
     from mcp_toolset.upstream.target import Link
@@ -20,13 +19,11 @@ class UpstreamAccess:
     """Makes either; what is not asked for is not imported."""
 
     @staticmethod
-    def of_entry(
-        auth: object, oauth: object, place: Place, expanded: Callable[..., str]
-    ) -> ServerAuth | CallerAuth | None:
-        """What the entry of a server says of logins; see `server_auth`."""
-        from mcp_toolset.extensions.upstream_access.entries import server_auth
+    def login() -> MountAuth:
+        """The login to a server of which nothing more is known."""
+        from mcp_toolset.extensions.upstream_access.server_auth import OAuth
 
-        return server_auth(auth, oauth, place, expanded)
+        return OAuth()
 
     @staticmethod
     def logins() -> tuple[Mapping[str, type[Entry]], Mapping[str, Meaning]]:
@@ -36,7 +33,7 @@ class UpstreamAccess:
         return LOGINS, MEANINGS
 
     @staticmethod
-    def tokens(name: str, url: str, auth: ServerAuth, how: str) -> TokenSource:
+    def tokens(name: str, url: str, auth: Any, how: str) -> TokenSource:
         """The tokens for a server that all callers share; see `token_source`."""
         from mcp_toolset.extensions.upstream_access.credentials.token_source import token_source
 
@@ -45,7 +42,6 @@ class UpstreamAccess:
     @staticmethod
     def connections(
         link: Link,
-        forward: Mapping[str, str] | None,
         auth: object,
         pins: Callable[[], Pins],
         *,
@@ -55,7 +51,10 @@ class UpstreamAccess:
         """The connections of single callers to a server; see `reach_of` and `CallerConnections`."""
         from mcp_toolset.extensions.upstream_access.callers.caller_connections import CallerConnections
         from mcp_toolset.extensions.upstream_access.callers.reaches import logins_of, reach_of
+        from mcp_toolset.extensions.upstream_access.settings import AccessOfServer
 
+        said = options["stated"].get("access")
+        forward = said.forward if isinstance(said, AccessOfServer) else None
         logins = logins_of(auth)
         reach = reach_of(link, forward, auth, logins)
         return CallerConnections(link, reach=reach, logins=logins, pins=pins, lenient=lenient, **options)

@@ -12,8 +12,7 @@ import httpx2
 from tests.support.authorization_server import AuthorizationServer
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.auth import JWT, Authenticator
-from mcp_toolset.config.server_auth import OAuth
+from mcp_toolset.auth import JWT, Authenticator, OAuth
 from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
 from mcp_toolset.extensions.upstream_access.credentials.login import Challenge
 from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens

@@ -292,8 +292,8 @@ def test_u79_the_rule_of_a_configuration_reaches_its_servers_and_a_wrong_one_is_
         return file
 
     (server,) = load_config(written(["*.corp", "10.0.0.0/8"])).servers
-    assert isinstance(server.auth, OAuth)
-    assert server.auth.egress.allow == server.egress == ("*.corp", "10.0.0.0/8")
+    assert isinstance(server.extensions["access"].auth, OAuth)
+    assert server.egress == ("*.corp", "10.0.0.0/8")
     with pytest.raises(ConfigError, match="egress.*https://a.*no host and no network"):
         load_config(written(["https://a"]))
     with pytest.raises(DefinitionError, match="no host"):

@@ -15,7 +15,7 @@ ENVIRON = {name: f"the-{name}" for name in ("DESK_SECRET", "ROBOT_SECRET", "WORK
 def test_i4_the_configuration_of_the_page_can_be_used() -> None:
     servers = load_config(EXAMPLES / "mcp.json", environ=ENVIRON).servers
     assert [server.fault for server in servers] == [""] * 4
-    kinds = [type(server.auth) for server in servers]
+    kinds = [type(server.extensions["access"].auth) for server in servers]
     assert kinds == [OAuth, OAuth, ClientCredentials, EnterpriseLogin]
 
 

@@ -10,11 +10,11 @@ from typing import Final
 import anyio
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.config.server_auth import TokenExchange
 from mcp_toolset.context.request import Caller
 from mcp_toolset.errors import CallError, UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.exchange_endpoint import ExchangeEndpoint
 from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken
+from mcp_toolset.extensions.upstream_access.server_auth import TokenExchange
 from mcp_toolset.tools.core.call import Identity, ToolContext
 from mcp_toolset.upstream.target import Link
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.config.server_auth import OAuth, TokenExchange
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.upstream_access.callers.exchange import Exchange
 from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins
 from mcp_toolset.extensions.upstream_access.callers.reach import HeaderMapping, Reach
+from mcp_toolset.extensions.upstream_access.server_auth import OAuth, TokenExchange
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.target import Link
 

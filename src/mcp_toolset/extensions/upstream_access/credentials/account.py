@@ -7,13 +7,13 @@ from dataclasses import field
 from typing import Final
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.config.server_auth import LoginPage, OAuth
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
 from mcp_toolset.extensions.upstream_access.credentials.login import Challenge
 from mcp_toolset.extensions.upstream_access.credentials.loopback import port_for
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import authorization_http
 from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens, store_of
+from mcp_toolset.extensions.upstream_access.server_auth import LoginPage, OAuth
 from mcp_toolset.protocol.handshake import DISCOVER
 from mcp_toolset.security.secrets.credential_store import CredentialKey
 

@@ -6,8 +6,8 @@ from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.asked_store import SingleFlight
-from mcp_toolset.config.server_auth import TokenExchange
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import AuthorizationHttp, table_in
+from mcp_toolset.extensions.upstream_access.server_auth import TokenExchange
 from mcp_toolset.security.egress import metadata_places
 from mcp_toolset.tools.text.hidden_text import in_log
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.config.server_auth import EnterpriseLogin, LoginPage, OAuth, ServerAuth
 from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
     TOKEN_EXCHANGE,
@@ -21,6 +20,7 @@ from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
     told,
     unlogged,
 )
+from mcp_toolset.extensions.upstream_access.server_auth import EnterpriseLogin, LoginPage, OAuth, ServerAuth
 from mcp_toolset.tools.text.hidden_text import in_log
 
 UNATTENDED: Final = 60.0
@@ -92,7 +92,7 @@ async def obtained(
         now: The clock.
     """
     # The SDK's OAuth takes its time to import, and most processes never log in.
-    from mcp_toolset.sdk.oauth import Granted, OAuthFlowError, granted
+    from mcp_toolset.extensions.upstream_access.credentials.sdk_flows import Granted, OAuthFlowError, granted
 
     async def id_jag(issuer: str, resource: str) -> str:
         assert isinstance(auth, EnterpriseLogin), "an assertion is for this login alone"

@@ -15,9 +15,9 @@ from urllib.request import getproxies
 
 import anyio
 
-from mcp_toolset.config.server_auth import ServerAuth, TokenExchange
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
+from mcp_toolset.extensions.upstream_access.server_auth import ServerAuth, TokenExchange
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.text.hidden_text import in_log
 

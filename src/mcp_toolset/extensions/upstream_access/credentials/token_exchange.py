@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from mcp_toolset.config.server_auth import TokenExchange
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
 from mcp_toolset.extensions.upstream_access.credentials.exchange_endpoint import ExchangeEndpoint
@@ -25,6 +24,7 @@ from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
     table_in,
     told,
 )
+from mcp_toolset.extensions.upstream_access.server_auth import TokenExchange
 from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 

@@ -22,11 +22,11 @@ from typing import Final
 import anyio
 
 from mcp_toolset._records import replace
-from mcp_toolset.config.server_auth import OAuth, ServerAuth
 from mcp_toolset.errors import NEEDS_LOGIN, LoginRequiredError, SecretError, UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
 from mcp_toolset.extensions.upstream_access.credentials.login import Challenge, obtained
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import authorization_http
+from mcp_toolset.extensions.upstream_access.server_auth import OAuth, ServerAuth
 from mcp_toolset.security.secrets.credential_store import (
     CredentialKey,
     CredentialStore,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extending.mounts import MountAuth
 from mcp_toolset.security.egress import Egress, is_web_address
 
 if TYPE_CHECKING:
@@ -28,8 +29,18 @@ __all__ = [
     "OAuth",
     "ServerAuth",
     "TokenExchange",
-    "guarded",
 ]
+
+
+class _Asking(MountAuth):
+    """Asks authorization servers, within the limits of `egress`."""
+
+    __slots__ = ()
+
+    egress: Egress
+
+    def within(self, egress: Egress) -> Self:
+        return replace(cast("Any", self), egress=egress) if egress.allow else self
 
 
 class LoginPage(Protocol):
@@ -47,7 +58,7 @@ class LoginPage(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OAuth:
+class OAuth(_Asking):
     """A person logs in, with `mcp-toolset login` or by `page`; the bridge renews the tokens.
 
     Attributes:
@@ -95,13 +106,16 @@ class OAuth:
             raise DefinitionError("`callback` does not end in /oauth/callback; correct it")
 
     @property
+    def by_caller(self) -> bool:
+        return self.per_user
+
+    @property
     def secrets(self) -> tuple[str, ...]:
-        """The values in it that must not be shown."""
         return tuple(filter(None, [self.client_secret]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientCredentials:
+class ClientCredentials(_Asking):
     """The bridge logs in as itself, without a person: the client credentials grant (RFC 6749, section 4.4).
 
     Attributes:
@@ -135,7 +149,6 @@ class ClientCredentials:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values in it that must not be shown."""
         return tuple(filter(None, [self.client_secret, self.private_key]))
 
 
@@ -144,7 +157,7 @@ IdToken: TypeAlias = str | Callable[[], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnterpriseLogin:
+class EnterpriseLogin(_Asking):
     """Tokens through the company's identity provider (enterprise-managed authorization, ID-JAG).
 
     Attributes:
@@ -179,12 +192,11 @@ class EnterpriseLogin:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values in it that must not be shown."""
         return (self.client_secret, *([self.id_token] if isinstance(self.id_token, str) else ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenExchange:
+class TokenExchange(_Asking):
     """Exchanges the token of each caller for a token of the server (RFC 8693).
 
     Attributes:
@@ -222,35 +234,28 @@ class TokenExchange:
         _check_issuer(self.token_url, "token_url")
 
     @property
+    def by_caller(self) -> bool:
+        return True
+
+    @property
     def secrets(self) -> tuple[str, ...]:
-        """The values in it that must not be shown."""
         return tuple(filter(None, [self.client_secret]))
 
 
 @dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(MountAuth):
     """Passes the `Authorization` header of each caller through; the MCP specification forbids this."""
 
     @property
-    def secrets(self) -> tuple[str, ...]:
-        """The values in it that must not be shown."""
-        return ()
+    def forwards(self) -> bool:
+        return True
 
-
-_Any = TypeVar("_Any")
 
 CallerAuth: TypeAlias = TokenExchange | Forward
 """The ways to send a mounted server what callers have sent."""
 
 ServerAuth: TypeAlias = OAuth | ClientCredentials | EnterpriseLogin
 """The ways to get tokens for a mounted server."""
-
-
-def guarded(auth: _Any, egress: Egress) -> _Any:
-    """A login whose requests may go besides where `egress` allows it."""
-    if not egress.allow or not isinstance(auth, OAuth | ClientCredentials | EnterpriseLogin | TokenExchange):
-        return auth
-    return replace(auth, egress=egress)
 
 
 def _check_issuer(url: str | None, name: str = "issuer") -> None:

@@ -34,7 +34,12 @@ from mcp_types import LATEST_PROTOCOL_VERSION
 from pydantic import AnyUrl
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.config.server_auth import ClientCredentials, EnterpriseLogin, LoginPage, OAuth
+from mcp_toolset.extensions.upstream_access.server_auth import (
+    ClientCredentials,
+    EnterpriseLogin,
+    LoginPage,
+    OAuth,
+)
 
 __all__ = ["Granted", "OAuthFlowError", "granted"]
 
