@@ -63,10 +63,12 @@ NAMES: Final = (
         ]
     )
     - ENGLISH
-    - {"auth"}
+    - {"auth", "oauth", "single"}
 )
-"""What the index has, without `auth`, which is a keyword of the core, and the classes whose names are of more
-than one English word, as `Record` is one."""
+"""What the index has, and the classes whose names are of more than one English word, as `Record` is one.
+
+`auth` is a keyword of the core, `oauth` is of the protocol's errors, `single` is English.
+"""
 
 EXCEPTIONS: Final = {"processes": "a capability of tools, which `ToolContext` has for whoever provides it"}
 """Why the core has the word of an extension. The list may only shrink."""

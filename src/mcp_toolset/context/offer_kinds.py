@@ -177,10 +177,12 @@ class ListChange(Protocol):
     @property
     def capability(self) -> str:
         """What the list is of: `tools`, `resources` or `prompts`."""
+        ...
 
     @property
     def client_key(self) -> str:
         """The key of the one client whose session lists this; empty if it is a session of several."""
+        ...
 
     def is_for(self, client: ServedClient) -> bool: ...
 
@@ -193,6 +195,7 @@ class Offers(Protocol):
 
     def declares(self, capability: str, feature: str = "") -> bool:
         """Whether it has a capability, and in it a feature such as `subscribe`."""
+        ...
 
     def extensions(self) -> Mapping[str, Any]:
         """What it declares as `experimental` and `extensions`, without what the bridge takes part in."""
@@ -212,21 +215,27 @@ class Offers(Protocol):
 
     async def listed(self, kind: Kind) -> Sequence[Wire]:
         """The entries of a kind as they are now."""
+        ...
 
     def hint(self, kind: Kind) -> CacheHint:
         """How long that list may be kept."""
+        ...
 
     def meta(self, kind: Kind) -> Wire:
         """What that list has in `_meta`."""
+        ...
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """The answer to `resources/read`; `LookupError` if the source is local and has none such."""
+        ...
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
         """The answer to `prompts/get`; `LookupError` if the source is local and has none such."""
+        ...
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """The answer to `completion/complete`."""
+        ...
 
     async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """The answer to a request of a method that no revision has."""
@@ -234,6 +243,7 @@ class Offers(Protocol):
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` whenever the resource has changed for a caller; returns what ends that."""
+        ...
 
     async def look(self, kind: Kind, context: ToolContext) -> None:
         """List again for a caller what nothing tells of a change of."""

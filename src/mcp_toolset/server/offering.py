@@ -41,7 +41,6 @@ from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.declare.providers import (
     CompletionProvider,
     PromptProvider,
-    Reference,
     ResourceProvider,
     UpdatingResources,
 )
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from mcp_toolset.context.client import ServedClient
+    from mcp_toolset.tools.declare.providers import Reference
 
 
 LOCAL: Final = ""  # the source name of what the server has itself
