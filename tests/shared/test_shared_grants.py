@@ -17,9 +17,9 @@ from tests.support.valkey import ValkeyProcess
 
 from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
 from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, MemoryGrantStore, ToolGrant, key_of
-from mcp_toolset.shared.connection import StoreConnection
 from mcp_toolset.shared.grants import SharedGrants
 from mcp_toolset.shared.topics import Topics
+from mcp_toolset.stores.connection import StoreConnection
 from mcp_toolset.tools.binding.binding import StoreMiss
 
 pytestmark = pytest.mark.anyio

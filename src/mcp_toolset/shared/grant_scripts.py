@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mcp_toolset.shared.connection import Script
+from mcp_toolset.stores.connection import Script
 
 __all__ = ["FIND", "GIVE_BACK", "HELD", "RECORDED", "RECORDS", "REVOKE", "SAVE", "TAKE"]
 

@@ -21,8 +21,8 @@ from mcp_toolset.catalog.grants.store import (
     Wire,
 )
 from mcp_toolset.shared import grant_scripts as scripts
-from mcp_toolset.shared.connection import StoreConnection
 from mcp_toolset.shared.topics import Topics
+from mcp_toolset.stores.connection import StoreConnection
 
 REVOKED: Final = "revoked"
 """The topic of revocations."""

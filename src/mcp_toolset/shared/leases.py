@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mcp_toolset.shared.connection import Script, StoreConnection
 from mcp_toolset.shared.topics import Topics
+from mcp_toolset.stores.connection import Script, StoreConnection
 
 _TAKE = Script("""
 local holder = redis.call('HGET', KEYS[1], 'holder')

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Final
 
-from mcp_toolset.shared.connection import Script, StoreConnection
 from mcp_toolset.shared.topics import Topics
+from mcp_toolset.stores.connection import Script, StoreConnection
 
 _SWAP: Final = Script("""
 local found = redis.call('GET', KEYS[1])

@@ -11,7 +11,6 @@ from mcp_toolset.calls.suspended.store import PATIENCE
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT
 from mcp_toolset.security.secrets.key_ring import KEY_BYTES, KeyRing
-from mcp_toolset.shared.connection import StoreConnection, StoreHealth
 from mcp_toolset.shared.grants import SharedGrants
 from mcp_toolset.shared.leases import Leases
 from mcp_toolset.shared.replicas import Replicas
@@ -22,6 +21,7 @@ from mcp_toolset.shared.small_stores import (
     UsedOnce,
 )
 from mcp_toolset.shared.topics import Topics
+from mcp_toolset.stores.connection import StoreConnection, StoreHealth
 
 __all__ = ["KEYS_VARIABLE", "SharedState"]
 

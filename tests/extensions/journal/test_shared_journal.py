@@ -24,6 +24,7 @@ from mcp_toolset.extensions.journal.journal_store import Intent, Outcome
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.journal import JournalGuard, RedisJournal, SqliteJournal
 from mcp_toolset.shared.state import SharedState
+from mcp_toolset.stores.redis import RedisStore
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +74,8 @@ async def test_j1_the_store_has_neither_keys_nor_results(url: str) -> None:
         server = ToolsetServer(Toolset(tool(_secret)), journal=journal)
         async with server:
             await server.call_tool("_secret", {"password": "hunter2"}, context=Caller(UUID_KEY))
-        run, key = journal._connection.run, journal._connection.key("journal-call", "*")
+        assert isinstance(journal.store, RedisStore)
+        run, key = journal.store.connection.run, journal.store.connection.key("journal", "?*")
         [name] = await run("KEYS", key, to="look")
         held = repr(await run("HGETALL", name, to="look"))
         assert 0 < await run("PTTL", name, to="look") <= 7 * 86_400_000

@@ -13,10 +13,9 @@ from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.extending.extension import Extension, Host
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import LIFETIME, JournalStore
-from mcp_toolset.extensions.journal.journals import journal_at
+from mcp_toolset.extensions.journal.journals import RedisJournal, SqliteJournal, journal_at
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.extensions.journal.settings import JournalOfServer, JournalSettings
-from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
@@ -117,8 +116,6 @@ class Journal(Extension):
             return journal_at(stated.store or stated.path, lifetime=lifetime)
         if shared is None:
             return SqliteJournal(lifetime=lifetime)
-        from mcp_toolset.extensions.journal.redis_journal import RedisJournal
-
         return RedisJournal(shared.connection, lifetime=lifetime)
 
     def _made(self, store: JournalStore) -> JournalGuard:

@@ -149,10 +149,3 @@ class JournalStore(AbstractAsyncContextManager[Any], Protocol):
             Whether there is such a call, and it does not run.
         """
         ...
-
-
-def standing_of(state: Kept, owner_lives: bool) -> Standing:
-    """How a call stands whose process lives, or does not."""
-    if state != "begun":
-        return state
-    return "running" if owner_lives else "unknown"

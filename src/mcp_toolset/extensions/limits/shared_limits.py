@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from mcp_toolset.extensions.limits.rate import TokensTaken
-from mcp_toolset.shared.connection import Script, StoreConnection
 from mcp_toolset.shared.small_stores import hashed
+from mcp_toolset.stores.connection import Script, StoreConnection
 
 _BUCKET: Final = Script("""
 local calls, per, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
