@@ -46,10 +46,10 @@ async def test_what_is_written_is_found_by_others_and_later(stores: Stores) -> N
 
 async def test_an_entry_changes_if_it_is_the_one_that_is_known(stores: Stores) -> None:
     async with stores() as one, stores() as other:
-        assert await one.write(first := Put(*KEY, b"1", ABSENT)) is None
+        assert await one.write(first := Put(*KEY, b"1", ABSENT, tag=2**52)) is None
         standing = await other.write(Put(*KEY, b"2", ABSENT))
         assert standing is not None and standing == [(b"1", first.tag)]
-        assert await other.write(second := Put(*KEY, b"2", first.tag)) is None
+        assert await other.write(second := Put(*KEY, b"2", first.tag, tag=7)) is None
         assert await one.write(Put(*KEY, b"3", first.tag)) == [(b"2", second.tag)]
         assert await one.write(Put(*KEY, None, first.tag)) == [(b"2", second.tag)]
         assert await one.write(Put(*KEY, None, second.tag)) is None
@@ -59,15 +59,27 @@ async def test_an_entry_changes_if_it_is_the_one_that_is_known(stores: Stores) -
 
 async def test_changes_of_one_step_are_made_all_or_none(stores: Stores) -> None:
     async with stores() as store:
-        await store.write(kept := Put("s", "b", b"before"))
+        await store.write(kept := Put("s", "b", b"before", tag=5))
         for known in (ABSENT, kept.tag + 1):
             refused = await store.write(Put("s", "a", b"1"), Put("s", "b", b"2", known), Put("t", "c", b"3"))
             assert refused == [None, (b"before", kept.tag), None]
         assert await store.get(("s", "a"), ("t", "c")) == [None, None]
-        put = (Put("s", "b", None, kept.tag), Put("s", "a", b"1", ABSENT), Put("t", "c", b"3"))
+        put = (Put("s", "b", None, kept.tag), Put("s", "a", b"1", ABSENT, tag=1), Put("t", "c", b"3", tag=2))
         assert await store.write(*put) is None
         found = await store.get(("s", "a"), ("s", "b"), ("t", "c"))
         assert found == [(b"1", put[1].tag), None, (b"3", put[2].tag)]
+
+
+async def test_no_two_values_have_one_tag(stores: Stores) -> None:
+    async with stores() as store:
+        seen = set[int]()
+        for _ in range(3):
+            await store.write(Put(*KEY, b"1"))
+            [found] = await store.get(KEY)
+            assert found is not None
+            seen.add(found.tag)
+            await store.write(Put(*KEY, None))
+        assert len(seen | {ABSENT}) == 4
 
 
 async def test_one_of_many_at_once_is_the_first(stores: Stores) -> None:
@@ -90,6 +102,7 @@ async def test_one_of_many_at_once_is_the_first(stores: Stores) -> None:
 async def test_the_names_of_a_shelf_are_in_the_order_that_was_said(stores: Stores) -> None:
     async with stores() as store:
         assert await store.names("s") == []
+        await store.write(Put("s", "", b""))
         for name, at in (("b", 2), ("c", 1_700_000_000_000_001), ("a", 1_700_000_000_000_000), ("d", None)):
             await store.write(put := Put("s", name, b"", at=at))
         assert put.at is None
@@ -123,7 +136,7 @@ async def test_an_entry_ends_with_its_time(stores: Stores) -> None:
 
     async with stores(now=lambda: clock[0]) as store:
         await store.write(Put("s", "a", b"1", at=1, seconds=0.05), Put("s", "b", b"1", at=2, seconds=60))
-        await store.write(kept := Put("s", "c", b"1", ABSENT, at=3, seconds=0.05))
+        await store.write(kept := Put("s", "c", b"1", ABSENT, at=3, seconds=0.05, tag=9))
         await store.write(
             Put("s", "c", b"2", kept.tag, seconds=60), Put("s", "d", b"1", ABSENT, seconds=0.05)
         )

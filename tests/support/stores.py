@@ -66,7 +66,7 @@ async def postgres(folder: Path) -> AsyncGenerator[Stores]:
 
     where = os.environ[POSTGRES]
     async with PostgresStore(where, "the entries") as store, store._asked():
-        await store._rows(Statement(f"DELETE FROM {TABLE}", ()))
+        await store._done(Statement(f"DELETE FROM {TABLE}", ()))
     yield lambda *, now=time.time: store_at(where, "the entries", now=now)
 
 

@@ -16,11 +16,18 @@ from typing import Any, Final, Self
 import anyio
 
 from mcp_toolset.errors import ConfigError, StoreError
-from mcp_toolset.stores.sql import FORGET, TABLE, TABLES, Statement, changing, naming, reading, trimming
+from mcp_toolset.stores.sql import (
+    FORGET,
+    FORGET_EVERY,
+    TABLE,
+    TABLES,
+    Statement,
+    changing,
+    naming,
+    reading,
+    trimming,
+)
 from mcp_toolset.stores.store import Entry, Place, Put, Store
-
-FORGET_EVERY: Final = 1000
-"""Writes after which entries that have ended are removed."""
 
 _COLUMNS: Final = ("shelf", "name", "value", "tag", "at", "until")
 _MAKING: Final = 0x4D54736A
@@ -93,19 +100,19 @@ class PostgresStore(Store):
         async with self._asked() as connection:
             self._written += 1
             if self._written % FORGET_EVERY == 1:
-                await self._rows(Statement(FORGET, (now,)))
+                await self._done(Statement(FORGET, (now,)))
             # In one order, so that no two processes wait for each other.
             ordered = sorted(puts, key=lambda put: (put.shelf, put.name))
             is_one = len(puts) == 1 and puts[0].most is None
             async with nullcontext() if is_one else connection.transaction() as whole:
                 for put in ordered:
                     statement = changing(put, now)
-                    if not await self._rows(statement) and statement.must:
+                    if not (await self._done(statement)).rowcount and statement.must:
                         if whole is not None:
                             raise self._driver.Rollback(whole)
                         break
                     if put.most is not None:
-                        await self._rows(trimming(put))
+                        await self._done(trimming(put))
                 else:
                     return None
             return await self._entries([(put.shelf, put.name) for put in puts])
@@ -124,8 +131,10 @@ class PostgresStore(Store):
         return [Entry(bytes(rows[0][0]), rows[0][1]) if rows else None for rows in found]
 
     async def _rows(self, statement: Statement) -> list[tuple[Any, ...]]:
-        cursor = await self._connection.execute(statement.text.replace("?", "%s"), statement.values)
-        return await cursor.fetchall() if cursor.description else []
+        return await (await self._done(statement)).fetchall()
+
+    async def _done(self, statement: Statement) -> Any:
+        return await self._connection.execute(statement.text.replace("?", "%s"), statement.values)
 
     @asynccontextmanager
     async def _asked(self) -> AsyncGenerator[Any]:

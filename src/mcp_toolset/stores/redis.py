@@ -1,6 +1,6 @@
 """`RedisStore`: entries in one namespace of Redis or Valkey, for processes of several machines.
 
-An entry is a hash at `SHELF:NAME`, and the order of a shelf a sorted set at `SHELF:`. Each user of a store
+An entry is a hash at `SHELF:NAME`, and the order of a shelf a sorted set at `SHELF`. Each user of a store
 that is owned says every few seconds that it lives.
 """
 
@@ -17,7 +17,7 @@ import anyio
 from mcp_toolset.concurrency.beside import beside
 from mcp_toolset.errors import StoreError
 from mcp_toolset.stores.connection import Script, StoreConnection
-from mcp_toolset.stores.store import Entry, Place, Put, Store
+from mcp_toolset.stores.store import Entry, Place, Put, Store, new_tag
 
 ALIVE: Final = 15.0
 """Seconds for which a user of the store counts as living after it has said so."""
@@ -65,13 +65,13 @@ for i, key in ipairs(KEYS) do
         redis.call('PEXPIRE', order, lives)
       end
       for _, old in ipairs(redis.call('ZRANGE', order, 0, 1)) do
-        if redis.call('EXISTS', order .. old) == 0 then redis.call('ZREM', order, old) end
+        if redis.call('EXISTS', order .. ':' .. old) == 0 then redis.call('ZREM', order, old) end
       end
     end
   end
   if most ~= '' then
     for _, old in ipairs(redis.call('ZRANGE', order, 0, -1 - tonumber(most))) do
-      redis.call('DEL', order .. old)
+      redis.call('DEL', order .. ':' .. old)
       redis.call('ZREM', order, old)
     end
   end
@@ -83,7 +83,7 @@ return nil
 _NAMES: Final = Script("""
 local found = {}
 for _, name in ipairs(redis.call('ZREVRANGE', KEYS[1], 0, -1)) do
-  if redis.call('EXISTS', KEYS[1] .. name) == 1 then found[#found + 1] = name end
+  if redis.call('EXISTS', KEYS[1] .. ':' .. name) == 1 then found[#found + 1] = name end
 end
 return found
 """)
@@ -178,14 +178,14 @@ class RedisStore(Store):
             known = "" if put.known is None else put.known
             life = "" if put.seconds is None else max(1, int(put.seconds * 1000))
             at, most = ("" if one is None else one for one in (put.at, put.most))
-            tag = "" if put.value is None else put.tag
-            order = self.connection.key(put.shelf, "")
+            tag = "" if put.value is None else put.tag or new_tag()
+            order = self.connection.key(put.shelf)
             words += [tag, order, put.name, put.value or b"", known, at, life, most]
         found = await self.connection.script(_WRITE, keys, *words, tell, to="write what it keeps")
         return None if found is None else _entries(found)
 
     async def names(self, shelf: str) -> Sequence[str]:
-        order = self.connection.key(shelf, "")
+        order = self.connection.key(shelf)
         return [
             name.decode() for name in await self.connection.script(_NAMES, (order,), to="read what it keeps")
         ]

@@ -22,7 +22,7 @@ import anyio.to_thread
 from mcp_toolset.concurrency.sqlite_file import SqliteFile, transaction
 from mcp_toolset.concurrency.sqlite_thread import SqliteStore
 from mcp_toolset.errors import StoreError
-from mcp_toolset.stores.sql import FORGET, TABLES, changing, naming, reading, trimming
+from mcp_toolset.stores.sql import FORGET, FORGET_EVERY, TABLES, changing, naming, reading, trimming
 from mcp_toolset.stores.store import ABSENT, Entry, Place, Put, Store
 
 FILE: Final = SqliteFile(b"MTse", (TABLES,))
@@ -54,7 +54,7 @@ class FileStore(SqliteStore, Store):
         """
         SqliteStore.__init__(self, path, FILE, name, owned=owned)
         self._now = now
-        self._file = 0
+        self._file = self._steps = 0
 
     async def __aenter__(self) -> Self:
         """Open the file, unless it is open; what killed processes have left goes."""
@@ -86,7 +86,11 @@ class FileStore(SqliteStore, Store):
     ) -> Sequence[Entry | None] | None:
         if synced and os.stat(self.path).st_ino != self._file:
             raise FileNotFoundError(f"{self.path} was replaced; it is opened again")
-        return _written(file, puts, self._now())
+        now = self._now()
+        self._steps += 1
+        if self._steps % FORGET_EVERY == 1:
+            file.execute(FORGET, (now,))
+        return _written(file, puts, now)
 
     def _opened(self) -> sqlite3.Connection:
         file = super()._opened()
@@ -106,6 +110,7 @@ class DirectFile(Store):
         """
         self.name = name
         self._now = now
+        self._steps = 0
         self._writing, self._reading = RLock(), RLock()
         try:
             _require_whole(path)
@@ -137,9 +142,13 @@ class DirectFile(Store):
     async def write(
         self, *puts: Put, synced: bool = True, tell: bytes = b""
     ) -> Sequence[Entry | None] | None:
+        now = self._now()
         try:
             with self._writing, transaction(self._writer):
-                return _written(self._writer, puts, self._now())
+                self._steps += 1
+                if self._steps % FORGET_EVERY == 1:
+                    self._writer.execute(FORGET, (now,))
+                return _written(self._writer, puts, now)
         except (sqlite3.Error, UnicodeError) as fault:
             raise self._unusable(fault) from fault
 
@@ -177,11 +186,9 @@ def _written(file: sqlite3.Connection, puts: Sequence[Put], now: float) -> list[
         tags = [ABSENT if one is None else one.tag for one in standing]
         if any(put.known not in (None, tag) for put, tag in zip(puts, tags, strict=True)):
             return standing
-    if not all(put.known for put in puts):
-        file.execute(FORGET, (now,))
     for put in puts:
         text, values, must = changing(put, now)
-        if file.execute(text, values).fetchone() is None and must:
+        if not file.execute(text, values).rowcount and must:
             return entries()
         if put.most is not None:
             file.execute(*trimming(put)[:2])

@@ -10,14 +10,11 @@ import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import field
 from math import inf
-from secrets import randbits
+from random import getrandbits
 from threading import RLock
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
-
-from mcp_toolset._records import dataclass
 
 ABSENT: Final = 0
 """The tag of an entry that does not exist."""
@@ -41,11 +38,10 @@ class Entry(NamedTuple):
 
 
 def new_tag() -> int:
-    return randbits(52) + 1
+    return getrandbits(52) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """One change of a step.
 
     Attributes:
@@ -57,7 +53,7 @@ class Put:
             not among `names`.
         seconds: How long the entry is kept from now on; `None` for as long as before, or for ever.
         most: How many entries in order the shelf keeps; the first ones go.
-        tag: The tag of the new value.
+        tag: The tag of the new value; one is made unless it is given.
     """
 
     shelf: str
@@ -67,7 +63,7 @@ class Put:
     at: int | None = None
     seconds: float | None = None
     most: int | None = None
-    tag: int = field(default_factory=new_tag)
+    tag: int = 0
 
 
 class Store(ABC):
@@ -218,7 +214,7 @@ class MemoryStore(Store):
             at, until = (None, inf) if before is None else (before.at, before.until)
             at = at if put.at is None else put.at
             until = until if put.seconds is None else self._now() + put.seconds
-            shelf[put.name] = _Row(Entry(put.value, put.tag), at, until)
+            shelf[put.name] = _Row(Entry(put.value, put.tag or new_tag()), at, until)
         if put.most is not None and len(shelf) > put.most:
             for _, name in sorted(self._order(put.shelf))[: -put.most]:
                 del shelf[name]

@@ -75,7 +75,7 @@ async def test_j1_the_store_has_neither_keys_nor_results(url: str) -> None:
         async with server:
             await server.call_tool("_secret", {"password": "hunter2"}, context=Caller(UUID_KEY))
         assert isinstance(journal.store, RedisStore)
-        run, key = journal.store.connection.run, journal.store.connection.key("journal", "?*")
+        run, key = journal.store.connection.run, journal.store.connection.key("journal", "*")
         [name] = await run("KEYS", key, to="look")
         held = repr(await run("HGETALL", name, to="look"))
         assert 0 < await run("PTTL", name, to="look") <= 7 * 86_400_000

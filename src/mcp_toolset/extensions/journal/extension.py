@@ -13,7 +13,7 @@ from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.extending.extension import Extension, Host
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import LIFETIME, JournalStore
-from mcp_toolset.extensions.journal.journals import RedisJournal, SqliteJournal, journal_at
+from mcp_toolset.extensions.journal.journals import NAME, SqliteJournal, StoredJournal, journal_at
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.extensions.journal.settings import JournalOfServer, JournalSettings
 
@@ -116,7 +116,7 @@ class Journal(Extension):
             return journal_at(stated.store or stated.path, lifetime=lifetime)
         if shared is None:
             return SqliteJournal(lifetime=lifetime)
-        return RedisJournal(shared.connection, lifetime=lifetime)
+        return StoredJournal(shared.store(NAME), lifetime=lifetime)
 
     def _made(self, store: JournalStore) -> JournalGuard:
         stated, servers = self._stated(), self._by_server()

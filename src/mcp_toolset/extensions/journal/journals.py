@@ -25,7 +25,7 @@ from mcp_toolset.extensions.journal.journal_store import (
 )
 from mcp_toolset.extensions.journal.place import journal_path
 from mcp_toolset.stores.places import store_at
-from mcp_toolset.stores.store import ABSENT, Entry, Put, Store
+from mcp_toolset.stores.store import ABSENT, Entry, Put, Store, new_tag
 
 if TYPE_CHECKING:
     from mcp_toolset.stores.connection import StoreConnection
@@ -149,10 +149,11 @@ class StoredJournal:
         """Record that an attempt begins; what there is, if it is not what is known."""
         now = self._now()
         record = Record(intent, attempt, "begun", self.store.own, now)
-        put = Put(_SHELF, intent.id, _value(record), known, int(now * 1e6), max(self._lifetime, DAY))
+        at, seconds, tag = int(now * 1e6), max(self._lifetime, DAY), new_tag()
+        put = Put(_SHELF, intent.id, _value(record), known, at, seconds, tag=tag)
         standing = await self.store.write(put)
         if standing is None:
-            self._begun[intent.id] = _Seen(record, put.tag)
+            self._begun[intent.id] = _Seen(record, tag)
         return standing
 
     async def _end(self, id: str, attempt: int, outcome: Outcome | None) -> None:
