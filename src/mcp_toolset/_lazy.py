@@ -145,7 +145,7 @@ HOMES: Final[Mapping[str, str]] = {
     "SharedState": "shared.state",
     "SourceHandle": "catalog.registry.registry",
     "SourceStatus": "tools.core.source",
-    "SqliteGrantStore": "catalog.grants.sqlite_store",
+    "SqliteGrantStore": "catalog.grants.store",
     "SqliteJournal": "extensions.journal.journals",
     "StateReport": "catalog.registry.registry",
     "StateStore": "catalog.registry.state_store",

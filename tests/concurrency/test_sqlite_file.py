@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
+from mcp_toolset.catalog.grants.store import SqliteGrantStore
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.extensions.journal.journals import SqliteJournal

@@ -11,7 +11,7 @@ from mcp_toolset.calls.suspended.stored import StoredNames, kept_keys
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT
 from mcp_toolset.security.secrets.key_ring import KeyRing
-from mcp_toolset.shared.grants import SharedGrants
+from mcp_toolset.shared.grants import shared_grants
 from mcp_toolset.shared.replicas import Replicas
 from mcp_toolset.shared.small_stores import Leases, SharedRegistryState, SharedResults
 from mcp_toolset.shared.topics import Topics
@@ -70,7 +70,7 @@ class SharedState:
 
     def grants(self) -> CachedGrants:
         """Grants, with a copy here that follows what other replicas grant and revoke."""
-        return SharedGrants(self.connection, self.topics).cached()
+        return shared_grants(self._store, self.topics)
 
     def registry_state(self, service: str) -> SharedRegistryState:
         """The names and members of the tools of a server; its replicas give the same name."""

@@ -7,6 +7,7 @@ worker thread. Whether another process lives is told by its lock; see `OwnerLock
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
@@ -27,11 +28,15 @@ from mcp_toolset.stores.store import ABSENT, Entry, Place, Put, Store
 
 FILE: Final = SqliteFile(b"MTse", (TABLES,))
 
+WRITE_PATIENCE: Final = 5.0
+"""Seconds that a write of `DirectFile` waits for other processes."""
+
 READ_PATIENCE: Final = 0.1
 """Seconds that a read of `DirectFile` waits; in WAL mode only the repair after a crash makes it wait."""
 
 
 _T = TypeVar("_T")
+_log = logging.getLogger("mcp_toolset.stores")
 
 
 class FileStore(SqliteStore, Store):
@@ -108,13 +113,14 @@ class DirectFile(Store):
             StoreError: it cannot be opened, is damaged, of another program, or of a later version of this
                 one. The file is unchanged.
         """
+        self.path = path
         self.name = name
         self._now = now
         self._steps = 0
         self._writing, self._reading = RLock(), RLock()
         try:
             _require_whole(path)
-            self._writer = FILE.open(path)
+            self._writer = FILE.open(path, patience=WRITE_PATIENCE)
             try:
                 # What was taken or removed must stay so, even after a loss of power.
                 self._writer.execute("PRAGMA synchronous = FULL")
@@ -124,9 +130,12 @@ class DirectFile(Store):
                 self._writer.close()
                 raise
         except (sqlite3.Error, OSError) as fault:
-            mend = "move it away to begin with an empty one, or name another file"
+            what, mend = (
+                name.removeprefix("the "),
+                "move it away to begin with an empty one, or name another file",
+            )
             raise StoreError(
-                f"{path}: it cannot be used for {name}, and was not changed: {fault}; {mend}"
+                f"{path}: it cannot be used for {what}, and was not changed: {fault}; {mend}"
             ) from fault
         self._reader.execute("PRAGMA query_only = ON")
 
@@ -166,7 +175,8 @@ class DirectFile(Store):
             raise self._unusable(fault) from fault
 
     def _unusable(self, fault: Exception) -> StoreError:
-        return StoreError(f"{self.name} cannot be looked up or kept now: {fault}")
+        _log.error("%s: %s", self.path, fault)
+        return StoreError(f"{self.name} cannot be looked up or kept now; try again later")
 
 
 def _entries(file: sqlite3.Connection, places: Sequence[Place], now: float) -> list[Entry | None]:
