@@ -16,13 +16,15 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import RLock
+from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import anyio.to_thread
 
+from mcp_toolset.concurrency.owner_locks import OwnerLocks
 from mcp_toolset.concurrency.sqlite_file import SqliteFile, transaction
-from mcp_toolset.concurrency.sqlite_thread import SqliteStore
-from mcp_toolset.errors import StoreError
+from mcp_toolset.concurrency.sqlite_thread import SqliteThread
+from mcp_toolset.errors import InvalidStateError, StateError, StoreError
 from mcp_toolset.stores.sql import FORGET, FORGET_EVERY, TABLES, changing, naming, reading, trimming
 from mcp_toolset.stores.store import ABSENT, Entry, Place, Put, Store
 
@@ -39,11 +41,12 @@ _T = TypeVar("_T")
 _log = logging.getLogger("mcp_toolset.stores")
 
 
-class FileStore(SqliteStore, Store):
-    """Entries in one file, readable by its user only.
+class FileStore(Store):
+    """Entries in one file, readable by its user only. It is open from its first user to its last.
 
     Attributes:
         path: The file.
+        locks: Which of its users live.
     """
 
     def __init__(
@@ -57,39 +60,78 @@ class FileStore(SqliteStore, Store):
             owned: Whether it has to be told which of its users live.
             now: Seconds since the epoch.
         """
-        SqliteStore.__init__(self, path, FILE, name, owned=owned)
+        self.path = path
+        self.name = name
+        self.locks = OwnerLocks(path.with_name(f"{path.name}.owners"))
+        self._is_owned = owned
         self._now = now
-        self._file = self._steps = 0
+        self._thread: SqliteThread | None = None
+        self._users = self._steps = self._inode = 0
 
     async def __aenter__(self) -> Self:
         """Open the file, unless it is open; what killed processes have left goes."""
-        is_first = self._users == 0
-        await SqliteStore.__aenter__(self)
-        if is_first and self._is_owned:
-            self.own = self.locks.own
-            await anyio.to_thread.run_sync(self.locks.sweep)
+        self._users += 1
+        if self._thread is None:
+            self._thread = SqliteThread(self._opened, f"mcp-toolset {self.name}")
+            try:
+                await self._thread.do(lambda file: None, synced=False)
+                if self._is_owned:
+                    self.own = self.locks.own
+                    await anyio.to_thread.run_sync(self.locks.sweep)
+            except BaseException as fault:
+                await self.__aexit__(None, None, None)
+                if isinstance(fault, sqlite3.Error | OSError | InvalidStateError):
+                    told = f"{self.name}, {self.path}, cannot be read or written: {fault}; name another file"
+                    raise StoreError(told) from fault
+                raise
         return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, once its last user has left."""
+        self._users -= 1
+        if self._users == 0 and self._thread is not None:
+            thread, self._thread = self._thread, None
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(thread.end)
+                await anyio.to_thread.run_sync(self.locks.release)
 
     async def get(self, *places: Place) -> Sequence[Entry | None]:
         now = self._now()
-        return await self.do(lambda file: _entries(file, places, now), synced=False)
+        return await self.step(lambda file: _entries(file, places, now))
 
     async def write(
         self, *puts: Put, synced: bool = True, tell: bytes = b""
     ) -> Sequence[Entry | None] | None:
-        return await self.do(lambda file: self._written(file, puts, synced), synced=synced)
+        return await self.step(lambda file: self._written(file, puts, synced), synced=synced)
 
     async def names(self, shelf: str) -> Sequence[str]:
         now = self._now()
-        return await self.do(lambda file: _names(file, shelf, now), synced=False)
+        return await self.step(lambda file: _names(file, shelf, now))
 
     async def lives(self, owner: str) -> bool:
-        return await self.do(lambda file: self.locks.lives(owner), synced=False)
+        return await self.step(lambda file: self.locks.lives(owner))
+
+    async def step(self, work: Callable[[sqlite3.Connection], _T], *, synced: bool = False) -> _T:
+        """The result of one transaction.
+
+        Raises:
+            StoreError: the file cannot be read or written.
+            StateError: it is not open.
+        """
+        if self._thread is None:
+            raise StateError(f"{self.name}, {self.path}, is not open: use it within `async with`")
+        try:
+            return await self._thread.do(work, synced=synced)
+        except (sqlite3.Error, OSError, InvalidStateError) as fault:
+            _log.error("%s, %s: %s", self.name, self.path, fault)
+            raise StoreError(f"{self.name} cannot be read or written now; try again later") from fault
 
     def _written(
         self, file: sqlite3.Connection, puts: Sequence[Put], synced: bool
     ) -> Sequence[Entry | None] | None:
-        if synced and os.stat(self.path).st_ino != self._file:
+        if synced and os.stat(self.path).st_ino != self._inode:
             raise FileNotFoundError(f"{self.path} was replaced; it is opened again")
         now = self._now()
         self._steps += 1
@@ -98,8 +140,11 @@ class FileStore(SqliteStore, Store):
         return _written(file, puts, now)
 
     def _opened(self) -> sqlite3.Connection:
-        file = super()._opened()
-        self._file = os.stat(self.path).st_ino
+        """The file, in the thread that uses it."""
+        if self._is_owned:
+            self.locks.hold()
+        file = FILE.open(self.path)
+        self._inode = os.stat(self.path).st_ino
         return file
 
 

@@ -246,7 +246,7 @@ async def test_j1_a_full_disk_lets_no_call_run_and_is_no_harm_afterwards(tmp_pat
         async def limit(pages: int) -> None:
             store = journal.store
             assert isinstance(store, FileStore)
-            await store.do(lambda file: file.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+            await store.step(lambda file: file.execute(f"PRAGMA max_page_count = {pages}").fetchone())
 
         await limit(1)
         told = [
