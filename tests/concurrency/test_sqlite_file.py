@@ -17,7 +17,7 @@ import pytest
 from mcp_toolset.catalog.grants.store import SqliteGrantStore
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.extensions.journal.journals import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import SqliteJournal
 from mcp_toolset.extensions.processes.records import ProcessRecords
 from mcp_toolset.extensions.sentence_models.embedding import VectorFile
 from mcp_toolset.extensions.statistics.store import StatisticsStore

@@ -11,11 +11,11 @@ from typing import Any
 
 from tests.support.stores import BACKENDS, POSTGRES, Backend
 
-from mcp_toolset.extensions.journal.journals import StoredJournal
+from mcp_toolset.extensions.journal.journal_store import JournalStore
 
 __all__ = ["POSTGRES", "STORES", "Journals"]
 
-Journals = Callable[..., StoredJournal]
+Journals = Callable[..., JournalStore]
 """Makes journals in one place, to be entered: each stands for a process."""
 
 
@@ -23,8 +23,8 @@ Journals = Callable[..., StoredJournal]
 async def _over(backend: Backend, folder: Path) -> AsyncGenerator[Journals]:
     async with backend(folder) as stores:
 
-        def made(*, now: Callable[[], float] = time.time, **options: Any) -> StoredJournal:
-            return StoredJournal(stores(), now=now, **options)
+        def made(*, now: Callable[[], float] = time.time, **options: Any) -> JournalStore:
+            return JournalStore(stores(), now=now, **options)
 
         yield made
 

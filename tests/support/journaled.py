@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp_toolset import Rules, ToolContext, Toolset, ToolsetServer
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.extensions.journal.journals import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import SqliteJournal
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.tools.core.asking import REPLAY_META_KEY
 

@@ -13,8 +13,7 @@ from mcp_toolset import HookSet, Rules, RunNormally, ToolCall, ToolContext, Tool
 from mcp_toolset.errors import StoreError, UpstreamUnavailableError
 from mcp_toolset.extensions.journal import guard
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.extensions.journal.journal_store import Found, Intent, Outcome
-from mcp_toolset.extensions.journal.journals import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import Found, Intent, Outcome, SqliteJournal
 from mcp_toolset.stores.sqlite import FileStore
 
 pytestmark = pytest.mark.anyio

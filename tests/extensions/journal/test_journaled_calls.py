@@ -17,8 +17,7 @@ from mcp_toolset.errors import DefinitionError, RetrySuggestedError
 from mcp_toolset.extensions.approvals.approvals import Approvals
 from mcp_toolset.extensions.approvals.guard import PolicyGuard
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.extensions.journal.journal_store import Outcome
-from mcp_toolset.extensions.journal.journals import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import Outcome, SqliteJournal
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.security.policy.policy import Policy
 from mcp_toolset.stores.sql import TABLE

@@ -108,6 +108,14 @@ async def test_j1_a_configured_server_records_in_the_store_of_the_replicas_or_it
             assert [one.record.intent for one in await seen.records(prefix=intent.id)] == [intent]
 
 
+async def test_j1_a_program_names_the_store_of_its_journal_by_a_url(url: str) -> None:
+    server = ToolsetServer(Toolset(), journal=url)
+    intent = Intent("4" * 64, "f", "", "", "", "pay", "{}", "client")
+    async with server, RedisJournal(url) as seen:
+        await server.extensions["journal"].guard().journal.begin(intent)
+        assert [one.record.intent for one in await seen.records()] == [intent]
+
+
 async def test_j1_replicas_with_a_file_each_are_refused(url: str, tmp_path: Path) -> None:
     path, shared = tmp_path / "calls", SharedState(url)
     with pytest.raises(ConfigError, match="leave the file out") as fault:

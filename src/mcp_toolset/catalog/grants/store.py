@@ -432,43 +432,33 @@ class GrantsAtOnce:
         self._grants = StoredGrants(store, limit=limit, of_owner=of_owner)
 
     def add(self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]) -> list[GrantRecord]:
-        """Store outcomes, and remove the oldest if there are too many."""
         return _now(self._grants.save(records, definitions))
 
     def get(self, key: str) -> ToolGrant | None:
-        """The grant of a handle's hash."""
         return _now(self._grants.get(key))
 
     def latest(self, owner: str, name: str) -> ToolGrant | None:
-        """The newest grant of an owner for a name."""
         return _now(self._grants.latest(owner, name))
 
     def held(self, owner: str) -> list[ToolGrant]:
-        """The newest grant for each name, in the order of the first."""
         return _now(self._grants.held(owner))
 
     def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """The outcome of an id under a replay key."""
         return _now(self._grants.recorded(owner, replay, id))
 
     def records(self, owner: str | None = None) -> list[GrantRecord]:
-        """The outcomes of resolving, the oldest first."""
         return _now(self._grants.records(owner))
 
     def definition(self, digest: str) -> Wire | None:
-        """A definition that was granted."""
         return _now(self._grants.definition(digest))
 
     def take(self, key: str) -> bool:
-        """Take one use of a grant: a use is never taken twice."""
         return _now(self._grants.take(key))
 
     def give_back(self, key: str) -> None:
-        """Return a use of a call that did not run."""
         _now(self._grants.give_back(key))
 
     def revoke(self, which: GrantFilter) -> int:
-        """Revoke grants."""
         return _now(self._grants.revoke(which))
 
 
