@@ -32,7 +32,7 @@ from measuring import markdown
 from reporting import surroundings
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.extensions.journal.journals import journal_at
+from mcp_toolset.extensions.journal.journal_store import journal_at
 from mcp_toolset.tools.core.result import REPLAY_META_KEY
 
 TOGETHER = 16

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.access import AccessDenied
     from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
     from mcp_toolset.catalog.grants.ledger import GrantLedger
-    from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
     from mcp_toolset.catalog.grants.store import (
         GrantFilter,
         GrantRecord,
         GrantStore,
         MemoryGrantStore,
+        SqliteGrantStore,
         ToolGrant,
     )
 

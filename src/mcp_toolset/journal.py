@@ -9,11 +9,17 @@ from mcp_toolset._lazy import homes_of, lazily
 if TYPE_CHECKING:
     from mcp_toolset.extensions.journal.extension import Journal
     from mcp_toolset.extensions.journal.guard import JournalGuard
-    from mcp_toolset.extensions.journal.journal_store import Found, Intent, JournalStore, Outcome, Record
-    from mcp_toolset.extensions.journal.postgres_journal import PostgresJournal
-    from mcp_toolset.extensions.journal.redis_journal import RedisJournal
+    from mcp_toolset.extensions.journal.journal_store import (
+        Found,
+        Intent,
+        JournalStore,
+        Outcome,
+        PostgresJournal,
+        Record,
+        RedisJournal,
+        SqliteJournal,
+    )
     from mcp_toolset.extensions.journal.rules import JournalRules
-    from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
 
 __all__ = [
     "Found",

@@ -24,8 +24,7 @@ from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import MAX_AGE, AsyncGrantStore, CachedGrants
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
-from mcp_toolset.catalog.grants.store import GrantStore, MemoryGrantStore
+from mcp_toolset.catalog.grants.store import GrantStore, MemoryGrantStore, SqliteGrantStore
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition

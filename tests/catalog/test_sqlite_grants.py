@@ -16,11 +16,12 @@ import pytest
 from tests.catalog.test_grants import CALLERS, Caller, binding
 from tests.support.warm import Warm
 
-from mcp_toolset.catalog.grants import sqlite_store as sqlite_grants
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.grants.sqlite_store import FILE, SqliteGrantStore
-from mcp_toolset.catalog.grants.store import ToolGrant
+from mcp_toolset.catalog.grants.store import SqliteGrantStore, ToolGrant
 from mcp_toolset.errors import GrantStoreError
+from mcp_toolset.stores import sqlite
+from mcp_toolset.stores.sqlite import FILE
+from mcp_toolset.stores.store import Put
 
 
 def filled(path: Path, count: int = 1) -> list[ToolGrant]:
@@ -152,15 +153,15 @@ def test_f37_what_fails_later_grants_nothing_and_names_no_file(tmp_path: Path) -
 def test_f37_a_batch_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with SqliteGrantStore(tmp_path / "grants.db") as store:
         ledger = GrantLedger(store)
-        real, done = sqlite_grants._row_of, []
+        real, done = sqlite.changing, []
 
-        def fails_at_the_second(grant: ToolGrant) -> object:
-            done.append(grant)
+        def fails_at_the_second(put: Put, now: float) -> object:
+            done.append(put)
             if len(done) == 2:
                 raise sqlite3.OperationalError("disk full")
-            return real(grant)
+            return real(put, now)
 
-        monkeypatch.setattr(sqlite_grants, "_row_of", fails_at_the_second)
+        monkeypatch.setattr(sqlite, "changing", fails_at_the_second)
         with pytest.raises(GrantStoreError):
             ledger.resolved([("read", binding("read")), ("wipe", binding("wipe"))], CALLERS[1])
         assert store.records() == [] and store.held("session:one") == []
@@ -171,7 +172,7 @@ def test_f37_a_batch_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
 def test_f37_a_locked_file_is_waited_for_only_so_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_grants, "WRITE_PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite, "WRITE_PATIENCE", 0.05)
     path = tmp_path / "grants.db"
     with SqliteGrantStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         ledger = GrantLedger(store)
@@ -215,7 +216,7 @@ PROCESS = """
 import json, sys
 from tests.catalog.test_grants import Caller, binding
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
+from mcp_toolset.catalog.grants.store import SqliteGrantStore
 
 path, me, shared = sys.argv[1:]
 with SqliteGrantStore(path) as store:

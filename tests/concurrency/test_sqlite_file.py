@@ -14,11 +14,11 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
+from mcp_toolset.catalog.grants.store import SqliteGrantStore
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
-from mcp_toolset.extensions.processes.process_file import ProcessFile
+from mcp_toolset.extensions.journal.journal_store import SqliteJournal
+from mcp_toolset.extensions.processes.records import ProcessRecords
 from mcp_toolset.extensions.sentence_models.embedding import VectorFile
 from mcp_toolset.extensions.statistics.store import StatisticsStore
 from mcp_toolset.policy import Approvals
@@ -34,7 +34,7 @@ async def journal(path: Path) -> None:
 
 
 async def processes(path: Path) -> None:
-    async with ProcessFile(path, lifetime=60):
+    async with ProcessRecords(path, lifetime=60, longest=60):
         pass
 
 

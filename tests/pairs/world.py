@@ -28,8 +28,8 @@ from mcp_toolset.auth import StaticTokens
 from mcp_toolset.calls.middleware.permissions import ONCE
 from mcp_toolset.config import load_config
 from mcp_toolset.extensions.journal.guard import JournalGuard
+from mcp_toolset.extensions.journal.journal_store import SqliteJournal
 from mcp_toolset.extensions.journal.rules import JournalRules
-from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.policy import Approvals
 from mcp_toolset.shared.state import SharedState

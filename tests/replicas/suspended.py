@@ -155,8 +155,8 @@ async def sizes(url: str) -> list[int]:
     shared = SharedState(url)
     async with shared.running():
         run = shared.connection.run
-        keys = await run("KEYS", shared.connection.key("kept", "code run", "*"), to="look")
-        return [await run("STRLEN", key, to="look") for key in keys]
+        keys = await run("KEYS", shared.connection.key("kept code run", "*"), to="look")
+        return [await run("HSTRLEN", key, "value", to="look") for key in keys]
 
 
 async def modern(url: str, folder: Path, http: httpx.AsyncClient) -> None:

@@ -57,7 +57,7 @@ async def test_r1_an_index_of_another_program_is_not_taken(url: str, tmp_path: P
     first = await search(url, tmp_path / "one")
     shared = SharedState(url)
     async with shared.running():
-        run, key = shared.connection.run, shared.connection.key("kept", "index", "*")
+        run, key = shared.connection.run, shared.connection.key("kept index", "*")
         for each in await run("KEYS", key, to="look"):
-            await run("SET", each, b"AAAA", to="write")
+            await run("HSET", each, "value", b"AAAA", to="write")
     assert await search(url, tmp_path / "other") == first

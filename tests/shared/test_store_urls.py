@@ -9,8 +9,8 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_toolset.errors import ConfigError, StoreError
-from mcp_toolset.extensions.journal.journals import journal_at
-from mcp_toolset.shared.connection import StoreConnection
+from mcp_toolset.extensions.journal.journal_store import journal_at
+from mcp_toolset.stores.connection import StoreConnection
 
 PASSWORD = "hunter2Secret"
 

@@ -107,9 +107,9 @@ async def test_j6_what_waits_is_not_readable_in_the_store(url: str) -> None:
         await asked(client, "run_code", {"code": PAY, "grants": await grants_of(client)})
     shared = SharedState(url)
     async with shared.running():
-        keys = await shared.connection.run("KEYS", shared.connection.key("kept", "*"), to="look")
+        keys = await shared.connection.run("KEYS", shared.connection.key("kept code run", "*"), to="look")
         assert len(keys) == 1
-        data = await shared.connection.run("GET", keys[0], to="look")
+        data = await shared.connection.run("HGET", keys[0], "value", to="look")
         assert b"invoice" not in data and len(data) < 100_000
 
 
@@ -127,7 +127,7 @@ async def test_j6_replicas_wait_as_long_as_the_configuration_says(url: str, tmp_
     async with server, Client(server.lowlevel, elicitation_callback=Person()) as client:
         await asked(client, "run_code", {"code": PAY, "grants": await grants_of(client)})
         run = shared.connection.run
-        (key,) = await run("KEYS", shared.connection.key("kept", "code run", "*"), to="look")
+        (key,) = await run("KEYS", shared.connection.key("kept code run", "*"), to="look")
         assert 500_000 < await run("TTL", key, to="look") <= 600_000
 
 

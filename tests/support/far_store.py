@@ -18,11 +18,18 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, MemoryGrantStore, ToolGrant
+from mcp_toolset.stores.store import MemoryStore
 
 if TYPE_CHECKING:
     from mcp_toolset.extensions.limits.rate import TokensTaken
 
 ROOT = Path(__file__).parents[2]
+
+
+def _shelves(grants: MemoryGrantStore) -> dict[str, Any]:
+    store = grants._grants._store
+    assert isinstance(store, MemoryStore)
+    return store._shelves
 
 
 class Shelf:
@@ -66,10 +73,9 @@ class Shelf:
 
     def freeze(self) -> None:
         """Look up grants as they are now, whatever is written from now on."""
-        kept = copy.copy(self.grants)
-        kept.__dict__ = {
-            name: copy.deepcopy(part) if name != "_lock" else part for name, part in vars(kept).items()
-        }
+        kept = MemoryGrantStore()
+        shelves = copy.deepcopy(_shelves(self.grants))
+        _shelves(kept).update(shelves)
         self.old = kept
 
     def be_slow(self, seconds: float) -> None:

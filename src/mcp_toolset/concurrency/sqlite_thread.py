@@ -1,4 +1,4 @@
-"""`SqliteStore`: a file that is open while it is used; `SqliteThread`: the thread that uses it."""
+"""`SqliteThread`: the thread that uses a file."""
 
 from __future__ import annotations
 
@@ -6,19 +6,11 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import field
-from pathlib import Path
 from queue import SimpleQueue
-from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
-
-import anyio
-import anyio.to_thread
+from typing import Any, Final, Generic, TypeVar
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.owner_locks import OwnerLocks
-from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.concurrency.task_set import ThreadEvent
-from mcp_toolset.errors import InvalidStateError, StateError, StoreError
 
 MOST_TOGETHER: Final = 64
 """Jobs of one transaction."""
@@ -132,86 +124,3 @@ def _is_own(fault: BaseException) -> bool:
     if isinstance(fault, sqlite3.Error):
         return isinstance(fault, sqlite3.DataError | sqlite3.IntegrityError | sqlite3.ProgrammingError)
     return isinstance(fault, Exception) and not isinstance(fault, OSError)
-
-
-class SqliteStore:
-    """A store in one file, which is open from its first user to its last: `async with store:`.
-
-    Attributes:
-        path: The file.
-        name: What errors call it.
-        locks: Which processes live, for rows that belong to processes.
-    """
-
-    def __init__(self, path: Path, kind: SqliteFile, name: str, *, owned: bool = False) -> None:
-        """Use a file, which is made when the store is entered.
-
-        Args:
-            path: The file.
-            kind: What it is.
-            name: What errors call it, such as `the journal`.
-            owned: Whether rows belong to processes.
-        """
-        self.path = path
-        self.name = name
-        self.locks = OwnerLocks(path.with_name(f"{path.name}.owners"))
-        self._is_owned = owned
-        self._kind = kind
-        self._thread: SqliteThread | None = None
-        self._users = 0
-
-    async def __aenter__(self) -> Self:
-        """Open the file, unless it is open.
-
-        Raises:
-            StoreError: it cannot be opened, or is of another program.
-        """
-        self._users += 1
-        if self._thread is None:
-            self._thread = SqliteThread(self._opened, f"mcp-toolset {self.name}")
-            try:
-                await self.do(lambda file: None)
-            except BaseException:
-                await self.__aexit__(None, None, None)
-                raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it, once its last user has left."""
-        self._users -= 1
-        if self._users == 0 and self._thread is not None:
-            thread, self._thread = self._thread, None
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._close, thread)
-
-    async def step(self, work: Callable[[sqlite3.Connection], _T], *, synced: bool = True) -> _T:
-        """The result of one transaction; errors are those of the file and of `work`."""
-        if self._thread is None:
-            raise StateError(f"{self.name}, {self.path}, is not open: use it within `async with`")
-        return await self._thread.do(work, synced=synced)
-
-    async def do(self, work: Callable[[sqlite3.Connection], _T], *, synced: bool = True) -> _T:
-        """The result of one transaction.
-
-        Raises:
-            StoreError: the file cannot be read or written.
-            StateError: it is not open.
-        """
-        try:
-            return await self.step(work, synced=synced)
-        except (sqlite3.Error, OSError, InvalidStateError) as fault:
-            raise StoreError(
-                f"{self.name}, {self.path}, cannot be read or written: {fault}; name another file"
-            ) from fault
-
-    def _opened(self) -> sqlite3.Connection:
-        """The file, in the thread that uses it."""
-        if self._is_owned:
-            self.locks.hold()
-        return self._kind.open(self.path)
-
-    def _close(self, thread: SqliteThread) -> None:
-        thread.end()
-        self.locks.release()

@@ -10,6 +10,7 @@ from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
+    from mcp_toolset.stores.store import Store
 
 
 class OtherReplicas(Protocol):
@@ -72,6 +73,6 @@ class Shared(SuspendedStore, Protocol):
 
     def registry_state(self, service: str) -> StateStore: ...
 
-    @property
-    def connection(self) -> Any:
-        """The connection to the store, for what extensions keep in it."""
+    def store(self, name: str = "") -> Store:
+        """The store for what extensions keep in it, which errors call by a name."""
+        ...

@@ -1,4 +1,4 @@
-"""What several replicas share in Redis or Valkey: `SharedState`; what outlives one server: `SuspendedFile`.
+"""What replicas share: `SharedState`; what outlives one server: `SuspendedFile`; where state is: `Store`.
 
 `hub`, `serving` and applications use it. Rooms below know the protocols of the single stores alone.
 """
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.suspended.suspended_file import SuspendedFile
     from mcp_toolset.security.secrets.key_ring import KeyRing
     from mcp_toolset.shared.state import SharedState
+    from mcp_toolset.stores.store import Entry, Put, Store
 
-__all__ = ["KeyRing", "SharedState", "SuspendedFile", "SuspendedStore"]
+__all__ = ["Entry", "KeyRing", "Put", "SharedState", "Store", "SuspendedFile", "SuspendedStore"]
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
     __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

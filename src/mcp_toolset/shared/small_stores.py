@@ -1,69 +1,57 @@
-"""Results, the registry's state and one-time names, each in one key of the store."""
+"""Results, the registry's state, and leases of replicas, each over a `Store`."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Final
 
-from mcp_toolset.shared.connection import Script, StoreConnection
 from mcp_toolset.shared.topics import Topics
+from mcp_toolset.stores.store import ABSENT, Put, Store
 
-_SWAP: Final = Script("""
-local found = redis.call('GET', KEYS[1])
-if (found or '') ~= ARGV[2] or (not found and ARGV[3] == '1') or (found and ARGV[3] == '0') then return 0 end
-redis.call('SET', KEYS[1], ARGV[1])
-redis.call('PUBLISH', ARGV[4], ARGV[5])
-return 1
-""")
+_RESULTS = "result"
+_REGISTRIES = "registry"
+_LEASES = "lease"
+_NUMBERS = "lease number"
 
 
 class SharedResults:
     """A `CacheStore`: results of calls, which expire."""
 
-    def __init__(self, connection: StoreConnection) -> None:
-        self.name = connection.name
-        self._connection = connection
+    def __init__(self, store: Store) -> None:
+        self.name = store.name
+        self._store = store
 
     async def load(self, key: str) -> bytes | None:
-        return await self._connection.run("GET", self._connection.key("result", key), to="load a result")
+        [found] = await self._store.get((_RESULTS, key))
+        return None if found is None else found.value
 
     async def save(self, key: str, value: bytes, *, seconds: float) -> None:
-        place = self._connection.key("result", key)
-        await self._connection.run("SET", place, value, "PX", max(1, int(seconds * 1000)), to="save a result")
+        await self._store.write(Put(_RESULTS, key, value, seconds=seconds))
 
 
 class SharedRegistryState:
     """A `FollowedStore`: the names and members of a registry, saved by compare-and-set."""
 
-    def __init__(self, connection: StoreConnection, topics: Topics, service: str) -> None:
-        """Use a connection; `service` tells the servers of a namespace apart."""
-        self.name = connection.name
-        self._connection = connection
+    def __init__(self, store: Store, topics: Topics, service: str) -> None:
+        """Use a store; `service` tells the servers of a namespace apart."""
+        self.name = store.name
+        self._store = store
         self._topics = topics
-        self._key = connection.key("registry", hashed(service))
-        self._topic = f"registry {hashed(service)}"
+        self._service = hashed(service)
+        self._topic = f"registry {self._service}"
 
     async def load(self) -> str | None:
         """The state that was saved last."""
-        found = await self._connection.run("GET", self._key, to="load the names of tools")
-        return None if found is None else found.decode()
+        [found] = await self._store.get((_REGISTRIES, self._service))
+        return None if found is None else found.value.decode()
 
     async def save(self, text: str, before: str | None) -> bool:
         """Save a state if nothing else was saved since `before`."""
-        known = "0" if before is None else "1"
-        return bool(
-            await self._connection.script(
-                _SWAP,
-                (self._key,),
-                text,
-                before or "",
-                known,
-                self._topics.channel(),
-                f"{self._topic}\n",
-                to="save the names of tools",
-            )
-        )
+        [found] = await self._store.get((_REGISTRIES, self._service))
+        if (None if found is None else found.value.decode()) != before:
+            return False
+        put = Put(_REGISTRIES, self._service, text.encode(), ABSENT if found is None else found.tag)
+        return await self._store.write(put, tell=f"{self._topic}\n".encode()) is None
 
     def on_save(self, told: Callable[[], object]) -> Callable[[], None]:
         """Call `told` whenever a replica has saved, or may have while this one did not hear."""
@@ -79,50 +67,47 @@ class SharedRegistryState:
         return stop
 
 
-class UsedOnce:
-    """Names that may be used once, such as the ids of request states."""
+class Leases:
+    """What only one replica may own at a time, until it says so no more."""
 
-    def __init__(self, connection: StoreConnection, kind: str) -> None:
-        """Use a connection; names of another kind are other names."""
-        self._connection = connection
-        self._kind = kind
+    def __init__(self, store: Store, replica: str) -> None:
+        """Take leases for a replica."""
+        self._store = store
+        self._replica = replica
 
-    async def use(self, name: str, *, seconds: float) -> bool:
-        """Use a name; `False` if it was used in the last `seconds`."""
-        place = self._connection.key("used", self._kind, name)
-        words = ("SET", place, b"", "NX", "PX", max(1, int(seconds * 1000)))
-        return await self._connection.run(*words, to="see whether it was used") is not None
+    async def take(self, name: str, *, seconds: float) -> int:
+        """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
+        while True:
+            lease, last = await self._store.get((_LEASES, name), (_NUMBERS, name))
+            if lease is not None:
+                number, _, holder = lease.value.decode().partition(" ")
+                if holder != self._replica:
+                    return 0
+                puts = [Put(_LEASES, name, lease.value, lease.tag, seconds=seconds)]
+            else:
+                number, known = (str(int(last.value) + 1), last.tag) if last else ("1", ABSENT)
+                value = f"{number} {self._replica}".encode()
+                puts = [
+                    Put(_LEASES, name, value, ABSENT, seconds=seconds),
+                    Put(_NUMBERS, name, number.encode(), known),
+                ]
+            if await self._store.write(*puts) is None:
+                return int(number)
 
-    async def was_used(self, name: str) -> bool:
-        place = self._connection.key("used", self._kind, name)
-        return bool(await self._connection.run("EXISTS", place, to="see whether it was used"))
+    async def release(self, name: str) -> None:
+        """Give a lease back, if this replica has it."""
+        [lease] = await self._store.get((_LEASES, name))
+        if lease is not None and _holder(lease.value) == self._replica:
+            await self._store.write(Put(_LEASES, name, None, lease.tag))
 
-    async def free(self, name: str) -> None:
-        """Let a name be used again."""
-        await self._connection.run("DEL", self._connection.key("used", self._kind, name), to="free a place")
+    async def holder(self, name: str) -> str:
+        """The replica that has a lease; empty if none has."""
+        [lease] = await self._store.get((_LEASES, name))
+        return "" if lease is None else _holder(lease.value)
 
 
-class PutAside:
-    """Data that one replica puts aside, and others read, or one of them takes."""
-
-    def __init__(self, connection: StoreConnection, kind: str) -> None:
-        """Use a connection; names of another kind are other names."""
-        self._connection = connection
-        self._kind = kind
-
-    async def put(self, name: str, data: bytes, *, seconds: float) -> None:
-        place = self._connection.key("kept", self._kind, name)
-        await self._connection.run("SET", place, data, "PX", int(seconds * 1000), to=f"keep a {self._kind}")
-
-    async def get(self, name: str) -> bytes | None:
-        """Data that stays where it is; `None` if there is none."""
-        place = self._connection.key("kept", self._kind, name)
-        return await self._connection.run("GET", place, to=f"read a {self._kind}")
-
-    async def take(self, name: str) -> bytes | None:
-        """Take data, which nothing else takes then; `None` if there is none."""
-        place = self._connection.key("kept", self._kind, name)
-        return await self._connection.run("GETDEL", place, to=f"take up a {self._kind}")
+def _holder(lease: bytes) -> str:
+    return lease.decode().partition(" ")[2]
 
 
 def hashed(text: str) -> str:

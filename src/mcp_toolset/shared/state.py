@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from secrets import token_bytes
 from typing import Final
 
+from mcp_toolset.calls.stored import StoredNames, kept_keys
 from mcp_toolset.calls.suspended import PATIENCE
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT
-from mcp_toolset.security.secrets.key_ring import KEY_BYTES, KeyRing
-from mcp_toolset.shared.connection import StoreConnection, StoreHealth
-from mcp_toolset.shared.grants import SharedGrants
-from mcp_toolset.shared.leases import Leases
+from mcp_toolset.security.secrets.key_ring import KeyRing
+from mcp_toolset.shared.grants import shared_grants
 from mcp_toolset.shared.replicas import Replicas
-from mcp_toolset.shared.small_stores import PutAside, SharedRegistryState, SharedResults, UsedOnce
+from mcp_toolset.shared.small_stores import Leases, SharedRegistryState, SharedResults
 from mcp_toolset.shared.topics import Topics
+from mcp_toolset.stores.connection import StoreConnection, StoreHealth
+from mcp_toolset.stores.redis import RedisStore
 
 __all__ = ["KEYS_VARIABLE", "SharedState"]
 
@@ -62,26 +62,31 @@ class SharedState:
         self.connection = StoreConnection(url, timeout=timeout)
         self.topics = Topics(self.connection)
         self.replicas = Replicas(self.topics)
-        self.leases = Leases(self.connection, self.topics)
-        self.results = SharedResults(self.connection)
+        self._store = RedisStore(self.connection)
+        self.leases = Leases(self._store, self.topics.replica)
+        self.results = SharedResults(self._store)
         self._given = keys
         self.patience = patience
 
     def grants(self) -> CachedGrants:
         """Grants, with a copy here that follows what other replicas grant and revoke."""
-        return SharedGrants(self.connection, self.topics).cached()
+        return shared_grants(self._store, self.topics)
 
     def registry_state(self, service: str) -> SharedRegistryState:
         """The names and members of the tools of a server; its replicas give the same name."""
-        return SharedRegistryState(self.connection, self.topics, service)
+        return SharedRegistryState(self._store, self.topics, service)
 
-    def used(self, kind: str) -> UsedOnce:
+    def used(self, kind: str) -> StoredNames:
         """Names that may be used once."""
-        return UsedOnce(self.connection, kind)
+        return StoredNames(self._store, f"used {kind}")
 
-    def kept(self, kind: str) -> PutAside:
+    def kept(self, kind: str) -> StoredNames:
         """Data that one replica puts aside, and others read, or one of them takes."""
-        return PutAside(self.connection, kind)
+        return StoredNames(self._store, f"kept {kind}")
+
+    def store(self, name: str = "") -> RedisStore:
+        """The store for what extensions keep in it, which errors call by a name."""
+        return RedisStore(self.connection, name, owned=True)
 
     @property
     def health(self) -> StoreHealth:
@@ -96,13 +101,8 @@ class SharedState:
             StoreError: the store is down, and has the keys.
         """
         try:
-            self.keys = self._given or await self._kept_keys()
+            self.keys = self._given or await kept_keys(self._store)
             async with self.topics.running(), self.replicas.running():
                 yield
         finally:
             await self.connection.aclose()
-
-    async def _kept_keys(self) -> KeyRing:
-        key, made = self.connection.key("key"), token_bytes(KEY_BYTES)
-        await self.connection.run("SET", key, made, "NX", to="keep a key")
-        return KeyRing((await self.connection.run("GET", key, to="read the key"),))

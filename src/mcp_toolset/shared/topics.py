@@ -18,7 +18,7 @@ import anyio
 
 from mcp_toolset.concurrency.task_set import beside
 from mcp_toolset.errors import StoreError
-from mcp_toolset.shared.connection import StoreConnection
+from mcp_toolset.stores.connection import StoreConnection
 
 PULSE: Final = 1.0
 """Seconds between two pulses of a replica."""

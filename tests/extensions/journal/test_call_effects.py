@@ -14,7 +14,7 @@ from tests.support.journaled import UUID_KEY, Caller, journaled, noted
 
 from mcp_toolset import ToolContext, tool
 from mcp_toolset.errors import CapabilityError, UpstreamUnavailableError
-from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import SqliteJournal
 
 pytestmark = pytest.mark.anyio
 

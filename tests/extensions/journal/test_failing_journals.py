@@ -13,8 +13,8 @@ from mcp_toolset import HookSet, Rules, RunNormally, ToolCall, ToolContext, Tool
 from mcp_toolset.errors import StoreError, UpstreamUnavailableError
 from mcp_toolset.extensions.journal import guard
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.extensions.journal.journal_store import Found, Intent, Outcome
-from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import Found, Intent, Outcome, SqliteJournal
+from mcp_toolset.stores.sqlite import FileStore
 
 pytestmark = pytest.mark.anyio
 
@@ -243,7 +243,9 @@ async def test_j1_a_full_disk_lets_no_call_run_and_is_no_harm_afterwards(tmp_pat
     async with SqliteJournal(tmp_path / "j") as journal, till.served(journal) as server:
 
         async def limit(pages: int) -> None:
-            await journal.do(lambda file: file.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+            store = journal.store
+            assert isinstance(store, FileStore)
+            await store.step(lambda file: file.execute(f"PRAGMA max_page_count = {pages}").fetchone())
 
         await limit(1)
         told = [

@@ -11,8 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mcp_toolset.extensions.journal.journal_store import Intent, Outcome
-from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import Intent, Outcome, SqliteJournal
 
 KEYS: tuple[str, ...] = ("a" * 64, "b" * 64)
 PROCESSES = st.integers(0, 2)

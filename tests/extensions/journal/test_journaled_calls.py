@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from mcp_toolset.errors import DefinitionError, RetrySuggestedError
 from mcp_toolset.extensions.approvals.approvals import Approvals
 from mcp_toolset.extensions.approvals.guard import PolicyGuard
 from mcp_toolset.extensions.journal.guard import JournalGuard
+from mcp_toolset.extensions.journal.journal_store import Outcome, SqliteJournal
 from mcp_toolset.extensions.journal.rules import JournalRules
-from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
 from mcp_toolset.security.policy.policy import Policy
+from mcp_toolset.stores.sql import TABLE
 
 pytestmark = pytest.mark.anyio
 
@@ -234,8 +236,8 @@ async def test_j1_nothing_runs_if_the_journal_cannot_be_written(tmp_path: Path) 
     shop = Shop()
     async with journaled(tmp_path / "j", shop.charge()) as server:
         await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
-        async with SqliteJournal(tmp_path / "j") as other:
-            await other.do(lambda file: file.execute("DROP TABLE calls").rowcount)
+        with closing(sqlite3.connect(tmp_path / "j", isolation_level=None)) as other:
+            other.execute(f"DROP TABLE {TABLE}")
         told = await server.call_tool("charge", {"amount": 6}, context=Caller(UUID_KEY + "2"))
     assert shop.effects == [5]
     assert told.is_error and "could not record the call, which did not run" in told.text
@@ -276,9 +278,9 @@ async def test_u115_a_call_that_has_asked_goes_on_with_an_answer_alone(tmp_path:
     shop = Shop()
     async with journaled(tmp_path / "j", shop.charge()) as server:
         await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
-    with sqlite3.connect(tmp_path / "j") as file:
-        file.execute("UPDATE calls SET state = 'asked', outcome = NULL")
-    file.close()
+    async with SqliteJournal(tmp_path / "j") as journal:
+        [found] = await journal.records()
+        await journal.end(found.record.intent.id, 1, Outcome("asked"))
     async with journaled(tmp_path / "j", shop.charge()) as server:
         refused = await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
         assert refused.is_error and "asked the client a question" in refused.text

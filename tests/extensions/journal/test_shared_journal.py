@@ -24,6 +24,7 @@ from mcp_toolset.extensions.journal.journal_store import Intent, Outcome
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.journal import JournalGuard, RedisJournal, SqliteJournal
 from mcp_toolset.shared.state import SharedState
+from mcp_toolset.stores.redis import RedisStore
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +74,8 @@ async def test_j1_the_store_has_neither_keys_nor_results(url: str) -> None:
         server = ToolsetServer(Toolset(tool(_secret)), journal=journal)
         async with server:
             await server.call_tool("_secret", {"password": "hunter2"}, context=Caller(UUID_KEY))
-        run, key = journal._connection.run, journal._connection.key("journal-call", "*")
+        assert isinstance(journal.store, RedisStore)
+        run, key = journal.store.connection.run, journal.store.connection.key("journal", "*")
         [name] = await run("KEYS", key, to="look")
         held = repr(await run("HGETALL", name, to="look"))
         assert 0 < await run("PTTL", name, to="look") <= 7 * 86_400_000
@@ -104,6 +106,14 @@ async def test_j1_a_configured_server_records_in_the_store_of_the_replicas_or_it
         async with server, RedisJournal(kept) as seen:
             await server.extensions["journal"].guard().journal.begin(intent)
             assert [one.record.intent for one in await seen.records(prefix=intent.id)] == [intent]
+
+
+async def test_j1_a_program_names_the_store_of_its_journal_by_a_url(url: str) -> None:
+    server = ToolsetServer(Toolset(), journal=url)
+    intent = Intent("4" * 64, "f", "", "", "", "pay", "{}", "client")
+    async with server, RedisJournal(url) as seen:
+        await server.extensions["journal"].guard().journal.begin(intent)
+        assert [one.record.intent for one in await seen.records()] == [intent]
 
 
 async def test_j1_replicas_with_a_file_each_are_refused(url: str, tmp_path: Path) -> None:

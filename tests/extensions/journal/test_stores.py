@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.support.journal_stores import STORES, Stores
+from tests.support.journal_stores import STORES, Journals
 
 from mcp_toolset.extensions.journal.journal_store import Found, Intent, JournalStore, Outcome
 
@@ -22,7 +22,7 @@ def intent(id: str = "1" * 64, fingerprint: str = "f", nonce: str = "n") -> Inte
 
 
 @pytest.fixture(params=STORES)
-async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Stores]:
+async def journals(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Journals]:
     """Journals in one place, as several processes have them."""
     async with AsyncExitStack() as stack:
         yield await stack.enter_async_context(STORES[request.param](tmp_path))
@@ -32,8 +32,8 @@ def stood(found: Found | None) -> str:
     return "new" if found is None else found.standing
 
 
-async def test_j1_a_call_begins_once_and_is_found_with_all_that_was_said(stores: Stores) -> None:
-    async with stores.made(now=lambda: 100.5) as journal:
+async def test_j1_a_call_begins_once_and_is_found_with_all_that_was_said(journals: Journals) -> None:
+    async with journals(now=lambda: 100.5) as journal:
         assert await journal.begin(intent()) is None
         found = await journal.begin(intent())
         assert found is not None and found.standing == "running"
@@ -42,29 +42,29 @@ async def test_j1_a_call_begins_once_and_is_found_with_all_that_was_said(stores:
         assert (record.began, record.ended, record.outcome, record.note) == (100.5, 0, None, "")
 
 
-async def test_j1_an_outcome_is_found_by_others_and_after_the_end(stores: Stores) -> None:
-    async with stores.made() as one, stores.made() as other:
+async def test_j1_an_outcome_is_found_by_others_and_after_the_end(journals: Journals) -> None:
+    async with journals() as one, journals() as other:
         assert await one.begin(intent()) is None
         assert stood(await other.begin(intent())) == "running"
         await one.end(intent().id, 1, DONE)
         assert stood(await other.begin(intent())) == "done"
-    async with stores.made() as later:
+    async with journals() as later:
         found = await later.begin(intent(fingerprint="g"))
         assert found is not None and found.record.outcome == DONE.sealed
         assert found.record.intent.fingerprint == "f" and found.record.ended > 0
 
 
-async def test_j1_a_call_whose_process_has_ended_is_unknown(stores: Stores) -> None:
-    async with stores.made() as other:
-        async with stores.made() as one:
+async def test_j1_a_call_whose_process_has_ended_is_unknown(journals: Journals) -> None:
+    async with journals() as other:
+        async with journals() as one:
             assert await one.begin(intent()) is None
         assert stood(await other.begin(intent())) == "unknown"
         await other.end(intent().id, 2, DONE)
         assert stood(await other.begin(intent())) == "unknown"
 
 
-async def test_j1_one_of_several_takes_a_call_over(stores: Stores) -> None:
-    async with stores.made() as one, stores.made() as other:
+async def test_j1_one_of_several_takes_a_call_over(journals: Journals) -> None:
+    async with journals() as one, journals() as other:
         await one.begin(intent())
         await one.end(intent().id, 1, Outcome("unknown", note="a note"))
         won = [await each.take_over(intent(nonce="m"), 1) for each in (one, other, one)]
@@ -78,8 +78,8 @@ async def test_j1_one_of_several_takes_a_call_over(stores: Stores) -> None:
         assert stood(await other.begin(intent())) == "done"
 
 
-async def test_j1_a_released_call_may_begin_again(stores: Stores) -> None:
-    async with stores.made() as journal:
+async def test_j1_a_released_call_may_begin_again(journals: Journals) -> None:
+    async with journals() as journal:
         await journal.begin(intent())
         await journal.release(intent().id, 2)
         assert stood(await journal.begin(intent())) == "running"
@@ -87,8 +87,8 @@ async def test_j1_a_released_call_may_begin_again(stores: Stores) -> None:
         assert await journal.begin(intent()) is None
 
 
-async def test_j1_one_of_many_at_once_begins(stores: Stores) -> None:
-    async with stores.made() as one, stores.made() as other:
+async def test_j1_one_of_many_at_once_begins(journals: Journals) -> None:
+    async with journals() as one, journals() as other:
         found: list[str] = []
 
         async def begin(journal: JournalStore) -> None:
@@ -101,9 +101,9 @@ async def test_j1_one_of_many_at_once_begins(stores: Stores) -> None:
         assert sorted(found) == ["new"] + ["running"] * 19
 
 
-async def test_j1_records_are_listed_the_newest_first_and_by_prefix(stores: Stores) -> None:
+async def test_j1_records_are_listed_the_newest_first_and_by_prefix(journals: Journals) -> None:
     times = iter(range(1000, 2000))
-    async with stores.made(now=lambda: float(next(times))) as journal:
+    async with journals(now=lambda: float(next(times))) as journal:
         ids = [letter * 64 for letter in "abc"]
         for id in ids:
             await journal.begin(intent(id))
@@ -119,8 +119,8 @@ async def test_j1_records_are_listed_the_newest_first_and_by_prefix(stores: Stor
         assert [one.record.intent.id for one in await journal.records(undone=True, limit=1)] == ids[1:2]
 
 
-async def test_j1_a_person_settles_what_does_not_run(stores: Stores) -> None:
-    async with stores.made() as journal:
+async def test_j1_a_person_settles_what_does_not_run(journals: Journals) -> None:
+    async with journals() as journal:
         assert not await journal.settle(intent().id, "sent")
         await journal.begin(intent())
         assert not await journal.settle(intent().id, "sent")
@@ -133,32 +133,31 @@ async def test_j1_a_person_settles_what_does_not_run(stores: Stores) -> None:
         assert await journal.begin(intent()) is None
 
 
-async def test_j1_a_call_is_forgotten_after_its_lifetime(stores: Stores) -> None:
+async def test_j1_a_call_is_forgotten_after_its_lifetime(journals: Journals) -> None:
     now = [1000.0]
-    async with stores.made(lifetime=60, now=lambda: now[0]) as journal:
+    async with journals(lifetime=60, now=lambda: now[0]) as journal:
         await journal.begin(intent())
         await journal.end(intent().id, 1, DONE)
         now[0] += 59
         assert stood(await journal.begin(intent())) == "done"
         now[0] += 2
-        await stores.expire()
         assert await journal.records() == []
         assert await journal.begin(intent()) is None
 
 
-async def test_j1_a_call_that_runs_is_not_forgotten(stores: Stores) -> None:
+async def test_j1_a_call_that_runs_is_not_forgotten(journals: Journals) -> None:
     now = [1000.0]
-    async with stores.made(lifetime=60, now=lambda: now[0]) as journal:
-        async with stores.made(lifetime=60, now=lambda: now[0]) as one:
+    async with journals(lifetime=60, now=lambda: now[0]) as journal:
+        async with journals(lifetime=60, now=lambda: now[0]) as one:
             await one.begin(intent())
             now[0] += 61
             assert stood(await journal.begin(intent())) == "running"
         assert await journal.begin(intent()) is None
 
 
-async def test_u123_a_call_is_found_without_being_recorded(stores: Stores) -> None:
+async def test_u123_a_call_is_found_without_being_recorded(journals: Journals) -> None:
     now = [1000.0]
-    async with stores.made(lifetime=60, now=lambda: now[0]) as one, stores.made(now=lambda: now[0]) as other:
+    async with journals(lifetime=60, now=lambda: now[0]) as one, journals(now=lambda: now[0]) as other:
         assert await one.find(intent().id) is None
         assert await one.begin(intent()) is None
         now[0] = 2000.0

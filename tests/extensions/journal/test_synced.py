@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_toolset.concurrency.sqlite_thread import SqliteThread
-from mcp_toolset.extensions.journal.journal_store import Intent, Outcome
-from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import Intent, Outcome, SqliteJournal
 
 pytestmark = pytest.mark.anyio
 FULL, NORMAL = 2, 1

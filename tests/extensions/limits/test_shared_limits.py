@@ -29,7 +29,7 @@ def url(valkey: ValkeyProcess) -> str:
 
 async def test_r1_replicas_share_a_rate(url: str) -> None:
     async with replica(url) as one, replica(url) as other:
-        stores: list[LimitStore] = [SharedLimits(each.connection) for each in (one, other)]
+        stores: list[LimitStore] = [SharedLimits(each.store()) for each in (one, other)]
         taken = [(await store.take("ann", calls=3, per_seconds=3600, wanted=2)).tokens for store in stores]
         assert taken == [2, 1]
         refused = await stores[0].take("ann", calls=3, per_seconds=3600, wanted=1)
@@ -39,7 +39,7 @@ async def test_r1_replicas_share_a_rate(url: str) -> None:
 
 async def test_r1_tokens_come_back(url: str) -> None:
     async with replica(url) as one:
-        store = SharedLimits(one.connection)
+        store = SharedLimits(one.store())
         assert (await store.take("ann", calls=1, per_seconds=0.05, wanted=1)).tokens == 1
         with anyio.fail_after(10):
             while not (await store.take("ann", calls=1, per_seconds=0.05, wanted=1)).tokens:

@@ -17,8 +17,9 @@ import pytest
 from mcp_toolset import Processes, RunningProcess, ToolContext
 from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreError
 from mcp_toolset.extensions.processes.extension import CallersProcesses
-from mcp_toolset.extensions.processes.process_file import Owner, ProcessFile
+from mcp_toolset.extensions.processes.records import Owner, ProcessRecords
 from mcp_toolset.rounds import RoundContext
+from mcp_toolset.stores.sql import TABLE
 from mcp_toolset.tools.core.processes import Process
 from mcp_toolset.tools.core.result import InputRequired
 
@@ -251,7 +252,7 @@ async def test_j4_old_records_are_forgotten_and_the_newest_events_are_kept(tmp_p
         assert len(events) == 1_000 and events[0].number == 4 and events[-1].data == 1_002
         other = await of(processes).start("hang", hang)
     with sqlite3.connect(tmp_path / "p.sqlite3") as file:
-        file.execute("UPDATE processes SET began = 1, ended = 1 WHERE id = ?", (started.id,))
+        file.execute(f"UPDATE {TABLE} SET until = 1 WHERE name = ?", (started.id,))
     file.close()
     async with opened(tmp_path) as processes:
         assert [each.id for each in await of(processes).list()] == [other.id]
@@ -270,7 +271,7 @@ async def test_j4_without_its_file_nothing_starts(tmp_path: Path) -> None:
         with pytest.raises(StateError, match="open already"):
             await processes.__aenter__()
         with sqlite3.connect(tmp_path / "p.sqlite3") as file:
-            file.execute("DROP TABLE processes")
+            file.execute(f"DROP TABLE {TABLE}")
         file.close()
         with pytest.raises(StoreError, match="the record of processes"):
             await of(processes).start("work", work)
@@ -330,12 +331,12 @@ async def test_j4_huge_and_negative_numbers_of_a_caller_are_bounded(tmp_path: Pa
 
 async def test_j4_a_program_that_runs_for_long_forgets_old_records_too(tmp_path: Path) -> None:
     now, ada = 1_000.0, Owner("ada")
-    file = ProcessFile(tmp_path / "p.sqlite3", lifetime=100, now=lambda: now)
+    file = ProcessRecords(tmp_path / "p.sqlite3", lifetime=100, longest=1_000, now=lambda: now)
     with anyio.fail_after(60):
         async with file:
             for id in ("old", "runs"):
                 await file.add(Process(id, "work", "running", "", now), ada)
-            await file.end("old", "done", b"1", "")
+            await file.end(Process("old", "work", "done", "", now), b"1", ada)
             now += 99
             await file.add(Process("young", "work", "running", "", now), ada)
             assert [each.process.id for each in await file.listed(ada, 10)] == ["young", "runs", "old"]

@@ -10,6 +10,7 @@ import pytest
 
 from mcp_toolset.errors import StateError, StoreError
 from mcp_toolset.shared import KeyRing, SuspendedFile
+from mcp_toolset.stores.sql import TABLE
 
 pytestmark = pytest.mark.anyio
 
@@ -51,8 +52,12 @@ async def test_j6_names_are_used_once_and_all_ends_with_its_time(tmp_path: Path)
         now[0] = 10.0
         assert await kept.take("a") is None and not await used.was_used("a")
         assert await used.use("a", seconds=10)
-    rows = sqlite3.connect(tmp_path / "s").execute("SELECT kind FROM kept").fetchall()
-    assert rows == [("used state",)], "what has ended is removed, and a key that was given is not written"
+    file = SuspendedFile(tmp_path / "s", keys=KeyRing([b"k" * 32]), now=lambda: now[0])
+    async with file.running():
+        await file.used("other").use("b", seconds=10)
+    rows = sqlite3.connect(tmp_path / "s").execute(f"SELECT shelf FROM {TABLE} ORDER BY until").fetchall()
+    told = "what has ended is removed, and a key that was given is not written"
+    assert sorted(rows) == [("used other",), ("used state",)], told
 
 
 async def test_j6_a_file_of_another_program_is_left_alone_and_one_that_is_closed_says_so(

@@ -13,14 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
-import anyio.to_thread
-
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
     GrantFilter,
     GrantRecord,
-    GrantStore,
     ToolGrant,
     Wire,
     key_of,
@@ -87,41 +84,6 @@ class AsyncGrantStore(Protocol):
     async def revoke(self, which: GrantFilter) -> int:
         """Revoke grants; return how many were not revoked before."""
         ...
-
-
-class AwaitedGrants:
-    """A synchronous store as an awaited one: in a worker thread if its `waits` says so."""
-
-    def __init__(self, store: GrantStore) -> None:
-        self.name = type(store).__name__
-        self._store = store
-
-    async def save(
-        self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]
-    ) -> list[GrantRecord]:
-        return await self._done(lambda: self._store.add(records, definitions))
-
-    async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        return await self._done(lambda: self._store.recorded(owner, replay, id))
-
-    async def records(self, owner: str | None = None) -> list[GrantRecord]:
-        return await self._done(lambda: self._store.records(owner))
-
-    async def take(self, key: str) -> bool:
-        return await self._done(lambda: self._store.take(key))
-
-    async def give_back(self, key: str) -> None:
-        await self._done(lambda: self._store.give_back(key))
-
-    async def revoke(self, which: GrantFilter) -> int:
-        return await self._done(lambda: self._store.revoke(which))
-
-    async def purge(self, before: float) -> int:
-        """Remove what had expired by then."""
-        return await self._done(lambda: self._store.purge(before))
-
-    async def _done(self, work: Callable[[], _T]) -> _T:
-        return await anyio.to_thread.run_sync(work) if self._store.waits else work()
 
 
 MAX_AGE: Final = 10.0

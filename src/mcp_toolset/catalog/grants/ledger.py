@@ -13,14 +13,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import anyio
 
 from mcp_toolset._records import replace
-from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, AwaitedGrants, CachedGrants
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
+    AwaitedGrants,
     GrantFilter,
     GrantRecord,
     GrantStore,
@@ -34,6 +34,9 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import difference
 from mcp_toolset.tools.core.result import REPLAY_META_KEY, encodable
 from mcp_toolset.tools.view.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
 
 __all__ = [
     "GrantFilter",
@@ -83,12 +86,11 @@ class KeptGrants:
 
     def __init__(self, store: GrantStore | AsyncGrantStore | CachedGrants | None) -> None:
         """Use `store`, or a store in memory."""
-        store = MemoryGrantStore() if store is None else store
-        if not isinstance(store, CachedGrants) and isinstance(store, AsyncGrantStore):
-            store = CachedGrants(store)
-        self._copy = store if isinstance(store, CachedGrants) else None
-        self._near = None if isinstance(store, CachedGrants) else store
-        self._far = store if isinstance(store, CachedGrants) else AwaitedGrants(store)
+        copy = None if store is None else _copy_of(store)
+        near = MemoryGrantStore() if store is None else cast("GrantStore", store)
+        self._copy = copy
+        self._near = near if copy is None else None
+        self._far = AwaitedGrants(near) if copy is None else copy
         self._listeners: dict[object, Callable[[], None]] = {}
         self._watchers: dict[object, GrantWatcher] = {}
 
@@ -224,6 +226,15 @@ class KeptGrants:
         return count
 
 
+def _copy_of(store: GrantStore | AsyncGrantStore | CachedGrants) -> CachedGrants | None:
+    """The copy here of a store that must be awaited."""
+    from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
+
+    if isinstance(store, CachedGrants):
+        return store
+    return CachedGrants(store) if isinstance(store, AsyncGrantStore) else None
+
+
 def _meant(
     handle: str | None, principal: str | None, session: str | None, source: str | None, name: str | None
 ) -> GrantFilter:
@@ -253,7 +264,6 @@ SKEW: Final = 5.0
 LONGEST_REFERENCE: Final = 400
 """The largest length of a handle and of a replay key."""
 
-_PURGE_EVERY: Final = 500
 _AGAIN: Final = "search for it and resolve it again"
 
 
@@ -306,7 +316,6 @@ class GrantLedger(KeptGrants):
         self._bearer_lifetime = bearer_lifetime
         self._bearer_uses = bearer_uses
         self._now = now or SteadyClock()
-        self._added = 0
         self._issued: OrderedDict[str, int] = OrderedDict()
 
     def lengthen(self, seconds: float) -> None:
@@ -333,9 +342,7 @@ class GrantLedger(KeptGrants):
         now = self._now()
         stands = self._store.add(*self._outcomes(asked, context, replay, now))
         self._tell_outcomes(stands)
-        if self._count(owner_of(context), stands):
-            # Ended grants are kept for as long again, so that the owner can be told why.
-            self._store.purge(now - self._lifetime)
+        self._count(owner_of(context), stands)
         return stands
 
     async def resolve(
@@ -349,8 +356,7 @@ class GrantLedger(KeptGrants):
         now = self._now()
         stands = await self._far.save(*self._outcomes(asked, context, replay, now))
         self._tell_outcomes(stands)
-        if self._count(owner_of(context), stands) and isinstance(self._far, AwaitedGrants):
-            await self._far.purge(now - self._lifetime)
+        self._count(owner_of(context), stands)
         return stands
 
     def _outcomes(
@@ -538,15 +544,13 @@ class GrantLedger(KeptGrants):
         if self._watchers:
             self._tell("used", **_facts(grant))
 
-    def _count(self, owner: str, stands: Sequence[GrantRecord]) -> bool:
-        """Count issued grants; return whether it is time to remove expired ones."""
+    def _count(self, owner: str, stands: Sequence[GrantRecord]) -> None:
+        """Count issued grants."""
         grants = sum(record.grant is not None for record in stands)
         if owner and grants:
             self._issued[owner] = self._issued.pop(owner, 0) + grants
             if len(self._issued) > MAX_GRANTS:
                 self._issued.popitem(last=False)
-        self._added += 1
-        return self._added % _PURGE_EVERY == 0
 
 
 def _facts(grant: ToolGrant) -> dict[str, str]:

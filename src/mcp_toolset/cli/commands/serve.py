@@ -322,7 +322,7 @@ def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
         yield None
         return
     from mcp_toolset.catalog.grants.ledger import GrantLedger
-    from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
+    from mcp_toolset.catalog.grants.store import SqliteGrantStore
 
     with SqliteGrantStore(path) as store:
         yield GrantLedger(store)

@@ -161,7 +161,7 @@ def _read(
     if place is None:
         return ()
     from mcp_toolset.cli.mount import run
-    from mcp_toolset.extensions.journal.journals import journal_at
+    from mcp_toolset.extensions.journal.journal_store import journal_at
 
     async def read() -> Sequence[Found]:
         async with journal_at(place) as journal:

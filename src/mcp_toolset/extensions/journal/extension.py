@@ -6,17 +6,22 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.extending.extension import Extension, Host
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.extensions.journal.journal_store import LIFETIME, JournalStore
-from mcp_toolset.extensions.journal.journals import journal_at
+from mcp_toolset.extensions.journal.journal_store import (
+    LIFETIME,
+    NAME,
+    JournalStore,
+    SqliteJournal,
+    journal_at,
+)
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.extensions.journal.settings import JournalOfServer, JournalSettings
-from mcp_toolset.extensions.journal.sqlite_journal import SqliteJournal
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
@@ -103,10 +108,10 @@ class Journal(Extension):
 
     def _store(self, said: Journaled | None, shared: Shared | None) -> JournalStore:
         """The store that is given, else that of the configuration, the replicas, or the user."""
-        if isinstance(said, JournalStore) and not isinstance(cast("object", said), type):
+        if isinstance(said, JournalStore):
             return said
         if isinstance(said, str | PathLike):
-            return SqliteJournal(str(said))
+            return journal_at(said if isinstance(said, str) and "://" in said else Path(said))
         if said is not None:
             raise DefinitionError(
                 f"journal takes a JournalStore, a JournalGuard, a path or True, not {said!r}"
@@ -117,9 +122,7 @@ class Journal(Extension):
             return journal_at(stated.store or stated.path, lifetime=lifetime)
         if shared is None:
             return SqliteJournal(lifetime=lifetime)
-        from mcp_toolset.extensions.journal.redis_journal import RedisJournal
-
-        return RedisJournal(shared.connection, lifetime=lifetime)
+        return JournalStore(shared.store(NAME), lifetime=lifetime)
 
     def _made(self, store: JournalStore) -> JournalGuard:
         stated, servers = self._stated(), self._by_server()

@@ -1,14 +1,33 @@
 """`JournalStore`: where calls are recorded, first that one begins and then what it came to.
 
-A row is written before a tool runs. So if the process dies, the row is still there, and a repeat of the call
-learns that its outcome is not known, instead of running it again.
+A record is written, and synced to disk, before a tool runs. So if the process dies, the record is still
+there, and a repeat of the call learns that its outcome is not known, instead of running it again. The outcome
+is written before the caller gets it, and not synced: after a power cut the last outcomes are unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
+
+from pydantic_core import from_json, to_json
+
+from mcp_toolset.extensions.journal.place import journal_path
+from mcp_toolset.stores.places import store_at
+from mcp_toolset.stores.store import ABSENT, Entry, Put, Store, new_tag
+
+if TYPE_CHECKING:
+    from mcp_toolset.stores.connection import StoreConnection
+
+NAME: Final = "the journal of calls"
+"""What errors call it."""
+
+_SHELF: Final = "journal"
+_CHUNK: Final = 100
 
 LIFETIME: Final = 7 * 86_400.0
 """Seconds for which a call is remembered, unless a journal says otherwise."""
@@ -94,39 +113,82 @@ class Outcome(NamedTuple):
     note: str = ""
 
 
-@runtime_checkable
-class JournalStore(AbstractAsyncContextManager[Any], Protocol):
-    """Where calls are recorded: `SqliteJournal`, `RedisJournal`, `PostgresJournal`, or one of yours.
+class JournalStore:
+    """Where calls are recorded: a `SqliteJournal`, `RedisJournal`, `PostgresJournal`, or any other `Store`.
 
     It is entered before it is used, and left when it is not used any more; several users of one object may
     enter it. Each method is one step that no other process can come between, and is on disk, or as safe as
     the store makes it, when it returns. What fails is a `StoreError`.
+
+    Attributes:
+        store: The store; it is open while the journal is.
     """
+
+    def __init__(
+        self, store: Store, *, lifetime: float = LIFETIME, now: Callable[[], float] = time.time
+    ) -> None:
+        """Use a store.
+
+        Args:
+            store: The store; it knows which of its users live.
+            lifetime: Seconds for which a call is remembered.
+            now: Seconds since the epoch.
+        """
+        self.store = store
+        self._lifetime = lifetime
+        self._now = now
+        self._begun: dict[str, tuple[Record, int]] = {}
 
     @property
     def name(self) -> str:
         """What errors and the log call it; without credentials."""
-        ...
+        return self.store.name
+
+    async def __aenter__(self) -> Self:
+        """Open the store.
+
+        Raises:
+            StoreError: it cannot be used.
+        """
+        await self.store.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, once its last user has left."""
+        await self.store.__aexit__(kind, fault, trace)
 
     async def begin(self, intent: Intent) -> Found | None:
         """Record that a call begins; `None` if it may run now, else what there is under its id."""
-        ...
+        known = ABSENT
+        while True:
+            standing = await self._begin(intent, 1, known)
+            if standing is None:
+                return None
+            found, known = await self._found(intent.id, standing[0])
+            if self._is_live(found):
+                return found
 
     async def find(self, id: str) -> Found | None:
         """What there is under an id, as `begin` would say; it records nothing."""
-        ...
+        found, _ = await self._look(id)
+        return found if self._is_live(found) else None
 
     async def take_over(self, intent: Intent, attempt: int) -> bool:
         """Begin a recorded call again as the attempt after `attempt`; false if another one has done so."""
-        ...
+        [entry] = await self.store.get((_SHELF, intent.id))
+        if entry is None or _record(entry.value).attempt != attempt:
+            return False
+        return await self._begin(intent, attempt + 1, entry.tag) is None
 
     async def end(self, id: str, attempt: int, outcome: Outcome) -> None:
         """Record how an attempt has ended; nothing happens if it is not the newest."""
-        ...
+        await self._end(id, attempt, outcome)
 
     async def release(self, id: str, attempt: int) -> None:
         """Forget a call that has certainly not happened, or whose outcome no repeat can ask for."""
-        ...
+        await self._end(id, attempt, None)
 
     async def records(self, *, prefix: str = "", limit: int = 100, undone: bool = False) -> Sequence[Found]:
         """The records, the newest first.
@@ -136,7 +198,18 @@ class JournalStore(AbstractAsyncContextManager[Any], Protocol):
             limit: How many.
             undone: Only those of calls that are not done, as far as is known.
         """
-        ...
+        names = [name for name in await self.store.names(_SHELF) if name.startswith(prefix)]
+        oldest, found = self._now() - self._lifetime, list[Found]()
+        for first in range(0, len(names), _CHUNK):
+            some = names[first : first + _CHUNK]
+            entries = await self.store.get(*((_SHELF, name) for name in some))
+            for name, entry in zip(some, entries, strict=True):
+                one, _ = await self._found(name, entry)
+                if one is not None and one.record.began >= oldest and not (undone and one.standing == "done"):
+                    found.append(one)
+                if len(found) >= limit:
+                    return found
+        return found
 
     async def settle(self, id: str, note: str | None) -> bool:
         """Let a person say what became of a call that does not run.
@@ -148,11 +221,143 @@ class JournalStore(AbstractAsyncContextManager[Any], Protocol):
         Returns:
             Whether there is such a call, and it does not run.
         """
-        ...
+        while True:
+            found, tag = await self._look(id)
+            if found is None or found.standing == "running":
+                return False
+            outcome = None if note is None else Outcome("done", note=note)
+            if await self._change(found.record, tag, outcome, synced=True):
+                return True
+
+    async def _begin(self, intent: Intent, attempt: int, known: int) -> Sequence[Entry | None] | None:
+        """Record that an attempt begins; what there is, if it is not what is known."""
+        now = self._now()
+        record = Record(intent, attempt, "begun", self.store.own, now)
+        at, seconds, tag = int(now * 1e6), max(self._lifetime, DAY), new_tag()
+        put = Put(_SHELF, intent.id, _value(record), known, at, seconds, tag=tag)
+        standing = await self.store.write(put)
+        if standing is None:
+            self._begun[intent.id] = record, tag
+        return standing
+
+    async def _end(self, id: str, attempt: int, outcome: Outcome | None) -> None:
+        known = self._begun.pop(id, None)
+        while True:
+            if known is None:
+                [entry] = await self.store.get((_SHELF, id))
+                known = None if entry is None else (_record(entry.value), entry.tag)
+            if known is None or known[0].attempt != attempt:
+                return
+            if await self._change(*known, outcome, synced=False):
+                return
+            known = None
+
+    async def _change(self, record: Record, tag: int, outcome: Outcome | None, *, synced: bool) -> bool:
+        """Record an outcome, or forget the call; false if another one has changed the record."""
+        value = None
+        if outcome is not None:
+            state, sealed, note = outcome
+            ended = record._replace(state=state, ended=self._now(), outcome=sealed, note=note)
+            value = _value(ended)
+        return await self.store.write(Put(_SHELF, record.intent.id, value, tag), synced=synced) is None
+
+    async def _look(self, id: str) -> tuple[Found | None, int]:
+        return await self._found(id, (await self.store.get((_SHELF, id)))[0])
+
+    async def _found(self, id: str, entry: Entry | None) -> tuple[Found | None, int]:
+        """A record and how its call stands, and the tag by which it changes."""
+        while entry is not None:
+            record = _record(entry.value)
+            if record.state != "begun":
+                return Found(record, record.state), entry.tag
+            if record.owner == self.store.own or await self.store.lives(record.owner):
+                return Found(record, "running"), entry.tag
+            # It may have recorded an outcome just before it ended.
+            [again] = await self.store.get((_SHELF, id))
+            if again == entry:
+                return Found(record, "unknown"), entry.tag
+            entry = again
+        return None, ABSENT
+
+    def _is_live(self, found: Found | None) -> bool:
+        """Whether a record is there and not too old."""
+        return found is not None and (
+            found.standing == "running" or found.record.began >= self._now() - self._lifetime
+        )
 
 
-def standing_of(state: Kept, owner_lives: bool) -> Standing:
-    """How a call stands whose process lives, or does not."""
-    if state != "begun":
-        return state
-    return "running" if owner_lives else "unknown"
+class SqliteJournal(JournalStore):
+    """A journal in one file, readable by its owner only, for the processes of one machine."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        lifetime: float = LIFETIME,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Use a file, which is made when the journal is entered; the user's own unless given."""
+        self.path = journal_path() if path is None else Path(path)
+        super().__init__(store_at(self.path, NAME, owned=True), lifetime=lifetime, now=now)
+
+
+class RedisJournal(JournalStore):
+    """A journal in one namespace of Redis or Valkey."""
+
+    def __init__(
+        self,
+        store: str | StoreConnection,
+        *,
+        lifetime: float = LIFETIME,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Use a store by its URL, as for `SharedState`, or by a connection that is not closed here.
+
+        Raises:
+            ConfigError: the URL cannot be used, or the extra `redis` is not installed.
+        """
+        from mcp_toolset.stores.redis import RedisStore
+
+        super().__init__(RedisStore(store, NAME, owned=True), lifetime=lifetime, now=now)
+
+
+class PostgresJournal(JournalStore):
+    """A journal in a table of PostgreSQL, over one connection. It runs on asyncio."""
+
+    def __init__(
+        self, conninfo: str, *, lifetime: float = LIFETIME, now: Callable[[], float] = time.time
+    ) -> None:
+        """Use a database by its URL, or by words as libpq has them.
+
+        Raises:
+            ConfigError: the extra `postgres` is not installed.
+        """
+        from mcp_toolset.stores.postgres import PostgresStore
+
+        super().__init__(PostgresStore(conninfo, NAME), lifetime=lifetime, now=now)
+
+
+def journal_at(place: str | Path | None, *, lifetime: float = LIFETIME) -> JournalStore:
+    """The journal at a place.
+
+    Args:
+        place: The URL of a store, or the path of a file; `None` for the file of the user.
+        lifetime: Seconds for which a call is remembered.
+    """
+    if not isinstance(place, str):
+        return SqliteJournal(place, lifetime=lifetime)
+    return JournalStore(store_at(place, NAME, owned=True), lifetime=lifetime)
+
+
+def _value(record: Record) -> bytes:
+    """A record as it is stored: a line of JSON, and what the call came to if that is kept."""
+    *told, sealed, note = record
+    line = to_json([*told, note])
+    return line if sealed is None else line + b"\n" + sealed
+
+
+def _record(value: bytes) -> Record:
+    line, kept, sealed = value.partition(b"\n")
+    intent, attempt, state, owner, began, ended, note = from_json(line)
+    outcome = sealed if kept else None
+    return Record(Intent(*intent), attempt, state, owner, began, ended, outcome, note)

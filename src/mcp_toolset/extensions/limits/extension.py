@@ -53,7 +53,7 @@ class LimitedCalls(Extension):
         bound = copy(self)
         bound.host, bound._limits = host, []
         shared = host.need(Shared)
-        bound._store = None if shared is None else SharedLimits(shared.connection)
+        bound._store = None if shared is None else SharedLimits(shared.store())
         return bound
 
     def guard(self) -> tuple[CallLimits, ...]:

@@ -23,7 +23,7 @@ from mcp_toolset.calls.background import WORK_LIMIT, BackgroundWork
 from mcp_toolset.concurrency.task_set import OWN_CANCEL, CancelledError, beside, from_outside
 from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.processes.process_file import Kept, Owner, ProcessFile
+from mcp_toolset.extensions.processes.records import Kept, Owner, ProcessRecords
 from mcp_toolset.extensions.processes.running import Running, check_name, kept_result
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.processes import Process, ProcessesOf, ProcessEvent, ProcessState, RunningProcess
@@ -76,7 +76,7 @@ class Processes(Extension):
         self.serves_one = False
         self._limit = limit
         self._deadline = deadline
-        self._file = ProcessFile(self.path, lifetime)
+        self._records = ProcessRecords(self.path, lifetime, 2 * deadline)
         self._running: dict[str, Running] = {}
         self._work: BackgroundWork | None = None
         self._began = anyio.Event()
@@ -109,7 +109,7 @@ class Processes(Extension):
         if self._stack is not None:
             raise StateError("these processes are open already; open one block at a time")
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._file)
+            await stack.enter_async_context(self._records)
             await stack.enter_async_context(beside(self._follow))
             self._work = await stack.enter_async_context(
                 BackgroundWork(limit=self._limit, deadline=2 * self._deadline)
@@ -155,11 +155,11 @@ class Processes(Extension):
             raise StateError("processes are not open; use them inside `async with Processes(…)`")
         if len(self._running) >= self._limit:
             raise CallError(f"{self._limit} processes run already; wait for one of them or cancel it")
-        process = Process(secrets.token_urlsafe(16), name, "running", tool, self._file.now())
-        running = self._running[process.id] = Running(process.id, self._file)
+        process = Process(secrets.token_urlsafe(16), name, "running", tool, self._records.now())
+        running = self._running[process.id] = Running(process, owner, self._records)
         try:
             self._began.set()
-            await self._file.add(process, owner)
+            await self._records.add(process, owner)
             self._work.start(self._run, running, work, tuple(arguments))
         except BaseException:
             del self._running[process.id]
@@ -173,15 +173,16 @@ class Processes(Extension):
             CallError: the owner has none.
         """
         runs = frozenset(self._running)
-        kept = await self._file.found(id, owner)
+        kept = await self._records.found(id, owner)
         if kept is None:
             raise CallError(f"no process {id!r} is known to this caller; list the processes that are")
-        return _standing(kept, runs)
+        return self._standing(kept, runs)
 
     async def listed(self, owner: Owner, limit: int) -> Sequence[Process]:
         """The processes of an owner, the newest first."""
         runs = frozenset(self._running)
-        return [_standing(kept, runs).process for kept in await self._file.listed(owner, limit)]
+        found = await self._records.listed(owner, limit)
+        return [self._standing(kept, runs).process for kept in found]
 
     async def ended(self, id: str, owner: Owner, within: float | None) -> Kept:
         """The record of a process, once it has ended or the time is over.
@@ -199,16 +200,26 @@ class Processes(Extension):
                 kept = await self.found(id, owner)
         return kept
 
-    async def cancel(self, id: str) -> None:
+    async def cancel(self, kept: Kept) -> None:
         """Ask for the end of a process, here or in another program."""
-        if running := self._running.get(id):
+        if running := self._running.get(kept.process.id):
             running.stop()
         else:
-            await self._file.stop(id)
+            await self._records.stop(kept)
 
     async def events(self, id: str, after: int) -> Sequence[ProcessEvent]:
         """The events of a process."""
-        return await self._file.events(id, after)
+        return await self._records.events(id, after)
+
+    def _standing(self, kept: Kept, runs: Collection[str]) -> Kept:
+        """The record of a process whose end could not be recorded is that of a lost one.
+
+        `runs` are the processes that ran here before the record was read.
+        """
+        process, is_here = kept.process, kept.host == self._records.own
+        if process.state != "running" or not is_here or process.id in runs:
+            return kept
+        return kept._replace(process=replace(process, state="lost", note="its end could not be recorded"))
 
     async def _ending(self, id: str) -> None:
         """Wait for the end of a process that runs here; wait on for that of another program."""
@@ -242,7 +253,8 @@ class Processes(Extension):
 
     async def _end(self, running: Running, state: ProcessState, result: bytes | None, note: str) -> None:
         try:
-            await self._file.end(running.id, state, result, note)
+            ended = replace(running.process, state=state, note=note)
+            await self._records.end(ended, result, running.owner)
         except StoreError as fault:
             # The record says that it runs for as long as this program lives, and then that it is lost.
             _log.error("the end of the process %s (%s) was not recorded: %s", running.id, state, fault)
@@ -260,7 +272,7 @@ class Processes(Extension):
 
     async def _stop_asked(self) -> None:
         try:
-            asked = await self._file.stopping()
+            asked = await self._records.stopping()
         except StoreError:
             return  # logged where it happened; the next look may succeed
         for id in asked:
@@ -293,7 +305,7 @@ class CallersProcesses:
         return await self.processes.listed(self.owner, limit)
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
-        process, result, _ = await self.processes.ended(id, self.owner, within)
+        process, result, *_ = await self.processes.ended(id, self.owner, within)
         if process.state == "running":
             raise CallError(f"the process {id} has not ended within {within:g} s; ask again later")
         if process.state != "done" or result is None:
@@ -301,24 +313,14 @@ class CallersProcesses:
         return from_json(result)
 
     async def cancel(self, id: str) -> Process:
-        if (await self.get(id)).state == "running":
-            await self.processes.cancel(id)
+        kept = await self.processes.found(id, self.owner)
+        if kept.process.state == "running":
+            await self.processes.cancel(kept)
         return (await self.processes.ended(id, self.owner, STOP_PATIENCE)).process
 
     async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
         await self.get(id)
         return await self.processes.events(id, after)
-
-
-def _standing(kept: Kept, runs: Collection[str]) -> Kept:
-    """The record of a process whose end could not be recorded is that of a lost one.
-
-    `runs` are the processes that ran here before the record was read.
-    """
-    process = kept.process
-    if process.state != "running" or not kept.is_here or process.id in runs:
-        return kept
-    return kept._replace(process=replace(process, state="lost", note="its end could not be recorded"))
 
 
 def _told(process: Process) -> str:

@@ -11,7 +11,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.background import EVENT_BYTES
 from mcp_toolset.errors import CallError
-from mcp_toolset.extensions.processes.process_file import ProcessFile
+from mcp_toolset.extensions.processes.records import Owner, ProcessRecords
+from mcp_toolset.tools.core.processes import Process
 
 RESULT_BYTES: Final = 1_000_000
 """Bytes of a result that are kept."""
@@ -24,11 +25,17 @@ NAME_LENGTH: Final = 200
 class Running:
     """A process that runs here; the first argument of its work."""
 
-    id: str
-    file: ProcessFile
+    process: Process
+    owner: Owner
+    records: ProcessRecords
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)
     is_stopped: bool = False
+    events: int = 0
+
+    @property
+    def id(self) -> str:
+        return self.process.id
 
     async def emit(self, kind: str, data: Any = None) -> None:
         if self.ended.is_set():
@@ -37,7 +44,8 @@ class Running:
         written = _json(data, "an event")
         if len(written) > EVENT_BYTES:
             raise CallError(f"an event of {len(written)} bytes; at most {EVENT_BYTES} are kept")
-        await self.file.note(self.id, kind, written)
+        self.events += 1
+        await self.records.note(self.id, self.events, kind, written)
 
     def stop(self) -> None:
         self.is_stopped = True

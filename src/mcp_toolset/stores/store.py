@@ -1,0 +1,244 @@
+"""`Store`: a table of entries with the few steps that features need; `MemoryStore`: one in this process.
+
+An entry stands on a shelf under a name. Its tag changes with each write, so that a writer can say which
+value it has seen. A step is done whole or not at all, and nothing comes between its parts.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from math import inf
+from random import getrandbits
+from threading import RLock
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+ABSENT: Final = 0
+"""The tag of an entry that does not exist."""
+
+Place = tuple[str, str]
+"""A shelf and a name."""
+
+_T = TypeVar("_T")
+
+
+class Entry(NamedTuple):
+    """What stands at a place.
+
+    Attributes:
+        value: Whatever the feature has written.
+        tag: A number that no other value of the place has had; never `ABSENT`.
+    """
+
+    value: bytes
+    tag: int
+
+
+def new_tag() -> int:
+    return getrandbits(52) + 1
+
+
+class Put(NamedTuple):
+    """One change of a step.
+
+    Attributes:
+        shelf: The shelf.
+        name: The name on it.
+        value: The new value; `None` removes the entry.
+        known: The tag that must stand there, `ABSENT` for no entry; `None` for whatever stands there.
+        at: The place in the order of the shelf; `None` for that before, or for none, so that a new entry is
+            not among `names`.
+        seconds: How long the entry is kept from now on; `None` for as long as before, or for ever.
+        most: How many entries in order the shelf keeps; the first ones go.
+        tag: The tag of the new value; one is made unless it is given.
+    """
+
+    shelf: str
+    name: str
+    value: bytes | None
+    known: int | None = None
+    at: int | None = None
+    seconds: float | None = None
+    most: int | None = None
+    tag: int = 0
+
+
+class Store(ABC):
+    """A place for state: `MemoryStore`, `FileStore`, `RedisStore`, `PostgresStore`; `store_at` makes one.
+
+    It is entered before it is used, and left when it is not used any more; several users of one object may
+    enter it. A step that fails raises `StoreError`.
+
+    Attributes:
+        name: What errors and the log call it, which models may read: no address, no password.
+        own: What tells this user of the store from all others, those before it too; known while it is open.
+    """
+
+    name: str
+    own: str = ""
+
+    async def __aenter__(self) -> Self:
+        """Open it.
+
+        Raises:
+            StoreError: it cannot be used.
+        """
+        return self
+
+    async def __aexit__(  # noqa: B027
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, once its last user has left."""
+
+    @abstractmethod
+    async def get(self, *places: Place) -> Sequence[Entry | None]:
+        """What stands at each place."""
+
+    @abstractmethod
+    async def write(
+        self, *puts: Put, synced: bool = True, tell: bytes = b""
+    ) -> Sequence[Entry | None] | None:
+        """Make changes, if what stands at each place is what is known.
+
+        Args:
+            puts: The changes, each of another place.
+            synced: Whether they survive a power cut, where that takes longer.
+            tell: What those who listen to the store are told in the same step, where it has listeners.
+
+        Returns:
+            `None` if they are made, else what stands at their places.
+        """
+
+    @abstractmethod
+    async def names(self, shelf: str) -> Sequence[str]:
+        """The names of a shelf that are in its order, the last first."""
+
+    @abstractmethod
+    async def lives(self, owner: str) -> bool:
+        """Whether another user of the store has it open, told by its `own`."""
+
+    async def take(self, shelf: str, name: str) -> bytes | None:
+        """Remove an entry, and return its value, which nobody else gets."""
+        while (found := (await self.get((shelf, name)))[0]) is not None:
+            if await self.write(Put(shelf, name, None, found.tag)) is None:
+                return found.value
+        return None
+
+    async def tokens(
+        self, shelf: str, name: str, *, calls: int, per_seconds: float, wanted: int
+    ) -> tuple[int, float]:
+        """Take up to `wanted` tokens out of a bucket, which begins full and refills evenly.
+
+        Returns:
+            How many; if none, the seconds until there is one.
+        """
+        while True:
+            now = time.time()
+            [found] = await self.get((shelf, name))
+            left, at = map(float, found.value.split()) if found else (calls, now)
+            left = min(calls, left + max(0.0, now - at) * calls / per_seconds)
+            taken = min(int(left), wanted)
+            left -= taken
+            value, known = f"{left!r} {now!r}".encode(), found.tag if found else ABSENT
+            if await self.write(Put(shelf, name, value, known, seconds=per_seconds + 1)) is None:
+                return taken, 0.0 if taken else (1 - left) * per_seconds / calls
+
+    async def count(self, shelf: str, name: str, *, most: int, seconds: float) -> bool:
+        """Count one, unless `most` were counted; the count is kept for `seconds` from now on."""
+        while True:
+            [found] = await self.get((shelf, name))
+            number, known = (int(found.value), found.tag) if found else (0, ABSENT)
+            if number >= most:
+                return False
+            put = Put(shelf, name, b"%d" % (number + 1), known, seconds=seconds)
+            if await self.write(put) is None:
+                return True
+
+
+class _Row(NamedTuple):
+    entry: Entry
+    at: int | None
+    until: float
+
+
+class MemoryStore(Store):
+    """Entries in this process, for any of its threads. No step waits."""
+
+    name = "the memory of this process"
+    own = "1"
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._shelves: defaultdict[str, dict[str, _Row]] = defaultdict(dict)
+        self._lock = RLock()
+        self._written = 0
+
+    async def get(self, *places: Place) -> Sequence[Entry | None]:
+        with self._lock:
+            return [None if (row := self._row(*place)) is None else row.entry for place in places]
+
+    async def write(
+        self, *puts: Put, synced: bool = True, tell: bytes = b""
+    ) -> Sequence[Entry | None] | None:
+        with self._lock:
+            standing = [self._row(put.shelf, put.name) for put in puts]
+            tags = [ABSENT if row is None else row.entry.tag for row in standing]
+            if any(put.known not in (None, tag) for put, tag in zip(puts, tags, strict=True)):
+                return [None if row is None else row.entry for row in standing]
+            for put, before in zip(puts, standing, strict=True):
+                self._put(put, before)
+            self._written += 1
+            if self._written % 1000 == 0:
+                self._forget()
+        return None
+
+    async def names(self, shelf: str) -> Sequence[str]:
+        with self._lock:
+            return [name for _, name in sorted(self._order(shelf), reverse=True)]
+
+    async def lives(self, owner: str) -> bool:
+        return owner == self.own
+
+    def _row(self, shelf: str, name: str) -> _Row | None:
+        row = self._shelves[shelf].get(name) if shelf in self._shelves else None
+        return None if row is None or row.until <= self._now() else row
+
+    def _put(self, put: Put, before: _Row | None) -> None:
+        shelf = self._shelves[put.shelf]
+        if put.value is None:
+            shelf.pop(put.name, None)
+        else:
+            at, until = (None, inf) if before is None else (before.at, before.until)
+            at = at if put.at is None else put.at
+            until = until if put.seconds is None else self._now() + put.seconds
+            shelf[put.name] = _Row(Entry(put.value, put.tag or new_tag()), at, until)
+        if put.most is not None and len(shelf) > put.most:
+            for _, name in sorted(self._order(put.shelf))[: -put.most]:
+                del shelf[name]
+
+    def _order(self, shelf: str) -> list[tuple[int, str]]:
+        now, rows = self._now(), self._shelves[shelf] if shelf in self._shelves else {}
+        return [(row.at, name) for name, row in rows.items() if row.at is not None and row.until > now]
+
+    def _forget(self) -> None:
+        """Let go of what has ended."""
+        now = self._now()
+        for shelf, rows in list(self._shelves.items()):
+            left = {name: row for name, row in rows.items() if row.until > now}
+            if left:
+                self._shelves[shelf] = left
+            else:
+                del self._shelves[shelf]
+
+
+def at_once(step: Coroutine[Any, Any, _T]) -> _T:
+    """The result of a step of a store that never waits, without a loop."""
+    try:
+        step.send(None)
+    except StopIteration as ended:
+        return ended.value
+    step.close()
+    raise AssertionError("a store that answers at once has waited")

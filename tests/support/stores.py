@@ -1,0 +1,84 @@
+"""The stores that the tests of the contract run over."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from mcp_toolset.stores.places import store_at
+from mcp_toolset.stores.sql import TABLE, Statement
+from mcp_toolset.stores.store import Store
+
+
+class Stores(Protocol):
+    """Makes stores in one place, to be entered: each stands for a process."""
+
+    def __call__(self, *, now: Callable[[], float] = time.time) -> Store: ...
+
+
+@asynccontextmanager
+async def memory(folder: Path) -> AsyncGenerator[Stores]:
+    clock: list[Callable[[], float]] = [time.time]
+    store = store_at(None, "the entries", now=lambda: clock[0]())
+
+    def made(*, now: Callable[[], float] = time.time) -> Store:
+        clock[0] = now
+        return store
+
+    yield made
+
+
+@asynccontextmanager
+async def sqlite(folder: Path) -> AsyncGenerator[Stores]:
+    yield lambda *, now=time.time: store_at(folder / "e.sqlite3", "the entries", owned=True, now=now)
+
+
+@asynccontextmanager
+async def direct(folder: Path) -> AsyncGenerator[Stores]:
+    from mcp_toolset.stores.sqlite import DirectFile
+
+    made: list[DirectFile] = []
+
+    def make(*, now: Callable[[], float] = time.time) -> Store:
+        made.append(DirectFile(folder / "e.sqlite3", "the entries", now))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@asynccontextmanager
+async def redis(folder: Path) -> AsyncGenerator[Stores]:
+    from tests.support.valkey import valkey_process
+
+    with valkey_process() as server:
+        yield lambda *, now=time.time: store_at(server.url, "the entries", owned=True)
+
+
+@asynccontextmanager
+async def postgres(folder: Path) -> AsyncGenerator[Stores]:
+    from mcp_toolset.stores.postgres import PostgresStore
+
+    where = os.environ[POSTGRES]
+    async with PostgresStore(where, "the entries") as store, store._asked():
+        await store._done(Statement(f"DELETE FROM {TABLE}", ()))
+    yield lambda *, now=time.time: store_at(where, "the entries", now=now)
+
+
+Backend = Callable[[Path], AbstractAsyncContextManager[Stores]]
+
+POSTGRES = "MCP_TOOLSET_TEST_POSTGRES"
+"""Names a PostgreSQL server; see scripts/journal_postgres."""
+
+BACKENDS: Mapping[str, Backend] = {
+    "memory": memory,
+    "sqlite": sqlite,
+    "direct": direct,
+    "redis": redis,
+    **({"postgres": postgres} if POSTGRES in os.environ else {}),
+}
