@@ -45,7 +45,6 @@ def replace_file(
 
 
 def create_file(path: Path, data: bytes, mode: int, *, exact: bool = False, durable: bool = True) -> None:
-    """Write a file that does not exist yet; see `replace_file` for the arguments."""
     descriptor = os.open(path, _EXCLUSIVE, mode)
     with os.fdopen(descriptor, "wb") as file:
         if exact:
@@ -74,7 +73,6 @@ _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINAR
 
 
 def opened(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a file to read it; a pipe in its place does not wait for a writer."""
     return os.fdopen(os.open(path, _READ), "rb")
 
 

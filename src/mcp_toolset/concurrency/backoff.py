@@ -29,7 +29,6 @@ class Backoff:
         self._next = FIRST
 
     def after(self, held: float) -> float:
-        """The seconds to wait after a connection that lived for `held` seconds was lost."""
         wait = FIRST if held >= STABLE_AFTER else self._next
         if held >= BRIEF:
             # So a connection that lives for seconds is up most of the time, however often it is lost.
@@ -71,7 +70,6 @@ class Drain:
 
     @contextmanager
     def open(self) -> Generator[None]:
-        """The length of the run; the block is cancelled when the drain ends."""
         with anyio.CancelScope() as self._scope:
             if self._is_closing:
                 self._scope.cancel()

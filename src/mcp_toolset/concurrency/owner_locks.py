@@ -32,7 +32,6 @@ class OwnerLocks:
                 self._held = self._taken(secrets.token_hex(12))
 
     def lives(self, owner: str) -> bool:
-        """Whether the process of a name lives; its file goes if it does not."""
         if owner == self.own:
             return True
         if not (self.folder / (owner + _SUFFIX)).exists():

@@ -101,7 +101,6 @@ async def _unwind(stop: _Stop, scope: anyio.CancelScope) -> None:
 
 
 def leave_no_thread(code: int) -> None:
-    """End the process even if a tool's function still runs in its thread."""
     deadline = time.monotonic() + _GRACE
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:

@@ -56,7 +56,6 @@ class ThreadEvent:
         return self._event.is_set()
 
     def clear(self) -> None:
-        """Reset it, because the caller has handled what it reported."""
         if self._event.is_set():
             self._event = anyio.Event()
 
@@ -177,13 +176,11 @@ given_up: Final[ContextVar[Reason | None]] = ContextVar("mcp_toolset_given_up", 
 
 
 def reason_in(params: object) -> str | None:
-    """The reason in the parameters of a `notifications/cancelled`."""
     reason: Any = params.get("reason") if isinstance(params, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return reason if isinstance(reason, str) else None
 
 
 def reason_or(otherwise: str) -> str:
-    """Why the current request is cancelled; `otherwise` if the peer gave no reason."""
     ask = given_up.get()
     return (ask() if ask is not None else None) or otherwise
 

@@ -78,7 +78,6 @@ _T = TypeVar("_T")
 
 
 async def in_worker_if_large(work: Callable[[], _T], tools: int) -> _T:
-    """Do the work for so many tools: in a worker thread if they are many, else at once."""
     if tools <= BIG:
         return work()
     with staying():

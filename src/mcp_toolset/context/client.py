@@ -135,7 +135,6 @@ def _described(connection: Connection) -> ServedClient:
 
 
 def declared_by(capabilities: object) -> Mapping[str, Any]:
-    """The requests that a client answers, out of its capabilities in wire form."""
     wire = _members(capabilities)
     if not wire:
         return _NOTHING

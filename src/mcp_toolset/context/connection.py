@@ -207,7 +207,6 @@ class Connection:
             _log.debug("%s was not sent, as the client has left", method)
 
     def on_close(self, callback: Closing) -> None:
-        """Call `callback` when the connection ends; what was registered last is called first."""
         if self._callbacks is None:
             self._callbacks = []
         self._callbacks.append(callback)
@@ -217,7 +216,6 @@ class Connection:
         return bool(self._callbacks)
 
     async def aclose(self) -> None:
-        """End the connection, whatever is cancelled meanwhile: at most `CLOSE_TIMEOUT` seconds."""
         if not self._callbacks:
             return
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True) as scope:
@@ -312,7 +310,6 @@ class RequestContext:
 
     @property
     def hold(self) -> object:
-        """What its body is counted by, for who keeps it after the answer; `None` for a short one."""
         found = None if self.http is None else self.http.scope.get(HOLD)
         return None if found is None else found()
 

@@ -107,7 +107,6 @@ class Delivery:
         await self._until(lambda: self._left >= count)
 
     async def hold(self) -> None:
-        """Have what was added up to now sent, and keep what comes from now on."""
         await self.all_left()
         self.held = True
         await self._until(lambda: not self.running)
@@ -122,7 +121,6 @@ class Delivery:
                 self.stop()
 
     async def read(self, count: int) -> None:
-        """Wait until the client has read so many, where the results that come after take other streams."""
         await self.left(count)
         while self.confirm is not None and self._read < count and not self._stopped:
             if self._asked is not None:
@@ -138,7 +136,6 @@ class Delivery:
                 asked.set()
 
     async def all_left(self) -> None:
-        """Wait until everything that was added up to now has left."""
         await self.left(self._added)
 
     def stop(self) -> None:

@@ -64,11 +64,11 @@ class InnerCall(WireContext):
             )
         return InnerState(self.replay, result.wire)
 
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report nothing."""
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None: ...
 
-    async def pass_progress(self, params: Wire) -> None:
-        """Report nothing."""
+    async def pass_progress(self, params: Wire) -> None: ...
 
     async def _sent(self, method: str, params: Wire | None) -> dict[str, Any]:
         self._time.pause()

@@ -118,7 +118,6 @@ _ANY: Final = Members({}, _META)
 
 
 def result_fault(method: str, result: Mapping[str, Any], *, modern: bool) -> str | None:
-    """What is wrong with a server's result of a method, as the era has it; `None` if nothing is."""
     if modern and result.get("resultType") == "input_required":
         return _INPUT_REQUIRED.fault(result)
     if modern and method in CACHEABLE_METHODS:
@@ -129,7 +128,6 @@ def result_fault(method: str, result: Mapping[str, Any], *, modern: bool) -> str
 
 
 def answer_fault(method: str, answer: Mapping[str, Any]) -> str | None:
-    """What is wrong with a client's answer to a request of the server; `None` if nothing is."""
     return _ANSWERS.get(method, _ANY).fault(answer)
 
 

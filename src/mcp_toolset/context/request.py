@@ -88,7 +88,6 @@ class Caller(ToolContext):
 
     @property
     def client_key(self) -> str | None:
-        """What tells its program from every other; `None` if nothing does."""
         return stream_of() if self._client is None else self._client.key
 
     @property
@@ -141,7 +140,6 @@ class Caller(ToolContext):
 
     @property
     def authorization(self) -> str | None:
-        """The credentials that the client sent with this request, over HTTP."""
         http = self._request.http
         return None if http is None else http.headers.get("authorization")
 
@@ -165,7 +163,6 @@ class Caller(ToolContext):
 
     @property
     def wants_progress(self) -> bool:
-        """Whether the client sent a progress token (in process, modern, it needs none)."""
         return self._wants_progress
 
 
@@ -194,7 +191,6 @@ class WireContext(Caller):
 
     @property
     def replay(self) -> Replay:
-        """What this call has asked and was answered so far."""
         if self._replay is None:
             self._replay = Replay(str(self._request.request_id or secrets.token_hex(16)))
         return self._replay
@@ -264,7 +260,6 @@ class WireContext(Caller):
 
     @property
     def knows_pages(self) -> bool:
-        """Whether the client has declared that it shows addresses to its user."""
         declared: Any = self._request.connection.client_capabilities.get("elicitation")
         return isinstance(declared, Mapping) and cast("Mapping[str, Any]", declared).get("url") is not None
 
@@ -311,7 +306,6 @@ class WireContext(Caller):
             raise CannotAskError(f"the client gave no answer to {method} within {ASK_DEADLINE:g} s") from None
 
     def _obstacle(self) -> str:
-        """Why this client shows no forms."""
         declared: Any = self._request.connection.client_capabilities.get("elicitation")
         if declared is None or (declared.get("form") is None and declared.get("url") is not None):
             return "it declares no elicitation of forms"
@@ -349,7 +343,6 @@ class WireContext(Caller):
         await self.progress(params["progress"], params.get("total"), params.get("message"))
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Ask this client and wait; legacy only, as the modern protocol has no such requests."""
         try:
             return await self._sent(method, params)
         except MCPError as fault:

@@ -80,7 +80,6 @@ class Replay:
     _asked: dict[str, int] = field(default_factory=dict[str, int])
 
     def saved(self) -> dict[str, Any]:
-        """What the next run of the call needs, as JSON."""
         final = None
         if self.final is not None:
             tool, asked = self.final
@@ -142,7 +141,6 @@ class Replay:
         return found
 
     def final_of(self, tool: str) -> AskUser | None:
-        """The question that this tool has ended with at an earlier run."""
         return self.final[1] if self.final is not None and self.final[0] == tool else None
 
 
@@ -210,7 +208,6 @@ class RoundTrips:
             raise CallError(str(fault)) from None
 
     def resume(self, params: Wire, name: str, arguments: Wire, principal: str | None, call_id: str) -> Replay:
-        """What a call brings with it from earlier runs; nothing at its first."""
         brought = round_trip(params)
         token = brought.get("requestState")
         if not isinstance(token, str) or (principal is None and not self._sealer.is_own(token)):
@@ -233,7 +230,6 @@ class RoundTrips:
         principal: str | None,
         tools: Mapping[str, str] = _NO_TOOLS,
     ) -> ToolResult:
-        """The result that asks the client, with all that the next run needs."""
         state = {"asked": list(requests), "upstream": replay.passed_on, **replay.saved()}
         return self._asking(state, requests, digest_of([name, arguments]), principal, tools)
 
@@ -277,7 +273,6 @@ class RoundTrips:
         return self._own or cast("SuspendedStore", self._store).keys
 
     def _opened(self, token: str, what: str, who: str | None) -> Suspended:
-        """The state, which counts as used in this process from now on."""
         if len(token) > MAX_STATE:
             raise self._sealer.refused("it was altered")
         state = self._sealer.open(token, who=who, what=what)

@@ -39,7 +39,6 @@ def provide() -> None:
 
 
 def trace_ids() -> dict[str, str]:
-    """The ids of the current trace and span, for a line of a log; empty without."""
     if not watched():
         return {}
     current: Any = sys.modules[OTEL].get_current_span().get_span_context()
@@ -133,7 +132,6 @@ def note_sent(
     answer: Mapping[str, Any] | None,
     seconds: float,
 ) -> None:
-    """Note a request that a call has sent to a mounted server; without an answer it has just failed."""
     error = "tool_error" if answer is not None and "isError" in answer and answer["isError"] is True else ""
     if answer is None and (fault := sys.exc_info()[1]) is not None:
         error = error_of(fault)
@@ -176,7 +174,6 @@ def _attributes(request: RequestContext, target: str | None) -> dict[str, str]:
 
 
 def _context_in(meta: object) -> Any:
-    """The client's trace in the `_meta` of a request; `None` where the current trace goes on."""
     from opentelemetry.propagate import extract
     from opentelemetry.trace import get_current_span
 

@@ -92,7 +92,6 @@ class TaskWay:
 
     @property
     def can_send_request(self) -> bool:
-        """Whether the client can be asked by requests, which the modern era does not have."""
         return self._way.can_send_request
 
     @property
@@ -160,7 +159,6 @@ class TaskWay:
             self._way = _Gone()
 
     def learn(self, *, ttl_ms: int | None, poll_ms: int | None, message: str | None) -> None:
-        """Take what a mounted server says of its task."""
         self.ttl_ms, self.poll_ms = ttl_ms, poll_ms or POLL_MS
         if message is not None and message != self.message:
             self.message = message
@@ -185,7 +183,6 @@ class TaskWay:
             self._heard.set()
 
     async def look(self) -> None:
-        """Have the mounted server asked now, and wait for its answer."""
         if self.follows:
             self._wanted.set()
             await self._heard.wait()
@@ -214,7 +211,6 @@ class TaskContext(WireContext):
         return not self._is_later and super().resume(trips, call)
 
     def again(self, replay: Replay) -> TaskContext:
-        """The next run of the call, with what its client has answered."""
         return TaskContext(self._request, self.way, replay)
 
     @property
@@ -235,7 +231,6 @@ def _nothing() -> None:
 
 
 def takes_tasks(request: RequestContext) -> bool:
-    """Whether a client declares the extension for tasks with a request."""
     extensions: object = request.connection.client_capabilities.get("extensions")
     return request.modern and isinstance(extensions, Mapping) and TASKS in extensions
 

@@ -94,7 +94,6 @@ def _check_permission(policy: Policy) -> None:
 
 
 async def _obstacle(call: ToolCall, context: ToolContext) -> str | None:
-    """Why a call may not run: `None` if it may, empty if the user refused, else the reason."""
     question = f"Allow the call of {call.name} with {call.arguments!r}?"
     try:
         return None if (await context.elicit(question, _NO_FIELDS)).accepted else ""

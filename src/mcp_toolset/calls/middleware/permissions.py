@@ -214,18 +214,15 @@ class AskingGuard(Rule):
 
 
 def needs(binding: ToolBinding) -> str:
-    """The beginning of what is said of a call that was not allowed yet."""
     return f"{binding.name} did not run: it needs an approval"
 
 
 def refused(call: ToolCall, refusal: ToolResult) -> ToolResult:
-    """The refusal of a call, which is recorded."""
     record(call, "Reject", call.arguments, reason=refusal.text)
     return refusal
 
 
 async def _answer(wanted: CallToApprove, context: ToolContext) -> str:
-    """The user's choice; anything but one of the choices denies, and no answer fits another question."""
     longer = SESSION if context.session else HOUR
     # Callers that cannot be told apart are not remembered.
     choices = [ONCE, longer, DENY] if wanted.caller else [ONCE, DENY]

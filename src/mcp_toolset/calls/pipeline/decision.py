@@ -72,7 +72,6 @@ class RejectionReason:
 
 
 def rejection(decision: Reject) -> ToolResult:
-    """A refusal as a result that a model can read and a program can recognise."""
     reason = encodable(decision.reason)
     return ToolResult(
         {
@@ -99,7 +98,6 @@ RETRY_META_KEY: Final = "mcp-toolset/retry"
 
 
 def error_result(fault: ToolsetError) -> ToolResult:
-    """An error as a result that the model can act on; a suggested retry keeps its seconds for programs."""
     result = ToolResult.of_error(str(fault))
     return suggesting(result, fault.after) if isinstance(fault, RetrySuggestedError) else result
 
@@ -110,7 +108,6 @@ def suggesting(result: ToolResult, after: float) -> ToolResult:
 
 
 def retry_after(result: ToolResult) -> float | None:
-    """The seconds to wait before a retry, or `None` if the result has no hint."""
     meta: Any = result.wire.get("_meta")
     marker: Any = cast("dict[str, Any]", meta).get(RETRY_META_KEY) if isinstance(meta, dict) else None
     after: Any = cast("dict[str, Any]", marker).get("after") if isinstance(marker, dict) else None
@@ -142,7 +139,6 @@ def tracing() -> bool:
 
 
 def watched() -> bool:
-    """Whether a request that is sent now has a span."""
     if TRACER.get() is not None:
         return True
     # As `tracing`, without a further function call for each request.
@@ -173,7 +169,6 @@ def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -
 
 
 def _attributes(call: ToolCall, decision: str, effective: Any, reason: str) -> dict[str, str]:
-    """The fields under the names of OpenTelemetry's conventions for generative AI, where they exist."""
     found = {
         "gen_ai.tool.name": call.name,
         "gen_ai.tool.call.id": call.id,

@@ -343,7 +343,6 @@ class HookSet(Rule):
             )
 
     def _followed_by(self, copy: HookSet, prefix: str = "") -> None:
-        """Have a copy get the hooks that are registered later, too."""
         self.taken()
         self._followers[copy] = prefix
         copy._sources.append(self)
@@ -391,7 +390,6 @@ class NestedHooks:
         return self._hooks.result(self._selected(selector, "result"))
 
     def _selected(self, selector: Any, kind: HookKind) -> Any:
-        """The tool itself, which prefixes and renames do not change; for `*` every tool of the toolset."""
         if is_bare(selector, kind):
             return selector
         if selector == "*":

@@ -143,7 +143,6 @@ def tool_middleware(function: _M) -> _M:
 
 
 def check_middleware(layer: _M) -> _M:
-    """The middleware; `DefinitionError` unless it can be called with `(call, context, next)`."""
     found = cast("object", layer)
     shown = getattr(found, "__qualname__", None) or repr(found)
     expected = "middleware is an `async def` of (call, context, next), or an object with such a `__call__`"

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
+from dataclasses import field
 from time import perf_counter, time
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
@@ -107,7 +108,6 @@ class CallReport:
 
 
 def outcome_of(fault: BaseException | None, result: ToolResult | None) -> tuple[Outcome, str]:
-    """The outcome of a call, and why it failed; see `CallReport`."""
     if fault is not None:
         outcome, reason = _of_fault(fault)
         # A middleware that was cancelled by what it waited for; the caller has an error result.
@@ -131,7 +131,6 @@ def _of_fault(fault: BaseException) -> tuple[Outcome, str]:
 
 
 def client_label(context: ToolContext) -> str:
-    """The name and version that the client program gives itself; empty if unknown."""
     return label_of(context.client_info)
 
 
@@ -140,34 +139,29 @@ def label_of(client: Mapping[str, Any]) -> str:
     return f"{name} {version}" if name and version else str(name or version or "")
 
 
+@dataclass(slots=True, eq=False)
 class Observation:
     """Notes about one call while it runs.
 
     Attributes:
-        fault: The error that became an error result.
         arguments: The digest of the arguments.
-        began: When it began, on a monotonic clock.
+        fault: The error that became an error result.
         times: Whether the requests that it sends are timed.
         sent: Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
+        began: When it began, on a monotonic clock.
     """
 
-    __slots__ = (
-        *("arguments", "began", "binding", "decisions", "fault", "ran", "repairs", "rule", "sent", "times"),
-        "usage",
-    )
-
-    def __init__(self, binding: ToolBinding | None = None, arguments: str = "") -> None:
-        self.binding = binding
-        self.fault: BaseException | None = None
-        self.ran = False
-        self.decisions: tuple[str, ...] = ()
-        self.arguments = arguments
-        self.rule = ""
-        self.repairs: tuple[str, ...] = ()
-        self.usage: tuple[tuple[str, int], ...] = ()
-        self.times = False
-        self.sent: tuple[tuple[tuple[str, str, str, str], float], ...] = ()
-        self.began = perf_counter()
+    binding: ToolBinding | None = None
+    arguments: str = ""
+    fault: BaseException | None = None
+    ran: bool = False
+    decisions: tuple[str, ...] = ()
+    rule: str = ""
+    repairs: tuple[str, ...] = ()
+    usage: tuple[tuple[str, int], ...] = ()
+    times: bool = False
+    sent: tuple[tuple[tuple[str, str, str, str], float], ...] = ()
+    began: float = field(default_factory=perf_counter)
 
 
 CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observation", default=None)
@@ -175,21 +169,18 @@ CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observa
 
 
 def note_decision(decision: Decision) -> None:
-    """Add a hook's decision to the observation of the current call, if it is observed."""
     seen = CURRENT.get()
     if seen is not None:
         seen.decisions = (*seen.decisions, type(decision).__name__)
 
 
 def note_rule(rule: str) -> None:
-    """Note the rule of a policy that decided about the current call, if it is observed."""
     seen = CURRENT.get()
     if seen is not None:
         seen.rule = rule
 
 
 def note_usage(usage: Mapping[str, int]) -> None:
-    """Add tokens that a model of the program took to the observation of the current call."""
     seen = CURRENT.get()
     if seen is not None:
         sums = Counter(dict(seen.usage))
@@ -306,8 +297,7 @@ class Sampler(Protocol):
 class CountingObserver(CallObserver, Protocol):
     """An observer that needs no report of a call that has run, as it sums calls."""
 
-    def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object:
-        """Count a call, without raising."""
+    def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object: ...
 
 
 @runtime_checkable
@@ -338,12 +328,10 @@ def check_observers(observers: object) -> tuple[CallObserver, ...]:
 
 
 def digest_of(observers: Iterable[CallObserver]) -> Digest | None:
-    """What makes the digests of arguments; `None` if no observer does."""
     return next((one.digest for one in observers if isinstance(one, DigestingObserver)), None)
 
 
 def sampler_of(observers: Iterable[CallObserver]) -> Sampler | None:
-    """What chooses the requests that are traced; `None` if no observer does."""
     timing = [one for one in observers if isinstance(one, TimingObserver)]
     return next((one.traces for one in timing if one.traces is not None), None)
 
@@ -535,7 +523,6 @@ def _trace_of(context: ToolContext) -> str:
 
 
 def _tracing(listeners: Listeners | None) -> Any:
-    """OpenTelemetry's module of traces, if a tracer provider is set, or the server traces the call."""
     traces = None if listeners is None else listeners.traces
     own = traces is not None and traces.active and TRACER.get() is not None
     return sys.modules[OTEL] if own or tracing() else None
@@ -544,7 +531,6 @@ def _tracing(listeners: Listeners | None) -> Any:
 def _trace(
     otel: Any, seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
 ) -> None:
-    """Set the tool, its server and the outcome on the current span, by OpenTelemetry's conventions."""
     if not (span := otel.get_current_span()).is_recording():
         return
     outcome, reason = outcome_of(seen.fault, result)

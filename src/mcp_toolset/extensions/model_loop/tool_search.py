@@ -125,7 +125,6 @@ class ToolSearch:
         return self._for_responses(exported) if provider == "openai_responses" else exported
 
     def _for_responses(self, exported: Export) -> Export:
-        """The export with the search as one that the client runs, and without the deferred tools."""
         searching = self._names[self.tool.name]
         self._forms = {one["name"]: one for one in _functions(exported.tools) if one.get("defer_loading")}
         plain = [one for one in _functions(exported.tools) if one["name"] not in self._forms]
@@ -182,7 +181,6 @@ _TEXT: Final = (
 
 
 def _functions(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The functions of a Responses request, out of their namespaces."""
     inside = ([one] if one["type"] == "function" else one.get("tools", []) for one in tools)
     return [function for functions in inside for function in functions]
 

@@ -127,7 +127,6 @@ def shown(block: Block) -> str:
 
 
 def _link(block: Block) -> str:
-    """A link with the description of its target: `Title: description`, and the address."""
     said = ": ".join(str(block[key]) for key in ("title", "description") if block.get(key))
     return f"{said} <{block.get('uri', '')}>" if said else str(block.get("uri", ""))
 
@@ -148,7 +147,6 @@ class Attachment:
 
 
 def attachment(block: Block) -> Attachment | None:
-    """The image or the embedded file in a content block, if it has one."""
     if block.get("type") == "image":
         return Attachment(str(block.get("mimeType", "")), str(block.get("data", "")))
     embedded: Mapping[str, Any] = block.get("resource", {}) if block.get("type") == "resource" else {}
@@ -176,7 +174,6 @@ def _fault(call: AssistantCall, seen: set[str]) -> str | None:
 
 
 def turn_from_openai(message: object) -> AssistantTurn:
-    """Parse the message of a chat completion: a `ChatCompletionMessage` or the same as a dictionary."""
     found = said(message, "choices[0].message")
     # Responses contain empty fields, some of which requests refuse; content may be null.
     found = {key: value for key, value in sendable(found).items() if value is not None or key == "content"}
@@ -187,7 +184,6 @@ def turn_from_openai(message: object) -> AssistantTurn:
 
 
 def _sent_call(call: Any) -> Any:
-    """A call of a message as it is sent back; a streamed one has its place in the stream."""
     if not isinstance(call, Mapping):
         return call
     sent = sendable(cast("Mapping[str, Any]", call), "index")
@@ -232,7 +228,6 @@ _CALLS: Final = ("function_call", "custom_tool_call", _SEARCH)
 
 
 def turn_from_responses(response: object) -> AssistantTurn:
-    """Parse a `Response`, the same as a dictionary, or the list of its output items."""
     found = plain(response)
     output = cast("Mapping[str, Any]", found).get("output") if isinstance(found, Mapping) else found
     if not isinstance(output, list):
@@ -302,7 +297,6 @@ def responses_result(items: Iterable[Mapping[str, Any]], id: str, result: ToolRe
 
 
 def _part(place: int, block: Block) -> dict[str, Any]:
-    """A content block as a part of an output: images and PDF files unchanged, the rest as text."""
     found = attachment(block)
     if found is not None and found.kind in IMAGES:
         return {"type": "input_image", "image_url": f"data:{found.kind};base64,{found.data}"}
@@ -313,7 +307,6 @@ def _part(place: int, block: Block) -> dict[str, Any]:
 
 
 def turn_from_anthropic(message: object) -> AssistantTurn:
-    """Parse a `Message`, or the same as a dictionary; only its role and content are sent back."""
     content = said(message, "the answer of messages.create").get("content")
     if isinstance(content, str):
         return AssistantTurn({"role": "assistant", "content": content}, (), "anthropic")
@@ -357,7 +350,6 @@ def anthropic_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
 
 
 def anthropic_results(results: Iterable[tuple[str, ToolResult]]) -> list[dict[str, Any]]:
-    """The one user message that answers every call of a turn; no message without calls."""
     blocks = [_result(id, result) for id, result in results]
     return [{"role": "user", "content": blocks}] if blocks else []
 

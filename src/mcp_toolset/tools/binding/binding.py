@@ -278,7 +278,6 @@ class StoreMiss(Exception):
 
 
 async def loaded(ask: Callable[[], _T], miss: StoreMiss | None = None) -> _T:
-    """What a check says, once everything that it lacks was fetched."""
     if miss is None:
         try:
             return ask()

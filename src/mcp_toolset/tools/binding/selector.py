@@ -134,7 +134,6 @@ def near_names(name: str, table: Mapping[str, ToolBinding]) -> list[str]:
 
 
 def means(selector: object, binding: ToolBinding) -> bool:
-    """Whether a selector that is not a name refers to a tool: the tool itself, or what it was made from."""
     if isinstance(selector, Tagged):
         return selector.tags <= binding.tags
     origin: Any = binding.origin
@@ -142,7 +141,6 @@ def means(selector: object, binding: ToolBinding) -> bool:
 
 
 def own_name(selector: object) -> str | None:
-    """The name of a selector: its text, or the name of its tool or of the object that a tool is made from."""
     if isinstance(selector, str):
         return selector
     tool = declared_tool(selector) or selector
@@ -175,7 +173,6 @@ class NameUse:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it may match several tools, or no tool for the time being."""
         return self.tool is None and bool(_MAGIC.search(self.name))
 
 
@@ -254,7 +251,6 @@ class ToolNames:
         )
 
     def exact(self, binding: ToolBinding) -> tuple[str, ...]:
-        """The names that refer to a tool, its public name first."""
         return tuple(
             name
             for name in names_had(binding)
@@ -316,7 +312,6 @@ class ToolNames:
 
 
 def names_had(binding: ToolBinding) -> list[str]:
-    """Every name of a tool: the public one, the one that its host gave it, and its former names."""
     had = (binding.name, binding.asked, *reversed(binding.former), binding.definition.name)
     return [name for name in dict.fromkeys(had) if name]
 

@@ -164,9 +164,7 @@ class Membership(Protocol):
 
     def members(self) -> Mapping[str, bool]: ...
 
-    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
-        """Add tools to the members or remove them, all or nothing; return the new generation."""
-        ...
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int: ...
 
 
 class Background(Protocol):
@@ -214,8 +212,7 @@ class Effects(Protocol):
 
     async def once(
         self, key: str, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...], *, repeat: bool
-    ) -> Any:
-        """Do a step, or give the recorded value of it; see `ToolContext.effect`."""
+    ) -> Any: ...
 
 
 EFFECTS: Final[ContextVar[Effects | None]] = ContextVar("mcp_toolset_effects", default=None)

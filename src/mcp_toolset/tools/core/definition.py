@@ -95,7 +95,6 @@ def thawed(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 
 def copied(arguments: dict[str, Any]) -> dict[str, Any]:
-    """A deep copy; values that JSON does not have are copied by `copy.deepcopy`."""
     try:
         return _copied_object(arguments)
     except RecursionError:
@@ -319,7 +318,6 @@ class Tagged:
 
     @property
     def name(self) -> str:
-        """The selector as source code, for messages."""
         return f"tagged({', '.join(map(repr, sorted(self.tags)))})"
 
     def __repr__(self) -> str:
@@ -382,7 +380,6 @@ class ToolOptions(TypedDict, total=False):
 
 
 def checked(maker: str, options: ToolOptions) -> ToolOptions:
-    """The options, if there are no others among them; `TypeError` of `maker` if there are."""
     unknown = sorted(options.keys() - ToolOptions.__annotations__.keys())
     if unknown:
         raise TypeError(f"{maker} got an unexpected keyword argument {unknown[0]!r}")
@@ -390,7 +387,6 @@ def checked(maker: str, options: ToolOptions) -> ToolOptions:
 
 
 def annotations_of(options: ToolOptions) -> dict[str, Any] | None:
-    """The behaviour annotations in wire form; `DefinitionError` for one that is neither true nor false."""
     for key in _HINTS:
         if not isinstance(said := options.get(key), bool | None):
             raise DefinitionError(f"{key} is True, False or None, not {said!r}")

@@ -71,7 +71,6 @@ class PlainSchema(GenerateJsonSchema):
 
 
 def reason_of(fault: Exception) -> str:
-    """Why a type has no schema, in one line: pydantic names the innermost cause last, then its advice."""
     lines = [line.strip() for line in str(fault).split("\n\n")[0].splitlines()]
     return lines[-1] if isinstance(fault, SchemaError) else lines[0]
 
@@ -114,7 +113,6 @@ class AnswerForm:
 
 
 def _inlined(shape: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without references, and without forms of one plain field that clients do not know."""
     made = {key: value for key, value in shape.items() if key != "$defs"}
     if isinstance(name := made.pop("$ref", None), str):
         made = {**_inlined(defs[name.removeprefix("#/$defs/")], defs), **made}

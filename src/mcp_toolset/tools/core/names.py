@@ -128,7 +128,6 @@ def plain_prefix(prefix: str) -> str:
 
 @lru_cache(1_000)
 def prefix_from(name: str) -> str:
-    """A usable prefix made from a server's name: unchanged, or its legal characters, cut, with a digest."""
     legal = re.sub("_+", "_", _OUTSIDE.sub("_", name)).rstrip("_")
     if legal == name and _PREFIX.fullmatch(name):
         return name
@@ -146,7 +145,6 @@ DECLARED: Final = "__mcp_toolset_tool__"
 
 
 def declared_tool(model: object) -> Any:
-    """The tool of a class declared with `@tool_input`; a subclass does not inherit it."""
     return vars(model).get(DECLARED) if isinstance(model, type) else None
 
 
@@ -159,7 +157,6 @@ def default_id(name: str, function: object) -> str:
 
 
 def handler_name(handler: object) -> str | None:
-    """`module:function` if importing that gives the handler, or the tool made from it."""
     if handler is None or isinstance(handler, str):
         return handler
     path = _path_of(handler)

@@ -151,7 +151,6 @@ def _leaves(group: BaseExceptionGroup[InputRequired]) -> Iterator[InputRequired]
 
 
 def elicitation(question: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The parameters of a question to the user (client/elicitation, form mode)."""
     form = ANY_ANSWER if schema is None else schema
     fault = _fault_of_form(form)
     if fault:
@@ -188,7 +187,6 @@ def roots_in(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def sampling(
     messages: str | Sequence[Mapping[str, Any]], *, max_tokens: int, system: str | None
 ) -> dict[str, Any]:
-    """The parameters of a sampling request; a text becomes one message of the user."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
     params: dict[str, Any] = {"messages": [dict(message) for message in messages], "maxTokens": max_tokens}

@@ -42,7 +42,6 @@ class ToolChange:
 
     @property
     def is_new(self) -> bool:
-        """Whether the tool is new on a server that was pinned without it."""
         return self.pinned is None
 
 
@@ -178,5 +177,4 @@ def fits(one: object, protocol: type[_P]) -> TypeIs[_P]:
 
 @lru_cache(maxsize=1024)
 def _all_fit(kind: type, protocol: type) -> bool:
-    """Whether a class itself has every member, so that each of its instances fits."""
     return isinstance(kind, protocol)

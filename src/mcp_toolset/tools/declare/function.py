@@ -132,7 +132,6 @@ class FunctionTool(Tool[P, R]):
         return self.signature.arguments.read
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> FunctionCall[P, R]:
-        """The call with its arguments typed; `view` has its public name, if the tool was renamed."""
         # Typed calls are for loops of an application: no server needs their seven classes.
         from mcp_toolset.tools.declare.typed_call import binding_of, metadata_of
 

@@ -81,7 +81,6 @@ class HandlerCall:
 
 
 def answering(handler: Callable[..., Any], tool: str) -> Callable[[Any, ToolContext], Awaitable[Any]]:
-    """A handler as an async function of its input and the context; `DefinitionError` for other parameters."""
     takes_context = _takes_context(handler, tool)
 
     async def answer(input: Any, context: ToolContext) -> Any:
@@ -95,7 +94,6 @@ def answering(handler: Callable[..., Any], tool: str) -> Callable[[Any, ToolCont
 
 
 def arguments_reader(schema: Mapping[str, Any]) -> Callable[[ToolCall], dict[str, Any]]:
-    """The arguments of a call, with the schema's defaults for missing ones."""
     properties: dict[str, Any] = schema.get("properties", {})
     defaults = {
         name: cast("Any", item["default"])
@@ -111,7 +109,6 @@ def arguments_reader(schema: Mapping[str, Any]) -> Callable[[ToolCall], dict[str
 
 
 def is_async(handler: Callable[..., Any]) -> bool:
-    """Whether it returns an awaitable, judging by its definition."""
     inner = cast("partial[Any]", handler).func if isinstance(handler, partial) else handler
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 

@@ -320,7 +320,6 @@ class ToolInput(Generic[O]):
 
 
 def _output_of(model: type) -> Any:
-    """The result type that a class names by `ToolInput[…]`, in its own bases or in inherited ones."""
     for kind in model.__mro__:
         for base in vars(kind).get("__orig_bases__", ()):
             if get_origin(base) is ToolInput and not isinstance(output := get_args(base)[0], TypeVar):

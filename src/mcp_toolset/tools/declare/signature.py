@@ -80,7 +80,6 @@ def plain_type(annotation: Any) -> PlainType | None:
 
 
 def plain_arguments(parameters: Iterable[Parameter]) -> PlainType | None:
-    """The schemas of the keyword arguments of a function; `None` unless all its parameters are plain."""
     accepted: list[core.ArgumentsParameter] = []
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -102,7 +101,6 @@ def plain_arguments(parameters: Iterable[Parameter]) -> PlainType | None:
 
 
 def _described_type(annotation: Any) -> PlainType | None:
-    """The schemas of a plain type, or of one with its description: `Annotated[int, "How many"]`."""
     if get_origin(annotation) is not Annotated:
         return plain_type(annotation)
     inner, *notes = get_args(annotation)
@@ -133,7 +131,6 @@ class Described:
 
 
 def described_by(docstring: str) -> Described:
-    """Parse a cleaned docstring; if it is broken in every form, all of it is text."""
     forms = [form for marks, form in _MARKS if marks.search(docstring)]
     read = [parsed for form in forms if (parsed := _parsed(docstring, form)) is not None]
     if not read:
@@ -352,7 +349,6 @@ def _returned(serializer: SchemaSerializer, schema: dict[str, Any]) -> Returned:
 
 
 def _value_type(annotation: Any) -> Any:
-    """The annotation without the outcomes that its union may contain."""
     if annotation in (AskUser, Halt):
         return None
     if get_origin(annotation) not in (Union, types.UnionType):
@@ -373,7 +369,6 @@ def _is_untyped(annotation: Any) -> bool:
 
 
 def _is_content(annotation: Any) -> bool:
-    """Whether it is content that a result contains unchanged, or a union or list of such."""
     nests = get_origin(annotation) in (Annotated, Union, types.UnionType, list, tuple, Sequence)
     inner = get_args(annotation) if nests else ()
     return annotation in (*_content(), ToolResult) or any(map(_is_content, inner))
@@ -458,7 +453,6 @@ class FunctionSignature:
 
 
 def is_method(function: object) -> bool:
-    """Whether a function is defined in a class and takes a bare `self` first."""
     if not isinstance(function, types.FunctionType):
         return False
     scope, _, _ = function.__qualname__.rpartition(".")
@@ -470,7 +464,6 @@ def is_method(function: object) -> bool:
 def read_signature(
     function: Callable[..., Any], name: str | None = None, *, without_self: bool = False
 ) -> FunctionSignature:
-    """Inspect a function as a tool; for a method, `without_self`. Raises `DefinitionError`: see `tool`."""
     target = _innermost(function)
     place = place_of(target)
     own = getattr(target, "__name__", "<lambda>") if name is None else name
@@ -488,7 +481,6 @@ def read_signature(
 
 
 def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that has the annotations and the docstring, inside wrappers and partials."""
     if isinstance(function, type):
         raise DefinitionError(f"a class cannot be a tool: {function!r}; use a function that makes one")
     inner: Callable[..., Any] = inspect.unwrap(function)
@@ -496,7 +488,6 @@ def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def resolved_hints(function: Callable[..., Any], place: str) -> dict[str, Any]:
-    """The annotations of a function as types, string annotations included."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     target = function if inspect.isroutine(function) else type(function).__call__
@@ -548,7 +539,6 @@ def _arguments(
 
 
 def _check_defaults(validator: SchemaValidator, parameters: Iterable[inspect.Parameter], place: str) -> None:
-    """Check that a default is of its parameter's type; `None` may stand for any absent value."""
     plain = (str, int, float, bool, bytes, list, dict, tuple)
     given = {one.name: one.default for one in parameters if type(one.default) in plain}
     if not given:
@@ -614,7 +604,6 @@ def _notes(annotation: Any) -> tuple[Any, ...]:
 
 
 def _made(place: str, parameters: Sequence[inspect.Parameter]) -> tuple[SchemaValidator, dict[str, Any]]:
-    """What checks the arguments, and their JSON Schema."""
     if (plain := plain_arguments(parameters)) is not None:
         return SchemaValidator(plain[0]), plain[1]
     # pydantic's models take long to import; they are needed when a tool of other types is declared.
@@ -664,7 +653,6 @@ _MISFITS: Final = {
 
 
 def invalid_arguments(tool: str, fault: ValidationError) -> str:
-    """What is wrong with the arguments of a call; each fault with its place."""
     lines = [
         f"{'.'.join(map(str, error['loc']))}: {_MISFITS.get(error['type'], error['msg'])}"
         for error in fault.errors(include_url=False)
@@ -673,7 +661,6 @@ def invalid_arguments(tool: str, fault: ValidationError) -> str:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Where a function is defined, for messages: its name, file and line."""
     code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", type(function).__qualname__)
     if code is None:

@@ -42,7 +42,6 @@ _log = logging.getLogger("mcp_toolset.calls")
 
 
 def repaired(schema: Mapping[str, Any], check: SchemaCheck, call: ToolCall, _: object = None) -> ToolCall:
-    """The call with repaired arguments; the same call if its arguments fit, or cannot be repaired."""
     if check.is_valid(call.arguments):
         return call
     arguments, done = repairs_of(schema, call.arguments)
@@ -50,7 +49,6 @@ def repaired(schema: Mapping[str, Any], check: SchemaCheck, call: ToolCall, _: o
 
 
 def repairs_of(schema: Mapping[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Arguments with every single repair that is possible, and what was done; they may still not fit."""
     repair = _Repair(schema)
     try:
         return repair.value(schema, arguments, "", 0), repair.done
@@ -140,7 +138,6 @@ class _Repair:
         return {}
 
     def _meanings(self, schema: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
-        """A schema and the schemas it refers to; of alternatives, the only one besides `null`."""
         yield schema
         if depth == MAX_DEPTH:
             return

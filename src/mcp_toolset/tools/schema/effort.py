@@ -123,7 +123,6 @@ class Branching:
 
 
 def resolved(schema: object, pointer: str) -> object:
-    """The value that a local reference such as `#/$defs/name` points to; `None` if there is none."""
     from urllib.parse import unquote
 
     found = schema
@@ -138,7 +137,6 @@ def resolved(schema: object, pointer: str) -> object:
 
 
 def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """The subschemas of members and items by their places; `.` and `[` are every place."""
     for keyword, part in schema.items():
         if keyword == "properties" and isinstance(part, Mapping):
             yield from ((f".{name}", one) for name, one in cast("Mapping[str, object]", part).items())
@@ -274,8 +272,8 @@ class Effort:
         return each * count
 
     def copied(self, value: object, work: int) -> int:
-        """The characters of all problems that a value can have, each of which holds a copy of it."""
         # The work of few values is their number.
+        """The characters of all problems that a value can have, each of which holds a copy of it."""
         each = self._most()[0] if work <= FEW else 1
         return work * each * (1 + self._missing) * _length(value)
 
@@ -334,7 +332,6 @@ class Guards:
         self.formats: dict[str, Callable[[str], bool]] = {}
 
     def guarded(self, part: Any) -> Any:
-        """A part of a schema with formats in the place of costly expressions."""
         if isinstance(part, list):
             return [self.guarded(item) for item in cast("list[Any]", part)]
         if not isinstance(part, dict):
@@ -392,7 +389,6 @@ def states_of(pattern: str) -> int:
 
 
 def levels(value: object) -> Iterator[list[Any]]:
-    """The containers in a value, by depth."""
     level: list[Any] = [value] if _is_container(value) else []
     while level:
         yield level

@@ -258,7 +258,6 @@ class SchemaCheck:
             return False
 
     def problems(self, value: object) -> list[str]:
-        """What is wrong with `value`, a line each with the place first; empty if it is valid."""
         try:
             return self._problems(value)
         except TooMuchError as fault:
@@ -345,7 +344,6 @@ class _Expansion:
         self._open: list[str] = []
 
     def check(self, mappings: Sequence[Mapping[str, Any]]) -> None:
-        """Refuse endless and exploding references anywhere in the schema."""
         self.count("#")
         for mapping in mappings:
             for reference in _references(mapping):
@@ -461,7 +459,6 @@ def _refused(where: str, fault: jsonschema_rs.ValidationError) -> DefinitionErro
 
 
 def checks_of(definition: ToolDefinition) -> tuple[SchemaCheck, SchemaCheck | None]:
-    """The compiled input and output schemas of a definition. Raises `DefinitionError`: see `SchemaCheck`."""
     arguments = SchemaCheck(definition.input_schema, tool=definition.name, part="inputSchema")
     if definition.output_schema is None:
         return arguments, None
@@ -478,5 +475,4 @@ def _mappings_in(schema: Mapping[str, Any], where: str) -> list[Mapping[str, Any
 
 
 def depth_exceeds(value: object, limit: int) -> bool:
-    """Whether containers are nested more than `limit` deep in `value`; deeper levels are not read."""
     return any(depth == limit for depth, _ in enumerate(levels(value)))

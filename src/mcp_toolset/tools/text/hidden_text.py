@@ -19,7 +19,6 @@ note, or set it aside."""
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text is ASCII with only visible characters, line breaks and tabs, as most texts are."""
     return text.isascii() and (text.isprintable() or text.translate(_SPACES).isprintable())
 
 
@@ -36,7 +35,6 @@ def cleaned(text: str) -> str:
 
 
 def hidden_in(text: str) -> tuple[str, ...]:
-    """The kinds of hidden characters in a text, with a count each; empty for plain text."""
     if _is_plain(text):
         return ()
     from mcp_toolset.tools.text.hidden_characters import hidden_kinds

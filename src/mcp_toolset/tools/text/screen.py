@@ -8,7 +8,6 @@ from typing import Final, TextIO
 
 
 def fitted(line: str, stream: TextIO) -> str:
-    """The line for `stream`: wrapped on a terminal, unchanged in a file or pipe."""
     if not stream.isatty():
         return line
     return wrapped(line, shutil.get_terminal_size().columns)
@@ -38,5 +37,4 @@ BYTES_PER_TOKEN: Final = 4
 
 
 def tokens_of(size: int) -> int:
-    """The tokens of so many bytes, rounded up."""
     return -(-size // BYTES_PER_TOKEN)

@@ -54,7 +54,6 @@ class ClassMembers(Generic[T]):
         return self._member(name, getattr(kind, name, None)) is not None
 
     def of_instance(self, instance: T) -> list[Tool[..., Any] | T]:
-        """The members of an instance; a method's tool is bound to the instance and becomes its attribute."""
         found: list[Tool[..., Any] | T] = []
         for name, member in self.of(type(instance)).items():
             if isinstance(member, FunctionTool) and member.unbound:
@@ -66,7 +65,6 @@ class ClassMembers(Generic[T]):
         return found
 
     def adopt(self, kind: type[T]) -> None:
-        """Make tools of the plain functions that a class declares, except of methods."""
         for name, value in [*vars(kind).items()]:
             function: Any = cast("Any", value).__func__ if isinstance(value, staticmethod) else value
             if name.startswith("_") or not isinstance(cast("object", function), FunctionType | partial):
@@ -147,7 +145,6 @@ class ClassMembers(Generic[T]):
 
 
 def _is_plain_method(function: object, name: str, kind: type) -> bool:
-    """Whether a function in a class body is a method of the class: its first parameter is the instance."""
     if not isinstance(function, FunctionType):
         return False
     first = _parameters(function)[:1]

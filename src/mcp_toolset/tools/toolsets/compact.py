@@ -51,7 +51,6 @@ def help_text(view: Mapping[str, ToolBinding], names: Iterable[str]) -> str:
 
 
 def summary_of(description: str | None) -> str:
-    """The first sentence of a description, on one line and cut to `MAX_SUMMARY` characters."""
     paragraph = (description or "").strip().split("\n\n")[0]
     return _cut(_SENTENCE.split(" ".join(paragraph.split()), maxsplit=1)[0], MAX_SUMMARY)
 

@@ -102,7 +102,6 @@ class _Settled(anyio.abc.TaskStatus[None]):
 async def open_sources(
     group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], waiting: Waiting, *, has_local_tools: bool
 ) -> None:
-    """Start every source in `group`, and wait for each first attempt as `waiting` says."""
     opened = [(source, _Settled()) for source in sources]
     for source, status in opened:
         group.start_soon(partial(source.run, task_status=status))
@@ -144,7 +143,6 @@ def _hurry(scope: anyio.CancelScope, patience: float | None) -> None:
 
 
 async def settled(sources: Sequence[ToolSource]) -> None:
-    """Wait until no source is at its first attempt; each has its own deadline for that."""
     for source in sources:
         changed = anyio.Event()
         stop = source.on_change(changed.set)

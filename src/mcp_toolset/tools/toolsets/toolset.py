@@ -439,7 +439,6 @@ def _bound(tool: Tool[..., Any], known: dict[int, ToolBinding]) -> ToolBinding:
 
 
 def _check_names(bindings: Iterable[ToolBinding]) -> None:
-    """Refuse two local tools of one name; mounted tools are renamed when they are served."""
     ToolView(binding for binding in bindings if not binding.source)
 
 
@@ -560,7 +559,6 @@ def check_ids(bindings: Iterable[ToolBinding]) -> None:
 
 
 def check_id(id: str, group: Sequence[ToolBinding]) -> None:
-    """Refuse the bindings of one id if they are different tools and the id was chosen; see `check_ids`."""
     tools = {builtins.id(one.origin): one for one in group if one.origin is not None}
     if len(tools) > 1 and any(map(chosen_id, tools.values())):
         places = " and ".join(one.place or "one" for one in list(tools.values())[:2])

@@ -8,7 +8,8 @@ invalid call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
@@ -57,7 +58,6 @@ def refuse_ties(where: str, schema: Schema, names: set[str]) -> None:
 
 
 def _names_any(value: object, names: set[str]) -> bool:
-    """Whether a text in the value, key or item, is one of the names, or it concerns all parameters."""
     if isinstance(value, str):
         return value in names
     if isinstance(value, Mapping):
@@ -74,25 +74,16 @@ def detached(schema: Schema) -> Schema:
     A recursive schema refers to its root with `#`, and some generators refer from one parameter to another.
     Both mean the tool's schema, which differs from the one that the model will see.
     """
-    if not any(map(_is_rooted, _references(schema))):
-        return schema
     known: Mapping[str, Any] = schema.get("$defs") or {}
     key = "arguments"
     while key in known:
         key += "_"
-    own = {
-        name: value
-        for name, value in schema.items()
-        if name not in ("$id", "$schema", "$defs", "definitions")
-    }
     turned = _turned(schema, f"#/$defs/{key}")
-    return {**turned, "$defs": {**turned.get("$defs", {}), key: _turned(own, f"#/$defs/{key}")}}
-
-
-def _is_rooted(reference: str) -> bool:
-    return reference == "#" or (
-        reference.startswith("#/") and not reference.startswith(("#/$defs/", "#/definitions/"))
-    )
+    if turned == schema:
+        return schema
+    outer = ("$id", "$schema", "$defs", "definitions")
+    own = {name: value for name, value in turned.items() if name not in outer}
+    return {**turned, "$defs": {**turned.get("$defs", {}), key: own}}
 
 
 def _turned(schema: Any, home: str) -> Any:
@@ -102,8 +93,13 @@ def _turned(schema: Any, home: str) -> Any:
         return schema
     done: dict[str, Any] = {}
     for keyword, value in cast("Schema", schema).items():
-        if keyword == "$ref" and isinstance(value, str) and _is_rooted(value):
-            done[keyword] = home + value[1:]
+        if keyword in ("$dynamicRef", "$recursiveRef"):
+            raise DefinitionError(
+                f"a schema with {keyword!r} cannot have its parameters changed, only described"
+            )
+        if keyword == "$ref" and isinstance(value, str):
+            is_rooted = value == "#" or re.match(r"#/(?!\$defs/|definitions/)", value)
+            done[keyword] = home + value[1:] if is_rooted else value
         elif keyword in _MAPS and isinstance(value, Mapping):
             done[keyword] = {name: _turned(one, home) for name, one in cast("Schema", value).items()}
         else:
@@ -111,27 +107,7 @@ def _turned(schema: Any, home: str) -> Any:
     return done
 
 
-def _references(schema: object) -> Iterator[str]:
-    if isinstance(schema, list):
-        for item in cast("list[object]", schema):
-            yield from _references(item)
-    if not isinstance(schema, Mapping):
-        return
-    for keyword, value in cast("Schema", schema).items():
-        if keyword in ("$dynamicRef", "$recursiveRef"):
-            raise DefinitionError(
-                f"a schema with {keyword!r} cannot have its parameters changed, only described"
-            )
-        if keyword == "$ref" and isinstance(value, str):
-            yield value
-        elif keyword in _MAPS and isinstance(value, Mapping):
-            yield from (found for one in cast("Schema", value).values() for found in _references(one))
-        elif keyword not in _DATA:
-            yield from _references(value)
-
-
 def examples_mapped(schema: dict[str, Any], public: Mapping[str, str], *, hidden: set[str]) -> dict[str, Any]:
-    """The schema with its examples of whole arguments under the names that the model sees."""
 
     def mapped(example: Any) -> Any:
         if not isinstance(example, Mapping):
@@ -186,7 +162,6 @@ class NamedStep(Generic[V]):
         return [replace(one, server=known.sources[0].source_name) for one in found]
 
     def told(self, bindings: Iterable[ToolBinding]) -> Mapping[str, V]:
-        """The value for each tool, by public name; a name wins over a tool, and a tool over a pattern."""
         return self._told(ToolNames(bindings))
 
     def _told(self, names: ToolNames) -> Mapping[str, V]:
@@ -364,7 +339,6 @@ class ArgumentStep(NamedStep[Transforms]):
         return [(name, reason) for name, reason in made if isinstance(reason, str)]
 
     def _arranged(self, binding: ToolBinding, transforms: Transforms) -> Arrangement | str:
-        """The result for a tool, or why it fails; cached until the definition changes."""
         known = self._made.get(binding.name)
         if known is None or known[0] != binding.definition:
             known = (binding.definition, _arranged(binding, transforms))
@@ -453,7 +427,6 @@ def _table(moving: Transforms) -> ArgumentMap:
 
 
 def _shown(schema: Schema, transforms: Transforms) -> dict[str, Any]:
-    """The schema that the model sees; its nested types stay unchanged."""
     if any(not one.only_describes for one in transforms.values()):
         schema = detached(schema)
     every = _every(schema.get("properties") or {}, transforms)

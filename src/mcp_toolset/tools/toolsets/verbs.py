@@ -58,15 +58,12 @@ class ToolsetVerbs(Generic[T]):
         raise NotImplementedError
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        """Every tool for one turn."""
         raise NotImplementedError
 
     def sources(self) -> list[ToolSource]:
-        """Every source that must be opened."""
         raise NotImplementedError
 
     def known_tools(self) -> KnownTools:
-        """What names are resolved against."""
         raise NotImplementedError
 
     def carrying(self, rules: object) -> T:
@@ -232,7 +229,6 @@ class ToolsetVerbs(Generic[T]):
         return self.through(step, defers=True, extensions=wanted)
 
     def _known(self, verb: str, by: BySelector[V]) -> dict[ToolSelector, V]:
-        """A copy of a verb's selectors, each checked; a mounted server may list the tool of a name later."""
         table = dict(cast("Mapping[ToolSelector, V]", by))
         if not set(table) - {EVERY_TOOL}:
             return table

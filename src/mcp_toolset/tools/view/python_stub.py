@@ -51,7 +51,6 @@ class Functions:
 
 
 def _marked(plain: str, names: Collection[str], taken: Collection[str]) -> Mapping[str, str]:
-    """Tools by names with a digest; empty if a server has named its tools so that none is left."""
     for length in _MARKS:
         marked = {f"{plain}_{_digest(name, length)}": name for name in names}
         if len(marked) == len(names) and not any(name in taken for name in marked):
@@ -116,7 +115,6 @@ class _Types:
         self._within: list[str] = []
 
     def of(self, schema: object, name: str, root: Mapping[str, Any]) -> str:
-        """The type of a schema; `name` tells the class of an object from others of the same stub."""
         keywords = _mapping(schema)
         reference = keywords.get("$ref")
         if isinstance(reference, str):

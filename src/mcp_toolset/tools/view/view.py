@@ -59,7 +59,6 @@ def same(ones: Sequence[object], others: Sequence[object]) -> bool:
 
 
 def distinct(bindings: list[ToolBinding]) -> list[ToolBinding]:
-    """The tools; a tool that occurs twice counts as two, like any two tools of one name."""
     if len(set(map(id, bindings))) == len(bindings):
         return bindings
     seen: set[int] = set()
@@ -67,7 +66,6 @@ def distinct(bindings: list[ToolBinding]) -> list[ToolBinding]:
 
 
 def by_source(bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, list[ToolBinding]]]:
-    """The tools in runs of one source each; a source may have several runs."""
     return ((source, list(run)) for source, run in groupby(bindings, _SOURCE))
 
 
@@ -180,7 +178,6 @@ class KnownTools:
 
     @property
     def starting(self) -> tuple[str, ...]:
-        """The sources that have neither listed their tools nor failed."""
         return tuple(one.source_name for one in self.sources if one.status.is_starting)
 
     def missing(self, use: NameUse, near: Iterable[str]) -> UnboundName:
@@ -213,7 +210,6 @@ _DECIDING: Final = ("hooks.execution", "hooks.result", "tool_middleware")
 
 
 def passed_by(uses: Iterable[NameUse], bindings: Iterable[ToolBinding]) -> list[UnboundName]:
-    """The names of tools that call others, such as `call_tool`: rules see the calls of those others."""
     callers = {one.name for one in bindings if one.redirect is not None}
     found = (use for use in uses if use.name in callers and use.where in _DECIDING)
     return [UnboundName(use.name, use.where, kind="caller") for use in found]
@@ -237,7 +233,6 @@ class NameReport:
     def look(
         self, uses: Iterable[NameUse], names: ToolNames, known: KnownTools, verbs: Iterable[UnboundName] = ()
     ) -> None:
-        """Resolve names against the present tools; `verbs` are names that verbs found missing."""
         if known.is_part:
             return
         uses = list(uses)
@@ -505,7 +500,6 @@ def _forms() -> Any:
 
 
 def required_view(given: object, where: str) -> ToolView:
-    """The view that was given; `DefinitionError` with the mend if it is something else, such as a toolset."""
     if isinstance(given, ToolView):
         return given
     kind = type(given).__name__

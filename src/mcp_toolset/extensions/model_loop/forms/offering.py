@@ -109,7 +109,6 @@ def _check_reach(
 def plain_tools(
     view: Mapping[str, ToolBinding], provider: Provider, left_out: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """The tools only, if nothing had to be renamed."""
     form = _form(provider)
     exported = export(view, provider, left_out=left_out)
     for name, public in exported.names.items():

@@ -124,7 +124,6 @@ _OPENAI_STRICT: Final = StrictDialect(
 
 
 def _described(offer: Offer) -> Offer:
-    """The offer with a shortened description, and the rest of it at its parameters."""
     text = offer.description
     if text is None or len(text) <= MAX_DESCRIPTION:
         return offer
@@ -233,7 +232,6 @@ _ANTHROPIC_STRICT: Final = StrictDialect(
 
 
 def _anthropic_budget(schemas: Sequence[Schema | None]) -> list[bool]:
-    """The first strict schemas, as many as one request may have."""
     left = [MAX_STRICT_TOOLS, MAX_OPTIONAL, MAX_UNIONS]
     chosen: list[bool] = []
     for schema in schemas:
@@ -246,7 +244,6 @@ def _anthropic_budget(schemas: Sequence[Schema | None]) -> list[bool]:
 
 
 def _anthropic_costs(schema: Any) -> tuple[int, int]:
-    """The numbers of optional properties and of unions in a strict schema."""
     if not isinstance(schema, Mapping):
         return 0, 0
     keywords = cast("Schema", schema)
@@ -323,7 +320,6 @@ class _Shaping:
         self._kept: dict[str, str] = {}
 
     def definitions(self) -> dict[str, Any]:
-        """The definitions that the shaped schema still refers to, by name."""
         made: dict[str, Any] = {}
         while missing := [reference for reference in self._kept if self._kept[reference] not in made]:
             for reference in missing:
@@ -344,7 +340,6 @@ class _Shaping:
         return with_note(made, lost(given, made))
 
     def _referenced(self, reference: str, given: Schema) -> Any:
-        """The target of a reference, or the reference itself if replacing it would not end."""
         if reference in self._recursive or self._inlined >= MAX_INLINED:
             return {"$ref": f"#/$defs/{self._name(reference)}"}
         self._inlined += 1
@@ -381,7 +376,6 @@ def _gemini_plain(schema: Schema, root: Schema) -> Schema:
 
 
 def _gemini_target(schema: Schema, root: Schema) -> Schema:
-    """A subschema that is only a reference, replaced by its target."""
     target = resolved(root, schema["$ref"]) if "$ref" in schema else None
     beside = {key: value for key, value in schema.items() if key != "$ref"}
     return {**cast("Schema", target), **beside} if isinstance(target, Mapping) else schema

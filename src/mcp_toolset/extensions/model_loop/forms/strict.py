@@ -94,7 +94,6 @@ def _told(schema: Any, own: str, name: str) -> Any:
 
 
 def check_of(schema: Schema, root: Schema) -> SchemaCheck:
-    """A compiled part of a schema, with the definitions of its root."""
     dialect = {"$schema": root["$schema"]} if "$schema" in root else {}
     return SchemaCheck({**dialect, **definitions_of(root), **schema}, tool="exported", part="inputSchema")
 
@@ -158,7 +157,6 @@ class NullsLeftOut:
         return found
 
     def _applied(self, schema: Schema, value: Any) -> Iterator[Any]:
-        """The schemas that apply to `value` besides this one."""
         if isinstance(schema.get("$ref"), str):
             yield resolved(self._root, schema["$ref"])
         yield from schema.get("allOf", ())
@@ -228,7 +226,6 @@ class _UnfitError(Exception):
 
 
 def strict_schema(schema: Schema, dialect: StrictDialect) -> dict[str, Any] | None:
-    """A strict copy of a root object schema, or `None` if there can be none."""
     if not dialect.recursion and recursive_references(schema):
         return None
     try:
@@ -320,7 +317,6 @@ class _Strict:
 
 
 def _simplified(schema: Schema) -> Schema:
-    """Replace unions that have a simpler form: an `allOf` of one, and `oneOf` by `anyOf`."""
     every = schema.get("allOf")
     if isinstance(every, list) and len(cast("list[Any]", every)) == 1 and isinstance(every[0], dict):
         rest = {key: value for key, value in schema.items() if key != "allOf"}
@@ -335,7 +331,6 @@ def _simplified(schema: Schema) -> Schema:
 
 
 def _name_the_type(made: dict[str, Any], schema: Schema) -> None:
-    """Add the type to a fixed value, which strict mode requires."""
     if "const" not in schema and "enum" not in schema:
         return
     values: list[object] = [schema["const"]] if "const" in schema else schema["enum"]

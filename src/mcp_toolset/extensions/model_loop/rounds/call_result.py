@@ -118,7 +118,6 @@ def _to_search(name: str) -> str:
 
 
 def not_callable(call: AssistantCall, *, known: bool) -> InvalidCall:
-    """The issue of a call whose tool does not exist, or is not for this model."""
     reason = InvalidCallReason.UNAVAILABLE_TOOL if known else InvalidCallReason.UNKNOWN_TOOL
     return InvalidCall(call, reason, str(UnknownToolError(call.name)))
 
@@ -172,7 +171,6 @@ GivenResult = CallResult | CompletedCall
 
 
 def is_placeholder(done: GivenResult) -> bool:
-    """Whether a result only says that the user was asked."""
     return done.result.ask is not None
 
 
@@ -210,7 +208,6 @@ class RoundQuestion:
 
 
 def is_confirmation(schema: Mapping[str, Any] | None) -> bool:
-    """Whether a question's form has no fields, so that the answer is yes or no."""
     return schema is not None and not schema.get("properties")
 
 
@@ -282,7 +279,6 @@ GivenAnswer = str | Mapping[str, Any] | bool | None
 
 
 def user_answer(ask: AskUser, answer: GivenAnswer) -> ElicitationAnswer:
-    """An answer in the form in which the tool gets it; `RoundError` if it does not fit the question."""
     if answer is None or answer is False:
         return ElicitationAnswer("decline")
     given: object = {} if answer is True and is_confirmation(ask.schema) else answer
@@ -297,7 +293,6 @@ def user_answer(ask: AskUser, answer: GivenAnswer) -> ElicitationAnswer:
 
 
 def answer_result(ask: AskUser, answer: GivenAnswer) -> ToolResult:
-    """The result of a call whose question has this answer; `RoundError` if it does not fit the question."""
     found = user_answer(ask, answer)
     if not found.accepted:
         return ToolResult.of_error(f"The user declined to answer: {ask.question}")

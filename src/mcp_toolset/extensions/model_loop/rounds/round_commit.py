@@ -101,7 +101,6 @@ class Ledger:
     guarded: frozenset[str] = frozenset()
 
     def accepted(self, results: Iterable[GivenResult]) -> dict[str, ToolResult]:
-        """The results by id, with those given before, which need not be repeated."""
         accepted: dict[str, ToolResult] = {}
         faults: list[str] = []
         for place, done in enumerate(results):
@@ -168,7 +167,6 @@ def within_budget(results: Sequence[CallResult], budget: int) -> tuple[CallResul
 
 
 def _said(result: ToolResult) -> Sequence[Block]:
-    """The content that a model is shown; structured content as text if there is nothing else."""
     return result.content or ([{"type": "text", "text": result.text}] if result.text else [])
 
 

@@ -36,6 +36,7 @@ Activity = Literal["asking hooks", "running calls"]
 """A step of a round that takes time."""
 
 
+@dataclass(slots=True, eq=False)
 class RoundProgress:
     """The state of a round, the results so far, and the newest plan.
 
@@ -51,26 +52,25 @@ class RoundProgress:
         failures: Failures in this process, by id.
     """
 
-    __slots__ = (
-        *("activity", "answers", "committed", "failures", "given", "halts", "holder", "id", "keys"),
-        *("questions", "results", "running", "state", "waiting"),
+    id: str = ""
+    state: RoundState = "open"
+    holder: object = None
+    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    given: set[str] = field(default_factory=set[str])
+    questions: dict[str, AskUser] = field(default_factory=dict[str, AskUser])
+    keys: dict[str, str] = field(default_factory=dict[str, str])
+    answers: dict[str, dict[str, ElicitationAnswer]] = field(
+        default_factory=dict[str, dict[str, ElicitationAnswer]]
     )
+    halts: dict[str, str] = field(default_factory=dict[str, str])
+    waiting: set[str] = field(default_factory=set[str])
+    running: set[str] = field(default_factory=set[str])
+    failures: dict[str, ToolFailure] = field(default_factory=dict[str, ToolFailure])
+    committed: RoundCommit | None = None
+    activity: Activity | None = None
 
-    def __init__(self, id: str = "") -> None:
-        self.id = id or secrets.token_hex(8)
-        self.state: RoundState = "open"
-        self.holder: object = None
-        self.results: dict[str, ToolResult] = {}
-        self.given: set[str] = set()
-        self.questions: dict[str, AskUser] = {}
-        self.keys: dict[str, str] = {}
-        self.answers: dict[str, dict[str, ElicitationAnswer]] = {}
-        self.halts: dict[str, str] = {}
-        self.waiting: set[str] = set()
-        self.running: set[str] = set()
-        self.failures: dict[str, ToolFailure] = {}
-        self.committed: RoundCommit | None = None
-        self.activity: Activity | None = None
+    def __post_init__(self) -> None:
+        self.id = self.id or secrets.token_hex(8)
 
     def require(self, holder: object) -> None:
         if self.state != "open":
@@ -84,14 +84,12 @@ class RoundProgress:
             raise RoundError(f"this round is {self.activity} just now; wait until that has ended")
 
     def require_open_to_results(self, holder: object) -> None:
-        """Check that results may be given: also during a run, but not while hooks run."""
         self.require(holder)
         if self.activity == "asking hooks":
             raise RoundError("this round is asking hooks just now; wait until that has ended")
 
     @contextmanager
     def doing(self, holder: object, activity: Activity) -> Generator[None]:
-        """Mark a step as running, so that no other step can start."""
         self.require_rest(holder)
         self.activity = activity
         try:
@@ -104,7 +102,6 @@ class RoundProgress:
         self.state = state
 
     def came_to(self, id: str) -> ToolResult | None:
-        """The result of a call so far; a placeholder while its question has no answer."""
         ask = self.questions.get(id)
         return self.results.get(id) if ask is None else placeholder(ask)
 
@@ -124,7 +121,6 @@ class RoundProgress:
             self.results[id] = outcome.result
 
     def hear(self, id: str, answer: ElicitationAnswer) -> None:
-        """Note the answer to a question of middleware; the call can be run again."""
         self.answers.setdefault(id, {})[self.keys.pop(id)] = answer
         del self.questions[id]
 
@@ -255,7 +251,6 @@ class RoundStanding:
         return binding is not None and binding.redirect is None and bool(binding.carried)
 
     def _asks(self, call: ToolCall) -> bool:
-        """Whether its tool has run and asks the user."""
         return call.id in self.progress.questions and call.id not in self.progress.keys
 
     def is_manual(self, call: ToolCall) -> bool:

@@ -160,7 +160,6 @@ class Around:
     had_hooks: bool = False
 
     def guards(self, call: ToolCall, view: ToolView) -> bool:
-        """Whether a call has middleware around it; for a calling tool, that of the called tool."""
         is_inside = call.id in self.inside
         if call.name not in view or not (is_inside or self.rules.guards or self.rules.has_middleware):
             return False
@@ -208,7 +207,6 @@ class AnsweringContext(ToolContext):
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
     ) -> ElicitationAnswer:
-        """The user's answer; without one the call ends here and runs again with it."""
         found = self._answers.get(key or question)
         if found is not None:
             return found
@@ -359,7 +357,6 @@ class CallRunner:
             return ToolResult.of_error(str(fault))
 
     def _listened(self, binding: ToolBinding) -> ToolBinding:
-        """The binding with its deadline, which records what its tool says besides its result."""
 
         async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
             told = self._told[call.id]
