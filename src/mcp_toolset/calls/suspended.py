@@ -14,8 +14,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.errors import RequestStateError
 from mcp_toolset.security.secrets.key_ring import KeyRing
 
-PATIENCE: Final = 86_400.0
-"""Seconds for which a call that waits for an answer is kept."""
+PATIENCE: Final = 86_400.0  # Seconds for which a call that waits for an answer is kept.
 
 
 class Once(Protocol):
@@ -90,26 +89,20 @@ class Patient:
         return nullcontext()
 
 
-FORMAT: Final = 1
-"""The version of the format."""
+FORMAT: Final = 1  # The version of the format.
 
 _MARK: Final = "mt"
 
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A suspended call, as long as it can be used; `issued` and `until` are seconds since the epoch.
-
-    Attributes:
-        tools: The digests of the definitions that it depends on, by the names of the tools.
-        data: What is needed to go on, as JSON.
-    """
+    """A suspended call, as long as it can be used; `issued` and `until` are seconds since the epoch."""
 
     id: str
     issued: float
     until: float
-    tools: Mapping[str, str]
-    data: Any
+    tools: Mapping[str, str]  # The digests of the definitions that it depends on, by the names of the tools.
+    data: Any  # What is needed to go on, as JSON.
 
 
 class Sealer:

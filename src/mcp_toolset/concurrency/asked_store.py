@@ -12,8 +12,7 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import StoreError
 
-STORE_TIMEOUT: Final = 2.0
-"""Seconds that a store has for one answer unless told otherwise."""
+STORE_TIMEOUT: Final = 2.0  # Seconds that a store has for one answer unless told otherwise.
 
 _T = TypeVar("_T")
 _log = logging.getLogger("mcp_toolset.stores")

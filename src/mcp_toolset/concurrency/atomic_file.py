@@ -17,8 +17,7 @@ from typing import BinaryIO, Final
 
 from mcp_toolset.errors import InvalidStateError
 
-PRIVATE: Final = 0o600
-"""The mode of a file that only its owner may read or write."""
+PRIVATE: Final = 0o600  # The mode of a file that only its owner may read or write.
 
 _EXCLUSIVE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
@@ -55,8 +54,7 @@ def create_file(path: Path, data: bytes, mode: int, *, exact: bool = False, dura
             os.fsync(file.fileno())
 
 
-LOCK_STEP: Final = 0.02
-"""Seconds between two looks at a lock that another process holds."""
+LOCK_STEP: Final = 0.02  # Seconds between two looks at a lock that another process holds.
 
 
 def locked(

@@ -11,15 +11,13 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 FIRST: Final = 0.5
-LAST: Final = 30.0
-"""Seconds of the shortest and the longest wait; each wait is twice the last one."""
+LAST: Final = 30.0  # Seconds of the shortest and the longest wait; each wait is twice the last one.
 
 STABLE_AFTER: Final = 10.0
 """Seconds that a connection must have lived for the waits to start again with the shortest."""
 
 
-BRIEF: Final = 1.0
-"""Seconds that a connection must have lived for a wait of at most half that time."""
+BRIEF: Final = 1.0  # Seconds that a connection must have lived for a wait of at most half that time.
 
 
 class Backoff:
@@ -37,8 +35,7 @@ class Backoff:
         return wait
 
 
-TURN: Final = 0.005
-"""Seconds that one reader works before others have their turn."""
+TURN: Final = 0.005  # Seconds that one reader works before others have their turn.
 
 
 class Turn:

@@ -20,8 +20,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
-_GRACE: Final = 0.5
-"""Seconds within which worker threads must end after the program."""
+_GRACE: Final = 0.5  # Seconds within which worker threads must end after the program.
 
 
 class _Stop:

@@ -18,8 +18,7 @@ import anyio.to_thread
 
 from mcp_toolset.errors import sole
 
-MUCH: Final = 100_000
-"""Number of objects from which a scan takes noticeably long, about 10 ms."""
+MUCH: Final = 100_000  # Number of objects from which a scan takes noticeably long, about 10 ms.
 
 _owned: Final[ContextVar[bool]] = ContextVar("mcp_toolset_owns_its_process", default=False)
 
@@ -67,8 +66,7 @@ def staying() -> Generator[None]:
         gc.enable()
 
 
-BIG: Final = 500
-"""Number of tools from which a catalog is large: compiling it takes more than about 20 ms."""
+BIG: Final = 500  # Number of tools from which a catalog is large: compiling it takes more than about 20 ms.
 
 _TURN: Final = 0.01
 _AWAY: Final = 0.0005

@@ -27,19 +27,12 @@ CALLBACK_PATH = "/oauth/callback"
 
 
 class PendingLogin(Protocol):
-    """A login that waits for a person and a browser.
+    """A login that waits for a person and a browser."""
 
-    Attributes:
-        server: The name of the mounted server.
-        caller: The name of the caller whose account at the server it will use.
-        caller_key: The key of that caller.
-        browser: What tells the browser that began it; empty so far.
-    """
-
-    server: str
-    caller: str
-    caller_key: str
-    browser: str
+    server: str  # The name of the mounted server.
+    caller: str  # The name of the caller whose account at the server it will use.
+    caller_key: str  # The key of that caller.
+    browser: str  # What tells the browser that began it; empty so far.
 
     def begin(self, browser: str) -> str | None:
         """The address of the authorization server, for the first browser that asks; else `None`."""
@@ -101,8 +94,7 @@ def _kind(user: object) -> str:
     return f"{type(user).__module__}.{type(user).__qualname__}"
 
 
-CLOSE_TIMEOUT: Final = 5.0
-"""Seconds that what is to be done at the end of a connection may take."""
+CLOSE_TIMEOUT: Final = 5.0  # Seconds that what is to be done at the end of a connection may take.
 
 _BY_SUBSCRIPTION: Final = frozenset(
     {
@@ -131,16 +123,7 @@ class Sender(Protocol):
 
 
 class Connection:
-    """One client, for its life (legacy) or for one request (modern).
-
-    Attributes:
-        protocol_version: The revision that it speaks; before a handshake the latest one of the legacy era.
-        client_info: Its name and version in wire form; `None` while it has not said.
-        client_capabilities: What it declares, in wire form.
-        initialize_accepted: Whether requests other than the handshake are answered.
-        session_id: The id of a legacy session over HTTP.
-        client: What `client_of` has made of it; `None` before.
-    """
+    """One client, for its life (legacy) or for one request (modern)."""
 
     __slots__ = (
         *("_callbacks", "_sender", "_state", "client", "client_capabilities", "client_info"),
@@ -160,12 +143,15 @@ class Connection:
         self._sender = sender
         self._callbacks: list[Closing] | None = None
         self._state: dict[str, Any] | None = None
-        self.client: Any = None
+        self.client: Any = None  # What `client_of` has made of it; `None` before.
+        # The revision that it speaks; before a handshake the latest one of the legacy era.
         self.protocol_version = protocol_version
-        self.client_info = client_info
+        self.client_info = client_info  # Its name and version in wire form; `None` while it has not said.
+        # What it declares, in wire form.
         self.client_capabilities: Wire = {} if client_capabilities is None else client_capabilities
+        # Whether requests other than the handshake are answered.
         self.initialize_accepted = initialize_accepted
-        self.session_id = session_id
+        self.session_id = session_id  # The id of a legacy session over HTTP.
 
     @property
     def state(self) -> dict[str, Any]:
@@ -273,16 +259,7 @@ HOLD: Final = "mcp_toolset.hold"
 
 
 class RequestContext:
-    """One request of one client; a notification has no id.
-
-    Attributes:
-        params: Its parameters as they came; `None` if it has none.
-        connection: What it has in common with others of its client.
-        way: The way back to its client.
-        http: The HTTP request that it came in.
-        modern: Whether it is of the modern era.
-        protocol_version: The revision that it is answered in.
-    """
+    """One request of one client; a notification has no id."""
 
     __slots__ = ("connection", "http", "method", "modern", "params", "protocol_version", "request_id", "way")
 
@@ -296,13 +273,13 @@ class RequestContext:
         http: HttpRequest | None = None,
     ) -> None:
         self.method = method
-        self.params = params
+        self.params = params  # Its parameters as they came; `None` if it has none.
         self.request_id = request_id
-        self.connection = connection
-        self.way = way
-        self.http = http
-        self.protocol_version = connection.protocol_version
-        self.modern = self.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self.connection = connection  # What it has in common with others of its client.
+        self.way = way  # The way back to its client.
+        self.http = http  # The HTTP request that it came in.
+        self.protocol_version = connection.protocol_version  # The revision that it is answered in.
+        self.modern = self.protocol_version in MODERN_PROTOCOL_VERSIONS  # Whether it is of the modern era.
 
     @property
     def identity(self) -> Identity | None:

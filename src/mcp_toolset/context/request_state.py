@@ -26,11 +26,8 @@ from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.tools.core.result import AskUser, ToolResult
 from mcp_toolset.tools.text.hidden_text import in_log
 
-STATE_LIFETIME: Final = 600.0
-"""Seconds that the client and its user have for an answer (2026-07-28)."""
-
-MAX_STATE: Final = 262_144
-"""Characters of a state; it carries the answers that the call has had so far."""
+STATE_LIFETIME: Final = 600.0  # Seconds that the client and its user have for an answer (2026-07-28).
+MAX_STATE: Final = 262_144  # Characters of a state; it carries the answers that the call has had so far.
 
 MAX_USED: Final = 10_000
 """Used states of a principal that are remembered; older ones than the last forgotten are refused."""
@@ -49,32 +46,24 @@ _USED: Final = "it was used before"
 
 @dataclass(slots=True)
 class Replay:
-    """The questions of one call so far, and their answers.
+    """The questions of one call so far, and their answers."""
 
-    Attributes:
-        call_id: What tells the call from others, the same each time it is run.
-        answers: The client's answers, by replay key.
-        final: The question whose answer is the call's result, with the tool that asked it.
-        passed_on: What of a round trip belongs to a mounted server.
-        server: What tells the mounted server that `passed_on` is for; empty if that is not known.
-        parked: The handles of calls that go on upstream meanwhile, by replay key.
-        foreign: Whether the state that came with the call is not one of ours.
-        offered: Answers that came without a state, to questions that this call has not put yet.
-        before: The state that came with the call; `None` at its first run.
-        edits: The changes of hooks to the arguments that the call had when it asked; see `ToolCall.edits`.
-        counted: What the run before has counted, and this one has not come to yet; see `ToolContext.counts`.
-    """
-
-    call_id: str
-    answers: dict[str, Wire] = field(default_factory=dict[str, Wire])
+    call_id: str  # What tells the call from others, the same each time it is run.
+    answers: dict[str, Wire] = field(default_factory=dict[str, Wire])  # The client's answers, by replay key.
+    # The question whose answer is the call's result, with the tool that asked it.
     final: tuple[str, AskUser] | None = None
+    # What of a round trip belongs to a mounted server.
     passed_on: dict[str, Any] = field(default_factory=dict[str, Any])
-    server: str = ""
+    server: str = ""  # What tells the mounted server that `passed_on` is for; empty if that is not known.
+    # The handles of calls that go on upstream meanwhile, by replay key.
     parked: dict[str, str] = field(default_factory=dict[str, str])
-    foreign: bool = False
+    foreign: bool = False  # Whether the state that came with the call is not one of ours.
+    # Answers that came without a state, to questions that this call has not put yet.
     offered: Wire = field(default_factory=dict[str, Any])
-    before: Suspended | None = None
+    before: Suspended | None = None  # The state that came with the call; `None` at its first run.
+    # The changes of hooks to the arguments that the call had when it asked; see `ToolCall.edits`.
     edits: Wire = field(default_factory=dict[str, Any])
+    # What the run before has counted, and this one has not come to yet; see `ToolContext.counts`.
     counted: list[str] = field(default_factory=list[str])
     _counting: list[str] = field(default_factory=list[str])
     _asked: dict[str, int] = field(default_factory=dict[str, int])
@@ -146,17 +135,12 @@ class Replay:
 
 @dataclass(slots=True)
 class _Used:
-    """The used states of one principal.
+    """The used states of one principal."""
 
-    Attributes:
-        issued: When each that is remembered was issued, by its id.
-        forgotten: When the last of those was issued that are not remembered any more.
-        until: When the last of them all has ended.
-    """
-
+    # When each that is remembered was issued, by its id.
     issued: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
-    forgotten: float = float("-inf")
-    until: float = 0.0
+    forgotten: float = float("-inf")  # When the last of those was issued that are not remembered any more.
+    until: float = 0.0  # When the last of them all has ended.
 
     def add(self, state: Suspended) -> str:
         """Count a state as used; why it cannot be, if it cannot."""

@@ -20,14 +20,12 @@ from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import CallError, ClientCapabilityError
 from mcp_toolset.tools.core.call import ToolCall
 
-TASKS: Final = "io.modelcontextprotocol/tasks"
-"""The name of the extension (2026-07-28)."""
+TASKS: Final = "io.modelcontextprotocol/tasks"  # The name of the extension (2026-07-28).
 
 RELATED: Final = "io.modelcontextprotocol/related-task"
 """In the `_meta` of what belongs to a task (2025-11-25)."""
 
-KEPT_MS: Final = 3_600_000
-"""Milliseconds from its creation for which a task of our own tools is kept."""
+KEPT_MS: Final = 3_600_000  # Milliseconds from its creation for which a task of our own tools is kept.
 
 POLL_MS: Final = 1000
 """Milliseconds between two requests for the state of a task, where no server says otherwise."""
@@ -52,39 +50,26 @@ class _Gone:
 
 
 class TaskWay:
-    """The way back to the client of a call that may become a task, and what is known of that task.
-
-    Attributes:
-        hands_over: Whether the client gets a handle as soon as the call becomes a task.
-        begun: Whether the request has been answered with a handle.
-        known: Whether the call has become a task.
-        id: The id of the task; empty until the client has it.
-        asking: Questions that a legacy client has still to answer.
-        message: What the work is doing.
-        ttl_ms: Milliseconds from its creation for which the task is kept; `None` without a limit.
-        poll_ms: Milliseconds that a client should wait before it asks again.
-        outlives: Whether another process can go on with the task, so that a stop does not cancel it upstream.
-        withdrawn: Whether the client has cancelled the task.
-        ended_upstream: Whether a mounted server has cancelled its task.
-        follows: Whether the state of the task is that of a mounted server's task.
-    """
+    """The way back to the client of a call that may become a task, and what is known of that task."""
 
     def __init__(self, way: Way, *, hands_over: bool = True) -> None:
         self._way = way
-        self.hands_over = hands_over
-        self.known = False
-        self.id = ""
+        self.hands_over = hands_over  # Whether the client gets a handle as soon as the call becomes a task.
+        self.known = False  # Whether the call has become a task.
+        self.id = ""  # The id of the task; empty until the client has it.
         self.on_begin: Callable[[], None] = _nothing
         self.on_change: Callable[[], None] = _nothing
-        self.begun = False
-        self.message: str | None = None
+        self.begun = False  # Whether the request has been answered with a handle.
+        self.message: str | None = None  # What the work is doing.
+        # Milliseconds from its creation for which the task is kept; `None` without a limit.
         self.ttl_ms: int | None = None
-        self.poll_ms = POLL_MS
+        self.poll_ms = POLL_MS  # Milliseconds that a client should wait before it asks again.
+        # Whether another process can go on with the task, so that a stop does not cancel it upstream.
         self.outlives = False
-        self.withdrawn = False
-        self.ended_upstream = False
-        self.follows = False
-        self.asking = 0
+        self.withdrawn = False  # Whether the client has cancelled the task.
+        self.ended_upstream = False  # Whether a mounted server has cancelled its task.
+        self.follows = False  # Whether the state of the task is that of a mounted server's task.
+        self.asking = 0  # Questions that a legacy client has still to answer.
         self._open: Way | None = None
         self._opened = anyio.Event()
         self._wanted = anyio.Event()

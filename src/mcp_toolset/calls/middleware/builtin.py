@@ -215,8 +215,7 @@ def _positive(seconds: float, what: str, owner: str = "Timeout") -> float:
     return float(seconds)
 
 
-MAX_COMPILED: Final = 1000
-"""The number of definitions whose compiled schemas are kept."""
+MAX_COMPILED: Final = 1000  # The number of definitions whose compiled schemas are kept.
 
 _BACKTRACK_LIMIT: Final = 100_000
 

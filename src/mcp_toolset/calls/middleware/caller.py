@@ -13,8 +13,7 @@ from mcp_toolset.tools.core.call import ToolContext
 MAX_KEPT: Final = 10_000
 """The default number of entries of one middleware; the least recently used is dropped first."""
 
-HOST: Final = "host"
-"""The caller of a call without a client: the program itself."""
+HOST: Final = "host"  # The caller of a call without a client: the program itself.
 
 _log: Final = logging.getLogger("mcp_toolset.names")
 

@@ -26,8 +26,7 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext, digest_of_json
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import plain_to_see
 
-REMEMBERED: Final = 3600.0
-"""Seconds for which "allow for this session" holds."""
+REMEMBERED: Final = 3600.0  # Seconds for which "allow for this session" holds.
 
 LONGEST_VALUE: Final = 200
 LONGEST: Final = 2000
@@ -56,26 +55,16 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallToApprove:
-    """A call to be approved: what the approval is bound to, and how it is shown.
+    """A call to be approved: what the approval is bound to, and how it is shown."""
 
-    Attributes:
-        served: The server or configuration that was called, so that servers can share a file.
-        caller: The key of the caller; empty if callers cannot be told apart.
-        server: The mounted server of the tool; empty for a local tool.
-        definition: The digest of the tool's definition.
-        digest: The digest of the arguments.
-        who: What people call the caller.
-        arguments: The arguments as people see them: shortened, without secrets.
-    """
-
-    served: str
-    caller: str
-    server: str
+    served: str  # The server or configuration that was called, so that servers can share a file.
+    caller: str  # The key of the caller; empty if callers cannot be told apart.
+    server: str  # The mounted server of the tool; empty for a local tool.
     tool: str
-    definition: str
-    digest: str
-    who: str = ""
-    arguments: str = ""
+    definition: str  # The digest of the tool's definition.
+    digest: str  # The digest of the arguments.
+    who: str = ""  # What people call the caller.
+    arguments: str = ""  # The arguments as people see them: shortened, without secrets.
 
     @property
     def key(self) -> str:

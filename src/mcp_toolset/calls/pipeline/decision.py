@@ -119,8 +119,7 @@ def in_tenths(seconds: float) -> float:
     return max(1, ceil(round(seconds * 10, 9))) / 10
 
 
-EVENT: Final = "mcp_toolset.decision"
-"""The name of the event on the current span."""
+EVENT: Final = "mcp_toolset.decision"  # The name of the event on the current span.
 
 TRACER: Final[ContextVar[Any]] = ContextVar("mcp_toolset_tracer", default=None)
 """What makes the spans of the current request, if an observer of a server sends them on: see `Sampler`."""

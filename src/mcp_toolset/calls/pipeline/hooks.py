@@ -43,8 +43,7 @@ from mcp_toolset.tools.view.view import NameReport, ToolBinding, ToolView
 if TYPE_CHECKING:
     from mcp_toolset.tools.declare.typed_call import HookAnswer
 
-HOOK_DEADLINE: Final = 30.0
-"""The default seconds that a hook may take."""
+HOOK_DEADLINE: Final = 30.0  # The default seconds that a hook may take.
 
 DescriptionHook = Callable[[ToolDefinition], Awaitable[str | None]]
 _Exec = TypeVar("_Exec", bound=ExecutionHook)

@@ -141,27 +141,20 @@ def label_of(client: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True, eq=False)
 class Observation:
-    """Notes about one call while it runs.
-
-    Attributes:
-        arguments: The digest of the arguments.
-        fault: The error that became an error result.
-        times: Whether the requests that it sends are timed.
-        sent: Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
-        began: When it began, on a monotonic clock.
-    """
+    """Notes about one call while it runs."""
 
     binding: ToolBinding | None = None
-    arguments: str = ""
-    fault: BaseException | None = None
+    arguments: str = ""  # The digest of the arguments.
+    fault: BaseException | None = None  # The error that became an error result.
     ran: bool = False
     decisions: tuple[str, ...] = ()
     rule: str = ""
     repairs: tuple[str, ...] = ()
     usage: tuple[tuple[str, int], ...] = ()
-    times: bool = False
+    times: bool = False  # Whether the requests that it sends are timed.
+    # Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
     sent: tuple[tuple[tuple[str, str, str, str], float], ...] = ()
-    began: float = field(default_factory=perf_counter)
+    began: float = field(default_factory=perf_counter)  # When it began, on a monotonic clock.
 
 
 CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observation", default=None)
@@ -278,17 +271,11 @@ class DigestingObserver(CallObserver, Protocol):
 
 
 class Sampler(Protocol):
-    """Chooses the requests that are traced.
+    """Chooses the requests that are traced."""
 
-    Attributes:
-        tracer: Makes their spans; `None` while no collector takes any.
-        due: Whether a request without a trace of its client may be chosen.
-        active: The requests that are traced now.
-    """
-
-    tracer: Any
-    due: bool
-    active: int
+    tracer: Any  # Makes their spans; `None` while no collector takes any.
+    due: bool  # Whether a request without a trace of its client may be chosen.
+    active: int  # The requests that are traced now.
 
     def sampled(self, meta: Mapping[str, Any] | None) -> bool: ...
 
@@ -338,20 +325,14 @@ def sampler_of(observers: Iterable[CallObserver]) -> Sampler | None:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The observers of calls, told apart once: `observers` get reports, `logs` facts; `counters` sum calls.
-
-    Attributes:
-        digest: Makes the digests of arguments; `None` if no observer does.
-        times: Whether the requests that calls send are timed.
-        traces: Chooses the calls without a client that are traced; `None` for none.
-    """
+    """The observers of calls, told apart: `observers` get reports, `logs` facts; `counters` sum calls."""
 
     observers: tuple[CallObserver, ...]
     logs: tuple[DigestingObserver, ...]
     counters: tuple[CountingObserver, ...]
-    digest: Digest | None
-    times: bool = False
-    traces: Sampler | None = None
+    digest: Digest | None  # Makes the digests of arguments; `None` if no observer does.
+    times: bool = False  # Whether the requests that calls send are timed.
+    traces: Sampler | None = None  # Chooses the calls without a client that are traced; `None` for none.
 
     @classmethod
     def of(cls, observers: Iterable[CallObserver]) -> Listeners | None:
@@ -374,8 +355,7 @@ def tell(observers: Iterable[Callable[[Any], object]], report: CallReport | Call
             _log.exception("the observer %r raised", observer)
 
 
-NAME: Final = "mcp_toolset"
-"""The name under which collectors know what this package measures."""
+NAME: Final = "mcp_toolset"  # The name under which collectors know what this package measures.
 
 _ATTRIBUTES: Final = (
     *("gen_ai.tool.name", "mcp_toolset.outcome", "gen_ai.tool.call.id", "mcp_toolset.called"),

@@ -17,8 +17,7 @@ from mcp_toolset.tools.core.source import Provenance
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
 
-Executor = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
-"""Runs a call after all checks."""
+Executor = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]  # Runs a call after all checks.
 
 Gate = Callable[[ToolCall, ToolContext], None]
 """Refuses a call by raising; runs before every other check and never waits (fails closed).
@@ -49,17 +48,13 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Personal:
-    """A tool whose source lists something else to each caller.
+    """A tool whose source lists something else to each caller."""
 
-    Attributes:
-        shared: The definition as the source gave it, before rules and verbs, for names and rules.
-        own: The definition that a caller is listed; `None` if the tool does not exist for that caller.
-        exists: Whether what is made of `shared` is for a caller.
-    """
-
+    # The definition as the source gave it, before rules and verbs, for names and rules.
     shared: ToolDefinition
+    # The definition that a caller is listed; `None` if the tool does not exist for that caller.
     own: Callable[[ToolContext], ToolDefinition | None]
-    exists: Callable[[ToolContext], bool]
+    exists: Callable[[ToolContext], bool]  # Whether what is made of `shared` is for a caller.
 
     def wire(self, shown: Mapping[str, Any], own: ToolDefinition) -> dict[str, Any]:
         """An entry of `tools/list` for one caller; what rules or verbs have changed stays as it is."""
@@ -77,15 +72,10 @@ _log = logging.getLogger("mcp_toolset.tools")
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """The whole definition of a tool that its source lists by a manifest only, and its compiled schemas.
+    """The whole definition of a tool that its source lists by a manifest only, and its compiled schemas."""
 
-    Attributes:
-        listed: The definition that is listed.
-        definition: The definition that callers are shown when they resolve the tool.
-    """
-
-    listed: ToolDefinition
-    definition: ToolDefinition
+    listed: ToolDefinition  # The definition that is listed.
+    definition: ToolDefinition  # The definition that callers are shown when they resolve the tool.
     arguments: SchemaCheck
     output: SchemaCheck | None
 

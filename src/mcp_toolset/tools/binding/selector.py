@@ -45,8 +45,7 @@ else:
     _Tool = ForwardRef("Tool[..., Any]", module="mcp_toolset.tools.declare.tool")
     ToolSelector = Union[str, _Tool, type, FunctionType, Tagged]  # noqa: UP007
 
-MAX_NEAR: Final = 3
-"""The number of close matches that an error names."""
+MAX_NEAR: Final = 3  # The number of close matches that an error names.
 
 
 @runtime_checkable
@@ -148,8 +147,7 @@ def own_name(selector: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-EVERY_TOOL: Final = "*"
-"""The pattern for every tool."""
+EVERY_TOOL: Final = "*"  # The pattern for every tool.
 
 KEPT: Final = qualified("_" * MAX_NAME_LENGTH, "").rindex("_")
 """The number of characters of a long name before the digest that keeps it apart from others."""
@@ -159,17 +157,11 @@ _MAGIC: Final = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class NameUse:
-    """A name, a pattern or a tool for which a hook, middleware, limit or the like was given.
+    """A name, a pattern or a tool for which a hook, middleware, limit or the like was given."""
 
-    Attributes:
-        name: The name or the pattern; for a tool or a toolset, its name.
-        where: Where it was given, for messages, such as `hooks.execution`.
-        tool: The tool or the toolset itself, if that was given.
-    """
-
-    name: str
-    where: str
-    tool: object = field(default=None, compare=False)
+    name: str  # The name or the pattern; for a tool or a toolset, its name.
+    where: str  # Where it was given, for messages, such as `hooks.execution`.
+    tool: object = field(default=None, compare=False)  # The tool or the toolset itself, if that was given.
 
     @property
     def is_pattern(self) -> bool:

@@ -264,11 +264,8 @@ def _expect(tool: str, wire: Mapping[str, Any], key: str, kind: type, *, require
         raise DefinitionError(f"tool {tool!r}: {key} must be {wanted}, found {found}")
 
 
-MAX_LINES: Final = 8
-"""The number of differences that are listed; the rest are counted."""
-
-MAX_VALUE: Final = 100
-"""The number of characters shown of one value."""
+MAX_LINES: Final = 8  # The number of differences that are listed; the rest are counted.
+MAX_VALUE: Final = 100  # The number of characters shown of one value.
 
 _ABSENT: Final = object()
 _Wire = Mapping[str, Any]
@@ -348,34 +345,23 @@ _HINTS: Final = {
 
 
 class ToolOptions(TypedDict, total=False):
-    """Keyword arguments that every way to define a tool takes.
+    """Keyword arguments that every way to define a tool takes."""
 
-    Attributes:
-        title: A name for people.
-        description: What the tool does, for the model.
-        meta: The definition's `_meta`.
-        manual: Whether the application answers its calls, even if it has a handler.
-        timeout: Seconds that one call may take.
-        id: The stable id of the tool, independent of its name.
-        tags: The application's words for selectors and policies; clients do not see them.
-        metadata: The application's notes about it, JSON data; clients do not see them.
-        read_only: The annotation `readOnlyHint`; likewise `destructive`, `idempotent`, `open_world`.
-        task: Whether a client that takes tasks gets one in place of the result (`execution.taskSupport`):
-            `optional`, or `required` if it is refused to other clients of 2026-07-28. See docs/tasks.md.
-    """
-
-    title: str | None
-    description: str | None
-    meta: Mapping[str, Any] | None
-    manual: bool
-    timeout: float | None
-    id: str
-    tags: Iterable[str]
-    metadata: Mapping[str, Any]
+    title: str | None  # A name for people.
+    description: str | None  # What the tool does, for the model.
+    meta: Mapping[str, Any] | None  # The definition's `_meta`.
+    manual: bool  # Whether the application answers its calls, even if it has a handler.
+    timeout: float | None  # Seconds that one call may take.
+    id: str  # The stable id of the tool, independent of its name.
+    tags: Iterable[str]  # The application's words for selectors and policies; clients do not see them.
+    metadata: Mapping[str, Any]  # The application's notes about it, JSON data; clients do not see them.
+    # The annotation `readOnlyHint`; likewise `destructive`, `idempotent`, `open_world`.
     read_only: bool | None
     destructive: bool | None
     idempotent: bool | None
     open_world: bool | None
+    # Whether a client that takes tasks gets one in place of the result (`execution.taskSupport`): `optional`,
+    # or `required` if it is refused to other clients of 2026-07-28. See docs/tasks.md.
     task: Literal["optional", "required"] | None
 
 

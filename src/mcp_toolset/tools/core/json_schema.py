@@ -75,8 +75,7 @@ def reason_of(fault: Exception) -> str:
     return lines[-1] if isinstance(fault, SchemaError) else lines[0]
 
 
-_FIELD: Final = "value"
-"""The only field of a form for a type that is no object."""
+_FIELD: Final = "value"  # The only field of a form for a type that is no object.
 
 
 class AnswerForm:

@@ -224,8 +224,7 @@ class Halt:
             )
 
 
-Block = Mapping[str, Any]
-"""One content block in wire form (`{"type": "text", "text": …}`)."""
+Block = Mapping[str, Any]  # One content block in wire form (`{"type": "text", "text": …}`).
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,25 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """One tool that differs from its pin.
+    """One tool that differs from its pin."""
 
-    Attributes:
-        name: The tool's original name at its source.
-        held: Whether it is quarantined until a person accepts it; else it is served with the new definition.
-        pinned: The definition that was accepted, safe to show; `None` for a tool that is new.
-        offered: The present definition, without the mount's secrets; hostile until accepted.
-        gained: What the new definition can do that the old could not; empty if nothing.
-        differences: Where the two definitions differ, such as `inputSchema.properties.path`.
-        reason: All of that in one line, for people and models; it quotes nothing from the server.
-    """
-
-    name: str
+    name: str  # The tool's original name at its source.
+    # Whether it is quarantined until a person accepts it; else it is served with the new definition.
     held: bool
+    # The definition that was accepted, safe to show; `None` for a tool that is new.
     pinned: ToolDefinition | None = field(repr=False)
+    # The present definition, without the mount's secrets; hostile until accepted.
     offered: ToolDefinition = field(repr=False)
-    gained: tuple[str, ...] = ()
+    gained: tuple[str, ...] = ()  # What the new definition can do that the old could not; empty if nothing.
+    # Where the two definitions differ, such as `inputSchema.properties.path`.
     differences: tuple[str, ...] = ()
-    reason: str = ""
+    reason: str = ""  # All of that in one line, for people and models; it quotes nothing from the server.
 
     @property
     def is_new(self) -> bool:
@@ -93,15 +87,10 @@ class SourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The server and definition behind a mounted tool at this moment; a grant is valid for these only.
+    """The server and definition behind a mounted tool at this moment; a grant is valid for these only."""
 
-    Attributes:
-        endpoint: A digest of the server's address and of the name that it gives itself.
-        digest: The digest of the definition in the server's last list; empty if the list has it no more.
-    """
-
-    endpoint: str
-    digest: str
+    endpoint: str  # A digest of the server's address and of the name that it gives itself.
+    digest: str  # The digest of the definition in the server's last list; empty if the list has it no more.
 
 
 @runtime_checkable

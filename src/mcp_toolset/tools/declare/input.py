@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 
-VALUE: Final = "value"
-"""The only parameter of an input that is not an object, such as an enum."""
+VALUE: Final = "value"  # The only parameter of an input that is not an object, such as an enum.
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,17 +239,12 @@ def _content() -> tuple[type[Any], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The return type of a function: a schema if it is typed, and the conversion of values to results.
-
-    Attributes:
-        wrapped: Whether the value is not an object, and is sent in one as `result`.
-        plain: Whether an untyped mapping is structured content too, for handlers of JSON.
-    """
+    """The return type of a function: a schema if it is typed, and the conversion of values to results."""
 
     schema: Mapping[str, Any] | None = None
     serializer: SchemaSerializer | None = None
-    wrapped: bool = False
-    plain: bool = False
+    wrapped: bool = False  # Whether the value is not an object, and is sent in one as `result`.
+    plain: bool = False  # Whether an untyped mapping is structured content too, for handlers of JSON.
 
     def to_result(self, value: Any, tool: str) -> ToolResult:
         """The returned value as a result; `InvalidOutputError` if it has no JSON form clients could read."""
@@ -290,8 +285,7 @@ def _mend(value: object) -> str:
     )
 
 
-UNTYPED: Final = Returned()
-"""Without a schema: any value is shown as text or content."""
+UNTYPED: Final = Returned()  # Without a schema: any value is shown as text or content.
 
 JSON: Final = Returned(plain=True)
 """Without a schema, for a handler of JSON: a mapping is structured content, the rest is shown as text."""

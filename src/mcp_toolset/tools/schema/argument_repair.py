@@ -19,11 +19,8 @@ from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.schema.validation import SchemaCheck, resolved
 from mcp_toolset.tools.text.hidden_text import in_log
 
-MAX_DEPTH: Final = 16
-"""The number of levels of arguments that are repaired."""
-
-MAX_STEPS: Final = 20_000
-"""Values and subschemas that one repair looks at; a model's slips are few."""
+MAX_DEPTH: Final = 16  # The number of levels of arguments that are repaired.
+MAX_STEPS: Final = 20_000  # Values and subschemas that one repair looks at; a model's slips are few.
 
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
 _NUMBER: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?")

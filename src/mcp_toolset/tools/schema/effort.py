@@ -13,11 +13,8 @@ from typing import Any, Final, cast
 
 from mcp_toolset.tools.core.definition import FrozenArray, FrozenObject
 
-_DEEPEST: Final = 64
-"""Subschemas of members and items that are followed into each other."""
-
-_LONGEST: Final = 500_000
-"""Subschemas that are looked at, of all places of a schema together."""
+_DEEPEST: Final = 64  # Subschemas of members and items that are followed into each other.
+_LONGEST: Final = 500_000  # Subschemas that are looked at, of all places of a schema together.
 
 _EACH: Final = {
     "additionalProperties": ".",
@@ -155,17 +152,13 @@ def _width(sums: Counter[str]) -> int:
     )
 
 
-MAX_CHECKS: Final = 2_000_000
-"""Subschemas times values of one check: about a quarter of a second."""
-
-MAX_STEPS: Final = 10_000_000
-"""States of regular expressions times characters of one check: about as long."""
+MAX_CHECKS: Final = 2_000_000  # Subschemas times values of one check: about a quarter of a second.
+MAX_STEPS: Final = 10_000_000  # States of regular expressions times characters of one check: about as long.
 
 MAX_SHARED: Final = 10_000_000
 """The same where references share subschemas; beyond it the references that are followed are counted."""
 
-COUNTED: Final = "x-mcp-toolset-counted"
-"""The keyword that counts them."""
+COUNTED: Final = "x-mcp-toolset-counted"  # The keyword that counts them.
 
 MAX_TOLD: Final = 5_000
 """Subschemas that may be tried for the problems of a value whose choices have choices."""
@@ -179,8 +172,7 @@ MAX_COPIED: Final = 50_000_000
 MAX_REPORTED: Final = 10_000
 """Subschemas times values up to which all problems are collected, and not the first alone."""
 
-FEW_STATES: Final = 16
-"""States of an expression that is certain to be fast."""
+FEW_STATES: Final = 16  # States of an expression that is certain to be fast.
 
 BACKTRACKS: Final = 10_000
 """Steps back that an expression with look-around or references may take in one text."""
@@ -191,8 +183,7 @@ _PER_TEXT: Final = 2_000
 _PER_CHARACTER: Final = 100
 """What such an expression counts for a text, and for each of its characters, which it may read again."""
 
-FEW: Final = 30
-"""Values that are held against any schema that has no expressions for names."""
+FEW: Final = 30  # Values that are held against any schema that has no expressions for names.
 
 _PER_FLOAT: Final = 10
 _LARGEST: Final = 10**6

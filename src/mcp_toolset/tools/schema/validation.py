@@ -193,24 +193,19 @@ def _fit_members(schema: Mapping[str, Any], members: dict[Any, Any]) -> bool:
     )
 
 
-MAX_SCHEMA_DEPTH: Final = 64
-"""The largest nesting depth of a schema; deeper ones are refused unread."""
+MAX_SCHEMA_DEPTH: Final = 64  # The largest nesting depth of a schema; deeper ones are refused unread.
 
 MAX_EXPANSION: Final = 10_000
 """The largest number of subschemas to check one value against, references followed; a few lines of
 schema can otherwise ask for billions."""
 
-MAX_PROBLEMS: Final = 5
-"""The number of problems in one message; a model corrects them step by step."""
-
-MAX_PROBLEM: Final = 400
-"""The characters of one problem: what does not fit may be a value of megabytes."""
+MAX_PROBLEMS: Final = 5  # The number of problems in one message; a model corrects them step by step.
+MAX_PROBLEM: Final = 400  # The characters of one problem: what does not fit may be a value of megabytes.
 
 MAX_READ: Final = 100
 """Problems that are collected before the first few are chosen: the same arguments give the same text."""
 
-_SPARED: Final = 4
-"""Values that a simple schema may accept before it is compiled."""
+_SPARED: Final = 4  # Values that a simple schema may accept before it is compiled.
 
 
 class SchemaCheck:

@@ -32,8 +32,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-BYTES_PER_TOKEN: Final = 4
-"""Bytes per token of JSON in English."""
+BYTES_PER_TOKEN: Final = 4  # Bytes per token of JSON in English.
 
 
 def tokens_of(size: int) -> int:

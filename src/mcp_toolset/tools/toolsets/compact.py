@@ -15,14 +15,9 @@ from mcp_toolset._records import replace
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.definition import ToolDefinition
 
-MAX_SUMMARY: Final = 120
-"""The largest number of characters of a stub's summary."""
-
-MAX_HINT: Final = 160
-"""The largest number of characters of a stub's argument hint."""
-
-MAX_VALUES: Final = 4
-"""The largest number of enum values in a hint."""
+MAX_SUMMARY: Final = 120  # The largest number of characters of a stub's summary.
+MAX_HINT: Final = 160  # The largest number of characters of a stub's argument hint.
+MAX_VALUES: Final = 4  # The largest number of enum values in a hint.
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
 _PLAIN: Final = frozenset({"string", "integer", "number", "boolean", "null"})

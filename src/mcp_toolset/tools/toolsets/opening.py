@@ -18,8 +18,7 @@ from mcp_toolset.errors import sole
 from mcp_toolset.tools.core.source import AtHand, ToolSource, fits
 from mcp_toolset.tools.text.hidden_text import visible
 
-QUIET: Final = 1.0
-"""Seconds of waiting before the first line; most servers are ready earlier."""
+QUIET: Final = 1.0  # Seconds of waiting before the first line; most servers are ready earlier.
 
 
 class OpeningReport:
@@ -70,23 +69,18 @@ PATIENCE: Final = 3.0
 """Seconds that an opened server with a usable tool waits for the rest, which joins later."""
 
 
-MOMENT: Final = 1.0
-"""Seconds for servers in this process, if nothing else is waited for."""
+MOMENT: Final = 1.0  # Seconds for servers in this process, if nothing else is waited for.
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How long opening waits for the first attempts of the sources.
+    """How long opening waits for the first attempts of the sources."""
 
-    Attributes:
-        limit: Seconds; `None` leaves it to each source's `start_timeout`, 0 waits for this process alone.
-        patience: Seconds to wait for the rest once something is usable; `None` waits for all.
-        tells: Whether to report on a terminal which sources are waited for.
-    """
-
+    # Seconds; `None` leaves it to each source's `start_timeout`, 0 waits for this process alone.
     limit: float | None = None
+    # Seconds to wait for the rest once something is usable; `None` waits for all.
     patience: float | None = None
-    tells: bool = False
+    tells: bool = False  # Whether to report on a terminal which sources are waited for.
 
 
 class _Settled(anyio.abc.TaskStatus[None]):

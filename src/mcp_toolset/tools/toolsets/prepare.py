@@ -23,8 +23,7 @@ from mcp_toolset.tools.declare.signature import resolved_hints
 from mcp_toolset.tools.schema.validation import checks_of
 from mcp_toolset.tools.text.hidden_text import in_log
 
-TurnOf = Callable[[ToolContext], Any]
-"""Returns the turn's input from the context of one call; never waits."""
+TurnOf = Callable[[ToolContext], Any]  # Returns the turn's input from the context of one call; never waits.
 
 _log = logging.getLogger("mcp_toolset.tools")
 
@@ -44,8 +43,7 @@ class Turns:
         return f"Turns({', '.join(map(repr, self._turns))})"
 
 
-PER_CALL: Final = object()
-"""The turn of a toolset whose calls have their own turns."""
+PER_CALL: Final = object()  # The turn of a toolset whose calls have their own turns.
 
 
 @dataclass(frozen=True, slots=True)

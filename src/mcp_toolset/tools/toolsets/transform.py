@@ -254,19 +254,12 @@ def describe(text: str) -> ArgumentTransform:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentMap:
-    """Converts the model's arguments to the tool's.
+    """Converts the model's arguments to the tool's."""
 
-    Attributes:
-        inner: The tool's name of each renamed parameter, by the name that the model sees.
-        fixed: Hidden parameters with their values.
-        fallbacks: Values of parameters that the model may leave out.
-        blocked: Names that only the tool uses; a model cannot set them.
-    """
-
-    inner: Mapping[str, str]
-    fixed: Mapping[str, Any]
-    fallbacks: Mapping[str, Any]
-    blocked: frozenset[str]
+    inner: Mapping[str, str]  # The tool's name of each renamed parameter, by the name that the model sees.
+    fixed: Mapping[str, Any]  # Hidden parameters with their values.
+    fallbacks: Mapping[str, Any]  # Values of parameters that the model may leave out.
+    blocked: frozenset[str]  # Names that only the tool uses; a model cannot set them.
 
     def inward(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         given = {

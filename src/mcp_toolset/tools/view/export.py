@@ -12,8 +12,7 @@ from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.binding.selector import ToolSelector, names_of, public_name_of
 from mcp_toolset.tools.core.call import ToolCall
 
-MAX_NAMED: Final = 10
-"""The number of names that one message lists."""
+MAX_NAMED: Final = 10  # The number of names that one message lists.
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,28 +100,22 @@ class OwnSearch:
 
 @dataclass(frozen=True)
 class Export:
-    """The content of one request, and the decoder of its answer.
+    """The content of one request, and the decoder of its answer."""
 
-    Attributes:
-        provider: The provider of the request.
-        tools: The tools, and the provider's own search if some are deferred.
-        tool_choice: The requirement in the provider's words.
-        names: From each name in the request to the tool's public name, in the order of the request.
-        strict: The names in the request of the tools whose arguments the provider enforces.
-        deferred: The deferred tools that the provider's search may show to the model, by public name, in
-            the version of the export: a call of one runs only while the tool is unchanged.
-        view: The tools that were exported.
-        search: The search of the application, if it offers one; a tool that has changed since the request is
-            not run then.
-    """
-
-    provider: Provider
-    tools: list[dict[str, Any]]
-    tool_choice: Any
+    provider: Provider  # The provider of the request.
+    tools: list[dict[str, Any]]  # The tools, and the provider's own search if some are deferred.
+    tool_choice: Any  # The requirement in the provider's words.
+    # From each name in the request to the tool's public name, in the order of the request.
     names: Mapping[str, str]
+    # The names in the request of the tools whose arguments the provider enforces.
     strict: frozenset[str] = frozenset()
+    # The deferred tools that the provider's search may show to the model, by public name, in the version of
+    # the export: a call of one runs only while the tool is unchanged.
     deferred: Mapping[str, ToolMark] = field(default_factory=dict[str, "ToolMark"])
+    # The tools that were exported.
     view: Mapping[str, ToolBinding] | None = field(default=None, repr=False, compare=False)
+    # The search of the application, if it offers one; a tool that has changed since the request is not run
+    # then.
     search: OwnSearch | None = field(default=None, repr=False, compare=False)
     _request: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     _ways_back: Mapping[str, WayBack] = field(default_factory=dict[str, WayBack], repr=False)

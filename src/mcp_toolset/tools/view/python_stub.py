@@ -62,11 +62,8 @@ def _digest(name: str, length: int = _MARKS[0]) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
-MAX_DEPTH: Final = 4
-"""Objects within objects that have types of their own; deeper ones are `dict[str, Any]`."""
-
-MAX_VALUES: Final = 12
-"""Values of an enumeration that are spelt out."""
+MAX_DEPTH: Final = 4  # Objects within objects that have types of their own; deeper ones are `dict[str, Any]`.
+MAX_VALUES: Final = 12  # Values of an enumeration that are spelt out.
 
 _PLAIN: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _ANY_OBJECT: Final = "dict[str, Any]"

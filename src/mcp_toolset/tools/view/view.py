@@ -107,25 +107,16 @@ _log = logging.getLogger("mcp_toolset.names")
 
 @dataclass(frozen=True, slots=True)
 class UnboundName:
-    """A name that matches no tool, or several tools that had it before.
+    """A name that matches no tool, or several tools that had it before."""
 
-    Attributes:
-        name: The name as it was given.
-        where: Where it was given, such as `hooks.execution`.
-        near: The public names that it may have been meant for.
-        waiting: The mounted servers that are not ready and may have the tool.
-        kind: What is wrong with it; `caller` is a tool that calls another one, which rules are asked about.
-        server: The mounted server of all the tools, if there is only one.
-        starting: Those of `waiting` that are still starting.
-    """
-
-    name: str
-    where: str
-    near: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()
+    name: str  # The name as it was given.
+    where: str  # Where it was given, such as `hooks.execution`.
+    near: tuple[str, ...] = ()  # The public names that it may have been meant for.
+    waiting: tuple[str, ...] = ()  # The mounted servers that are not ready and may have the tool.
+    # What is wrong with it; `caller` is a tool that calls another one, which rules are asked about.
     kind: Literal["unknown", "pattern", "moved", "ambiguous", "server", "caller"] = "unknown"
-    server: str = ""
-    starting: tuple[str, ...] = ()
+    server: str = ""  # The mounted server of all the tools, if there is only one.
+    starting: tuple[str, ...] = ()  # Those of `waiting` that are still starting.
 
     @property
     def is_settled(self) -> bool:
@@ -158,18 +149,14 @@ class UnboundName:
 
 @dataclass(frozen=True, slots=True)
 class KnownTools:
-    """The tools that names are resolved against.
+    """The tools that names are resolved against."""
 
-    Attributes:
-        everything: Returns every tool, also those that are filtered out or switched off.
-        sources: Sources that may add tools.
-        is_part: Whether these tools are a part of a larger toolset, so that no name counts as missing.
-        verbs: Returns the names that were given to verbs and match no tool.
-    """
-
+    # Returns every tool, also those that are filtered out or switched off.
     everything: Callable[[], Iterable[ToolBinding]]
-    sources: Sequence[ToolSource] = ()
+    sources: Sequence[ToolSource] = ()  # Sources that may add tools.
+    # Whether these tools are a part of a larger toolset, so that no name counts as missing.
     is_part: bool = False
+    # Returns the names that were given to verbs and match no tool.
     verbs: Callable[[], Iterable[UnboundName]] = tuple[UnboundName, ...]
 
     @property

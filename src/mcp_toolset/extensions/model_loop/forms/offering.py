@@ -31,8 +31,7 @@ from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.definition import thawed
 from mcp_toolset.tools.view.export import Export, Provider, ToolMark, ToolRequirement
 
-_SHOWN: Final = 5
-"""Names in a message."""
+_SHOWN: Final = 5  # Names in a message.
 
 FORMS: Final[Mapping[Provider, ProviderForm]] = MappingProxyType(
     {"openai": CHAT, "openai_responses": RESPONSES, "anthropic": MESSAGES, "gemini": FUNCTIONS}

@@ -27,21 +27,14 @@ FOUND_META_KEY: Final = "mcp-toolset/found"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One tool on its way into a request, under the name that the provider accepts.
-
-    Attributes:
-        parameters: The input schema in the provider's form, for this request only.
-        strict: Whether the schema is enforced; `None` if strict mode was not requested.
-        server: The mounted server that it is from; empty for a tool of the application.
-        deferred: Whether the provider's own search finds the tool.
-    """
+    """One tool on its way into a request, under the name that the provider accepts."""
 
     name: str
     description: str | None
-    parameters: dict[str, Any]
-    strict: bool | None = None
-    server: str = ""
-    deferred: bool = False
+    parameters: dict[str, Any]  # The input schema in the provider's form, for this request only.
+    strict: bool | None = None  # Whether the schema is enforced; `None` if strict mode was not requested.
+    server: str = ""  # The mounted server that it is from; empty for a tool of the application.
+    deferred: bool = False  # Whether the provider's own search finds the tool.
 
 
 def within_any_budget(schemas: Sequence[Schema | None]) -> list[bool]:
@@ -50,34 +43,24 @@ def within_any_budget(schemas: Sequence[Schema | None]) -> list[bool]:
 
 @dataclass(frozen=True, slots=True)
 class ProviderForm:
-    """The rules of one provider.
+    """The rules of one provider."""
 
-    Attributes:
-        title: The provider's name, for messages.
-        names: The tool names it accepts.
-        tool: Shapes one tool.
-        tools: Shapes the list of all tools.
-        choice: The tool choice for a requirement, the required tool's exported name, and strict mode or not.
-        parameters: Shapes an object schema without a union at its root.
-        reserved: Names of its own tools in the same request.
-        properties: The argument names it accepts, if it limits them.
-        defers: Whether it has its own search for deferred tools.
-        dialect: The part of JSON Schema that it enforces in strict mode, if that is smaller.
-        budget: Selects the strict schemas that one request may have.
-        request: The part of a request that offers the tools.
-    """
-
-    title: str
-    names: re.Pattern[str]
-    tool: Callable[[Offer], dict[str, Any]]
+    title: str  # The provider's name, for messages.
+    names: re.Pattern[str]  # The tool names it accepts.
+    tool: Callable[[Offer], dict[str, Any]]  # Shapes one tool.
+    # Shapes the list of all tools.
     tools: Callable[[Sequence[Offer], list[dict[str, Any]]], list[dict[str, Any]]]
+    # The tool choice for a requirement, the required tool's exported name, and strict mode or not.
     choice: Callable[[ToolRequirement, str | None, bool], Any]
-    parameters: Callable[[Schema], dict[str, Any]]
-    reserved: frozenset[str] = frozenset()
-    properties: re.Pattern[str] | None = None
-    defers: bool = False
+    parameters: Callable[[Schema], dict[str, Any]]  # Shapes an object schema without a union at its root.
+    reserved: frozenset[str] = frozenset()  # Names of its own tools in the same request.
+    properties: re.Pattern[str] | None = None  # The argument names it accepts, if it limits them.
+    defers: bool = False  # Whether it has its own search for deferred tools.
+    # The part of JSON Schema that it enforces in strict mode, if that is smaller.
     dialect: StrictDialect | None = None
+    # Selects the strict schemas that one request may have.
     budget: Callable[[Sequence[Schema | None]], list[bool]] = within_any_budget
+    # The part of a request that offers the tools.
     request: Callable[[list[dict[str, Any]], Any], Mapping[str, Any]] = lambda tools, choice: {
         "tools": tools,
         "tool_choice": choice,
@@ -90,11 +73,8 @@ MAX_DESCRIPTION: Final = 1024
 TOOL_SEARCH: Final = "tool_search"
 """The type of the search tool; in an export and a turn also the name of one that the client runs."""
 
-MAX_NAMESPACE: Final = 60
-"""The characters of a namespace's name that come from the server's."""
-
-MAX_NAMES: Final = 300
-"""Characters of the names of tools in the description of a namespace."""
+MAX_NAMESPACE: Final = 60  # The characters of a namespace's name that come from the server's.
+MAX_NAMES: Final = 300  # Characters of the names of tools in the description of a namespace.
 
 MAX_PROPERTIES: Final = 5000
 MAX_NESTING: Final = 10
@@ -213,8 +193,7 @@ RESPONSES: Final = replace(
 )
 
 
-SEARCH_TOOL: Final = "tool_search_tool_bm25"
-"""The name of the provider's own search for deferred tools."""
+SEARCH_TOOL: Final = "tool_search_tool_bm25"  # The name of the provider's own search for deferred tools.
 
 MAX_STRICT_TOOLS: Final = 20
 MAX_OPTIONAL: Final = 24

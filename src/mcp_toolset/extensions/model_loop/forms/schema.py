@@ -9,11 +9,9 @@ from copy import deepcopy
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
-Schema = Mapping[str, Any]
-"""A JSON Schema that is an object; not changed here."""
+Schema = Mapping[str, Any]  # A JSON Schema that is an object; not changed here.
 
-DEFINITIONS: Final = ("$defs", "definitions")
-"""The keywords under which a schema has its definitions."""
+DEFINITIONS: Final = ("$defs", "definitions")  # The keywords under which a schema has its definitions.
 
 _MAPS_OF_SCHEMAS: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}

@@ -202,22 +202,15 @@ _KINDS: Final[Mapping[type, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class StrictDialect:
-    """The part of JSON Schema that one provider can enforce.
+    """The part of JSON Schema that one provider can enforce."""
 
-    Attributes:
-        kept: Keywords that may stay, besides the structure of objects, arrays and unions.
-        formats: Values of `format` that may stay.
-        all_required: Whether every property must be required, the optional ones being nullable.
-        recursion: Whether a definition may refer back to itself.
-        keeps: Whether a keyword's value may stay, if that depends on the value.
-        fits: Whether a finished schema is within the provider's size limits.
-    """
-
-    kept: frozenset[str]
-    formats: frozenset[str]
-    all_required: bool
-    recursion: bool
+    kept: frozenset[str]  # Keywords that may stay, besides the structure of objects, arrays and unions.
+    formats: frozenset[str]  # Values of `format` that may stay.
+    all_required: bool  # Whether every property must be required, the optional ones being nullable.
+    recursion: bool  # Whether a definition may refer back to itself.
+    # Whether a keyword's value may stay, if that depends on the value.
     keeps: Callable[[str, Any], bool] = lambda key, value: True
+    # Whether a finished schema is within the provider's size limits.
     fits: Callable[[Schema], bool] = lambda schema: True
 
 

@@ -83,22 +83,14 @@ class RoundCommit:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The calls of a turn, by id, and what a commit of them is checked against.
-
-    Attributes:
-        pending: The ids of the calls that need a result.
-        manual: Those of them that wait for the application.
-        issues: The ids of the calls that may have a result.
-        given: Results that the application has given already, by id.
-        guarded: The ids of the calls that middleware has not let through yet.
-    """
+    """The calls of a turn, by id, and what a commit of them is checked against."""
 
     calls: Mapping[str, AssistantCall]
-    pending: Sequence[str]
-    manual: frozenset[str]
-    issues: frozenset[str]
-    given: Mapping[str, ToolResult]
-    guarded: frozenset[str] = frozenset()
+    pending: Sequence[str]  # The ids of the calls that need a result.
+    manual: frozenset[str]  # Those of them that wait for the application.
+    issues: frozenset[str]  # The ids of the calls that may have a result.
+    given: Mapping[str, ToolResult]  # Results that the application has given already, by id.
+    guarded: frozenset[str] = frozenset()  # The ids of the calls that middleware has not let through yet.
 
     def accepted(self, results: Iterable[GivenResult]) -> dict[str, ToolResult]:
         accepted: dict[str, ToolResult] = {}

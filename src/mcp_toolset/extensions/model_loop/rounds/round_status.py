@@ -29,42 +29,35 @@ from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, ToolResult
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
-RoundState = Literal["open", "committed", "discarded"]
-"""The state of a round; the last two are final."""
+RoundState = Literal["open", "committed", "discarded"]  # The state of a round; the last two are final.
 
-Activity = Literal["asking hooks", "running calls"]
-"""A step of a round that takes time."""
+Activity = Literal["asking hooks", "running calls"]  # A step of a round that takes time.
 
 
 @dataclass(slots=True, eq=False)
 class RoundProgress:
-    """The state of a round, the results so far, and the newest plan.
-
-    Attributes:
-        holder: The newest plan.
-        given: The ids of those results that came from the application or the user.
-        questions: Questions without an answer, by the id of the call.
-        keys: By the id of the call, the key of the answer to a question of middleware.
-        answers: Answers to questions of middleware, by the id of the call and the key.
-        halts: The reasons of the calls that request the end of the loop, by id.
-        waiting: Calls of tools that turned out to be manual when they ran.
-        running: Calls whose tools are running now.
-        failures: Failures in this process, by id.
-    """
+    """The state of a round, the results so far, and the newest plan."""
 
     id: str = ""
     state: RoundState = "open"
-    holder: object = None
+    holder: object = None  # The newest plan.
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    # The ids of those results that came from the application or the user.
     given: set[str] = field(default_factory=set[str])
+    # Questions without an answer, by the id of the call.
     questions: dict[str, AskUser] = field(default_factory=dict[str, AskUser])
+    # By the id of the call, the key of the answer to a question of middleware.
     keys: dict[str, str] = field(default_factory=dict[str, str])
+    # Answers to questions of middleware, by the id of the call and the key.
     answers: dict[str, dict[str, ElicitationAnswer]] = field(
         default_factory=dict[str, dict[str, ElicitationAnswer]]
     )
+    # The reasons of the calls that request the end of the loop, by id.
     halts: dict[str, str] = field(default_factory=dict[str, str])
+    # Calls of tools that turned out to be manual when they ran.
     waiting: set[str] = field(default_factory=set[str])
-    running: set[str] = field(default_factory=set[str])
+    running: set[str] = field(default_factory=set[str])  # Calls whose tools are running now.
+    # Failures in this process, by id.
     failures: dict[str, ToolFailure] = field(default_factory=dict[str, ToolFailure])
     committed: RoundCommit | None = None
     activity: Activity | None = None
@@ -143,27 +136,19 @@ RoundStatus = Literal["idle", "awaiting_user", "awaiting_tools", "completed", "e
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundStanding:
-    """The state of a round's calls.
+    """The state of a round's calls."""
 
-    Attributes:
-        pending: Calls that no hook has answered or refused, with their arguments after all hooks; a call
-            remains here when it has a result.
-        handled: Calls that hooks answered.
-        rejected: Calls that were refused.
-        issues: Calls that cannot run; see `InvalidCall`.
-        progress: The mutable part; only the steps of a plan change it.
-        around: The middleware that was applied.
-    """
-
+    # Calls that no hook has answered or refused, with their arguments after all hooks; a call remains here
+    # when it has a result.
     pending: tuple[ToolCall, ...]
-    handled: tuple[HandledCall, ...]
-    rejected: tuple[RejectedCall, ...]
-    issues: tuple[InvalidCall, ...]
+    handled: tuple[HandledCall, ...]  # Calls that hooks answered.
+    rejected: tuple[RejectedCall, ...]  # Calls that were refused.
+    issues: tuple[InvalidCall, ...]  # Calls that cannot run; see `InvalidCall`.
     turn: AssistantTurn = field(repr=False)
     view: ToolView = field(repr=False)
     hooks: HookSet = field(repr=False)
-    progress: RoundProgress = field(repr=False)
-    around: Around = field(default_factory=Around, repr=False)
+    progress: RoundProgress = field(repr=False)  # The mutable part; only the steps of a plan change it.
+    around: Around = field(default_factory=Around, repr=False)  # The middleware that was applied.
 
     @property
     def state(self) -> RoundState:

@@ -224,11 +224,8 @@ class AnsweringContext(ToolContext):
         return getattr(object.__getattribute__(self, "_inner"), name)
 
 
-RUN_DEADLINE: Final = 30.0
-"""The default seconds that a tool may run."""
-
-RUN_CONCURRENCY: Final = 16
-"""The default number of tools of a round that run at the same time."""
+RUN_DEADLINE: Final = 30.0  # The default seconds that a tool may run.
+RUN_CONCURRENCY: Final = 16  # The default number of tools of a round that run at the same time.
 
 _NOT_YET: Final = ToolResult({"content": [], "resultType": "inputRequired"})
 """The result inside the dispatch of a call that the application or the user must answer."""
@@ -256,23 +253,15 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """The outcome of a call's run.
-
-    Attributes:
-        result: Its result; meaningless while it waits or asks.
-        ask: The tool's question to the user.
-        halt: Why the loop should end.
-        waits: Whether the tool turned out to be manual.
-        key: The key of the answer to a question of middleware; empty if the answer is the result.
-    """
+    """The outcome of a call's run."""
 
     call: ToolCall
-    result: ToolResult
-    ask: AskUser | None = None
-    halt: str | None = None
-    waits: bool = False
+    result: ToolResult  # Its result; meaningless while it waits or asks.
+    ask: AskUser | None = None  # The tool's question to the user.
+    halt: str | None = None  # Why the loop should end.
+    waits: bool = False  # Whether the tool turned out to be manual.
     failure: ToolFailure | None = None
-    key: str = ""
+    key: str = ""  # The key of the answer to a question of middleware; empty if the answer is the result.
 
 
 @dataclass(slots=True)
@@ -288,23 +277,19 @@ class _Told:
 
 @dataclasses.dataclass(slots=True)
 class CallRunner:
-    """Runs calls of a view whose hooks have run; any failure of a call becomes its result.
-
-    Attributes:
-        hooks: Result hooks see every result. Execution hooks run for the call that a calling tool stands
-            for, as they could not run before.
-        around: The middleware, and the execution hooks that run inside of it.
-        answers: The user's answers to questions of middleware, by call.
-        round: The id of the round.
-    """
+    """Runs calls of a view whose hooks have run; any failure of a call becomes its result."""
 
     view: ToolView
+    # Result hooks see every result. Execution hooks run for the call that a calling tool stands for, as they
+    # could not run before.
     hooks: HookSet
     options: RunOptions
     calls: InitVar[Sequence[ToolCall]]
+    # The middleware, and the execution hooks that run inside of it.
     around: Around = field(default_factory=Around)
+    # The user's answers to questions of middleware, by call.
     answers: dict[str, Answers] = field(default_factory=dict[str, Answers])
-    round: str = ""
+    round: str = ""  # The id of the round.
     _told: dict[str, _Told] = field(default_factory=dict[str, _Told], init=False)
     _plain: ToolDispatch = field(init=False)
     _guarded: dict[str, ToolDispatch] = field(init=False)
