@@ -23,9 +23,7 @@ from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
 from mcp_toolset.tools.core.call import SessionEvent, ToolCall, ToolContext
 
 EVENT_LIMIT: Final = 1_000  # The default number of events that are kept; the oldest are dropped.
-
-EVENT_BYTES: Final = 64_000
-"""The largest size of one event in bytes of JSON, so that a tool cannot fill the host's memory."""
+EVENT_BYTES: Final = 64_000  # The largest size of one event in bytes of JSON.
 
 
 class EventLog:

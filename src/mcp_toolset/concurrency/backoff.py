@@ -12,9 +12,7 @@ from anyio.lowlevel import checkpoint
 
 FIRST: Final = 0.5
 LAST: Final = 30.0  # Seconds of the shortest and the longest wait; each wait is twice the last one.
-
-STABLE_AFTER: Final = 10.0
-"""Seconds that a connection must have lived for the waits to start again with the shortest."""
+STABLE_AFTER: Final = 10.0  # Seconds of a connection after which waits start again with `FIRST`.
 
 
 BRIEF: Final = 1.0  # Seconds that a connection must have lived for a wait of at most half that time.

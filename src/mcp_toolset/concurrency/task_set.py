@@ -185,8 +185,7 @@ def reason_or(otherwise: str) -> str:
     return (ask() if ask is not None else None) or otherwise
 
 
-OWN_CANCEL: Final = "it awaited something that was cancelled"
-"""Why work has failed that raised a `CancelledError` though nobody cancelled it."""
+OWN_CANCEL: Final = "it awaited something that was cancelled"  # Why work failed that nobody cancelled.
 
 
 def from_outside(fault: BaseException) -> bool:

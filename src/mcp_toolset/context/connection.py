@@ -254,8 +254,7 @@ class Way(Protocol):
     ) -> None: ...
 
 
-HOLD: Final = "mcp_toolset.hold"
-"""In the scope of a long HTTP request: a weak reference to what its body is counted by."""
+HOLD: Final = "mcp_toolset.hold"  # In the scope of a long request: a weak reference to its body's counter.
 
 
 class RequestContext:

@@ -166,11 +166,8 @@ class Caller(ToolContext):
         return self._wants_progress
 
 
-ASK_DEADLINE: Final = 300.0
-"""Seconds that a legacy client and its user have for one answer; a modern one has the state's lifetime."""
-
-_MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)
-"""Codes with which the SDK says that a connection has ended, or that no answer came."""
+ASK_DEADLINE: Final = 300.0  # Seconds that a legacy client and its user have for one answer.
+_MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)  # Codes for a lost connection or answer.
 
 _log = logging.getLogger("mcp_toolset.ask")
 

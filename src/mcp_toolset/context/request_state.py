@@ -28,9 +28,7 @@ from mcp_toolset.tools.text.hidden_text import in_log
 
 STATE_LIFETIME: Final = 600.0  # Seconds that the client and its user have for an answer (2026-07-28).
 MAX_STATE: Final = 262_144  # Characters of a state; it carries the answers that the call has had so far.
-
-MAX_USED: Final = 10_000
-"""Used states of a principal that are remembered; older ones than the last forgotten are refused."""
+MAX_USED: Final = 10_000  # Used states of a principal that are remembered; older ones are refused.
 
 FOREIGN: Final = "the request state is none of this server's, or the key that sealed it is gone"
 """Why a state is refused that no key of this server has sealed."""

@@ -21,14 +21,9 @@ from mcp_toolset.errors import CallError, ClientCapabilityError
 from mcp_toolset.tools.core.call import ToolCall
 
 TASKS: Final = "io.modelcontextprotocol/tasks"  # The name of the extension (2026-07-28).
-
-RELATED: Final = "io.modelcontextprotocol/related-task"
-"""In the `_meta` of what belongs to a task (2025-11-25)."""
-
+RELATED: Final = "io.modelcontextprotocol/related-task"  # In the `_meta` of what belongs to a task.
 KEPT_MS: Final = 3_600_000  # Milliseconds from its creation for which a task of our own tools is kept.
-
-POLL_MS: Final = 1000
-"""Milliseconds between two requests for the state of a task, where no server says otherwise."""
+POLL_MS: Final = 1000  # Milliseconds between two looks at a task, where no server says otherwise.
 
 
 class _Gone:

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 Permission = Literal["allow", "deny", "ask"]
 Policy = Callable[[ToolCall], "Permission | Awaitable[Permission]"]
 
-ASK_DEADLINE: Final = 300.0
-"""The default seconds that the user has for an answer; without an answer the call is refused."""
+ASK_DEADLINE: Final = 300.0  # The default seconds that the user has before the call is refused.
 
 _log = logging.getLogger("mcp_toolset.policy")
 _NO_FIELDS: Final[dict[str, Any]] = {"type": "object", "properties": {}}

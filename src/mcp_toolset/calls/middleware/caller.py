@@ -10,9 +10,7 @@ from typing import Final, Generic, TypeVar
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.tools.core.call import ToolContext
 
-MAX_KEPT: Final = 10_000
-"""The default number of entries of one middleware; the least recently used is dropped first."""
-
+MAX_KEPT: Final = 10_000  # The default number of entries of one middleware; the oldest is dropped.
 HOST: Final = "host"  # The caller of a call without a client: the program itself.
 
 _log: Final = logging.getLogger("mcp_toolset.names")

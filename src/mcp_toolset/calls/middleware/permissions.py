@@ -29,8 +29,7 @@ from mcp_toolset.tools.text.hidden_text import plain_to_see
 REMEMBERED: Final = 3600.0  # Seconds for which "allow for this session" holds.
 
 LONGEST_VALUE: Final = 200
-LONGEST: Final = 2000
-"""Characters that are shown of one text in the arguments, and of all arguments together."""
+LONGEST: Final = 2000  # Characters that are shown of one text, and of all arguments together.
 
 ONCE, SESSION, HOUR, DENY = "allow once", "allow for this session", "allow for one hour", "deny"
 """The answers to choose from; a caller without a session is remembered for an hour."""

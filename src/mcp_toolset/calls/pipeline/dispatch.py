@@ -418,8 +418,7 @@ async def _execute(
 
 _MODULES: Final = sys.modules
 
-MAX_REDIRECTS: Final = 1
-"""How often a call may be redirected: `call_tool` calls one tool, never another calling tool."""
+MAX_REDIRECTS: Final = 1  # `call_tool` calls one tool, never another calling tool.
 
 
 class ToolDispatch:

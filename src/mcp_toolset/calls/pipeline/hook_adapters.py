@@ -87,8 +87,7 @@ def _read(policy: object, name: str, shown: str) -> PolicyHook:
     )
 
 
-HookSelector = ToolSelector | ToolGroup
-"""A tool, a toolset however it is nested, or the name or pattern of tools."""
+HookSelector = ToolSelector | ToolGroup  # A tool, a toolset, or the name or pattern of tools.
 
 ExecutionHook = Callable[..., Awaitable[Decision]]
 """`async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`."""

@@ -51,8 +51,7 @@ _Desc = TypeVar("_Desc", bound=DescriptionHook)
 _Result = TypeVar("_Result", bound=ResultHook)
 _log = logging.getLogger("mcp_toolset.hooks")
 
-_ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")
-"""The characters that are replaced by an underscore in the name of a prefixed tool."""
+_ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")  # Becomes `_` in a prefixed name.
 
 
 class Applying(Protocol):

@@ -51,8 +51,7 @@ _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (ClientCapabilityError, "the client lacks a capability"),
     (RequestStateError, "invalid request state"),
 )
-REFUSALS: Final = frozenset(told for _, told in _REFUSALS)
-"""The reasons of a refusal that are no text of a rule."""
+REFUSALS: Final = frozenset(told for _, told in _REFUSALS)  # Reasons that are no text of a rule.
 
 
 @dataclass(frozen=True, slots=True)

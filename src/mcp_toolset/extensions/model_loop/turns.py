@@ -15,8 +15,7 @@ from mcp_toolset.extensions.model_loop.forms.providers import FOUND_META_KEY, TO
 from mcp_toolset.tools.core.result import Block, ToolResult
 from mcp_toolset.tools.view.export import Export
 
-Arguments = Mapping[str, Any] | str
-"""A call's arguments in the assistant's turn: an object, or the text if it is not one."""
+Arguments = Mapping[str, Any] | str  # An object, or the text if it is not one.
 
 Origin = Literal["openai", "openai_responses", "anthropic", "calls"]
 """The provider of a turn; `calls` means none, and fits every provider."""

@@ -25,23 +25,15 @@ Gate = Callable[[ToolCall, ToolContext], None]
 If the check lacks something that a store elsewhere has, it raises `StoreMiss` and is made again.
 """
 
-Redirect = Callable[[ToolCall, ToolContext], ToolCall]
-"""Turns a call of a tool such as `call_tool` into the call of the tool that it names."""
-
-Prepare = Callable[[ToolCall, ToolContext], ToolCall]
-"""Changes a call before its arguments are checked; never waits."""
-
-Reads = Callable[[ToolCall], Any]
-"""Parses the typed input of a call; raises `InvalidArgumentsError` if the arguments do not fit."""
-
-Explain = Callable[[ToolCall], str]
-"""What follows the faults of arguments that do not fit: how the model can mend its call."""
+Redirect = Callable[[ToolCall, ToolContext], ToolCall]  # The call that a call of `call_tool` stands for.
+Prepare = Callable[[ToolCall, ToolContext], ToolCall]  # Changes a call before its arguments are checked.
+Reads = Callable[[ToolCall], Any]  # Parses typed input, or raises `InvalidArgumentsError`.
+Explain = Callable[[ToolCall], str]  # How the model can mend arguments that do not fit.
 
 Supplies = Mapping[Any, Any] | Callable[[ToolContext], Mapping[Any, Any]]
 """Values by parameter name or type, or a function that returns them for the context of one call."""
 
-DEFERRED_CATALOG: Final = "the deferred catalog"
-"""The `place` of the tools that find and call deferred tools."""
+DEFERRED_CATALOG: Final = "the deferred catalog"  # The `place` of the tools that find and call others.
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -249,8 +241,7 @@ class ToolBinding:
         return self.definition.to_wire(self.name)
 
 
-MAX_LOADS: Final = 16
-"""Times that one check may lack something; a call of `call_tool` lacks at most some eight things."""
+MAX_LOADS: Final = 16  # Times that one check may lack something; a call lacks at most some eight things.
 
 _T = TypeVar("_T")
 

@@ -118,8 +118,7 @@ CAPABILITIES: Final = {
 }
 """What each capability allows."""
 
-ALWAYS: Final = frozenset({"progress", "log"})
-"""Granted to every tool: they only report to the caller about its own call."""
+ALWAYS: Final = frozenset({"progress", "log"})  # Granted to every tool: reports about its own call.
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +218,7 @@ EFFECTS: Final[ContextVar[Effects | None]] = ContextVar("mcp_toolset_effects", d
 """The effects of the call that runs; `None` if no journal records it."""
 
 
-MOST_EDITED: Final = 65_536
-"""Characters of edited arguments, in JSON, that are kept for a call that is made again."""
+MOST_EDITED: Final = 65_536  # Characters of edited arguments, in JSON, that are kept for a repeat.
 
 _EMPTY: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.tools")

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 
-MAX_DEPTH: Final = 200
-"""The number of levels that are frozen; a schema that is nested deeper is refused when it is compiled."""
+MAX_DEPTH: Final = 200  # Levels that are frozen; deeper schemas are refused when compiled.
 
 _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 

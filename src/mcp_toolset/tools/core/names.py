@@ -140,8 +140,7 @@ def _without(prefix: str, name: str) -> str:
     return rest if head.lower() == prefix.lower() and joint and joint in _SEPARATORS and rest else name
 
 
-DECLARED: Final = "__mcp_toolset_tool__"
-"""The attribute of a class declared with `@tool_input` that has its tool."""
+DECLARED: Final = "__mcp_toolset_tool__"  # The attribute of a class with `@tool_input` that has its tool.
 
 
 def declared_tool(model: object) -> Any:

@@ -23,14 +23,9 @@ ROOTS: Final = "roots/list"
 ANSWERABLE: Final = ("elicitation", "roots", "sampling")
 """The client capabilities that let a tool send requests to the client."""
 
-CALL_META_KEY: Final = "mcp-toolset/call"
-"""Key in the `_meta` of a sampling request: the call and tool that caused it."""
-
-REPLAY_META_KEY: Final = "mcp-toolset/replay-key"
-"""Key in the `_meta` of a sampling request: its number among the requests of the same call."""
-
-USAGE_META_KEY: Final = "mcp-toolset/usage"
-"""Key in the `_meta` of a message that the program's own model wrote: its tokens by kind."""
+CALL_META_KEY: Final = "mcp-toolset/call"  # In the `_meta` of a sampling request: its call and tool.
+REPLAY_META_KEY: Final = "mcp-toolset/replay-key"  # In the same: its number among those of the call.
+USAGE_META_KEY: Final = "mcp-toolset/usage"  # In the `_meta` of our own model's message: tokens by kind.
 
 ANY_ANSWER: Final[Mapping[str, Any]] = {
     "type": "object",

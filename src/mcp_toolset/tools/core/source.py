@@ -122,8 +122,7 @@ class AtHand(Protocol):
 STDERR_LOGGER: Final = "mcp_toolset.stderr"
 """The logger of what the processes of servers write to stderr; `.NAME` follows, the name of the server."""
 
-PRINTED_LOGGER: Final = "mcp_toolset.printed"
-"""The logger of servers that print to standard output what is no message."""
+PRINTED_LOGGER: Final = "mcp_toolset.printed"  # The logger of servers that print what is no message.
 
 
 @runtime_checkable

@@ -24,8 +24,7 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import JSON, Returned
 
-Handler = Callable[..., Any] | str
-"""A function of `(arguments)` or `(arguments, context)`, or its name as `module:function`."""
+Handler = Callable[..., Any] | str  # A function of `(arguments[, context])`, or its name `module:function`.
 
 
 _NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")

@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from docstring_parser import Docstring
 
 
-PlainType: TypeAlias = tuple[core.CoreSchema, dict[str, Any]]
-"""What checks and writes the values of a type, and its JSON Schema."""
+PlainType: TypeAlias = tuple[core.CoreSchema, dict[str, Any]]  # Checks and writes values; JSON Schema.
 
 _PLAIN: Final[dict[Any, tuple[Callable[[], core.CoreSchema], str]]] = {
     str: (core.str_schema, "string"),

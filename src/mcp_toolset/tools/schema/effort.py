@@ -154,28 +154,14 @@ def _width(sums: Counter[str]) -> int:
 
 MAX_CHECKS: Final = 2_000_000  # Subschemas times values of one check: about a quarter of a second.
 MAX_STEPS: Final = 10_000_000  # States of regular expressions times characters of one check: about as long.
-
-MAX_SHARED: Final = 10_000_000
-"""The same where references share subschemas; beyond it the references that are followed are counted."""
-
+MAX_SHARED: Final = 10_000_000  # Of shared subschemas; beyond it, references that are followed are counted.
 COUNTED: Final = "x-mcp-toolset-counted"  # The keyword that counts them.
-
-MAX_TOLD: Final = 5_000
-"""Subschemas that may be tried for the problems of a value whose choices have choices."""
-
-MAX_CHOSEN: Final = 100_000
-"""Subschemas times values up to which a schema with choices tells problems: each choice has all its own."""
-
-MAX_COPIED: Final = 50_000_000
-"""Characters in all problems of a value, up to which they are collected; the library copies it into each."""
-
-MAX_REPORTED: Final = 10_000
-"""Subschemas times values up to which all problems are collected, and not the first alone."""
-
+MAX_TOLD: Final = 5_000  # Subschemas tried for problems, if choices have choices.
+MAX_CHOSEN: Final = 100_000  # Subschemas times values up to which choices tell their problems.
+MAX_COPIED: Final = 50_000_000  # Characters in all problems of a value: each has a copy of it.
+MAX_REPORTED: Final = 10_000  # Subschemas times values up to which all problems are collected.
 FEW_STATES: Final = 16  # States of an expression that is certain to be fast.
-
-BACKTRACKS: Final = 10_000
-"""Steps back that an expression with look-around or references may take in one text."""
+BACKTRACKS: Final = 10_000  # Steps back that an expression with look-around may take in one text.
 
 REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 

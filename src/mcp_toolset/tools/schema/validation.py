@@ -201,10 +201,7 @@ schema can otherwise ask for billions."""
 
 MAX_PROBLEMS: Final = 5  # The number of problems in one message; a model corrects them step by step.
 MAX_PROBLEM: Final = 400  # The characters of one problem: what does not fit may be a value of megabytes.
-
-MAX_READ: Final = 100
-"""Problems that are collected before the first few are chosen: the same arguments give the same text."""
-
+MAX_READ: Final = 100  # Problems to choose the first few from: the same arguments give the same text.
 _SPARED: Final = 4  # Values that a simple schema may accept before it is compiled.
 
 

@@ -65,8 +65,7 @@ class OpeningReport:
             sys.stderr.flush()
 
 
-PATIENCE: Final = 3.0
-"""Seconds that an opened server with a usable tool waits for the rest, which joins later."""
+PATIENCE: Final = 3.0  # Seconds that an opened server with a usable tool waits for the rest.
 
 
 MOMENT: Final = 1.0  # Seconds for servers in this process, if nothing else is waited for.

@@ -122,8 +122,7 @@ PrepareCall = Callable[[ToolCall], Mapping[str, Any]] | Callable[[ToolCall, Any]
 """The arguments of a call, to be validated next."""
 
 
-UNPREPARED: Final = object()
-"""The turn of a toolset that is inspected but not used: no function is called for it."""
+UNPREPARED: Final = object()  # The turn of a toolset that is only inspected: no function is called.
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,7 @@ from mcp_toolset.tools.view.view import Each, KnownTools, ToolView, rules_of, un
 if TYPE_CHECKING:
     from mcp_toolset.extensions.keywords import DeferredKeywords
 
-Transform = Callable[[ToolBinding], ToolBinding | None]
-"""One step of a verb: the changed binding, or `None` to leave it out."""
+Transform = Callable[[ToolBinding], ToolBinding | None]  # One step: the changed binding, or `None`.
 
 Step = Transform | Each | PreparedStep | NamedStep[Any] | TurnStep
 """A step, or what makes a step for a turn, or for the present tools."""

@@ -73,8 +73,7 @@ Provider = Literal["openai", "openai_responses", "anthropic", "gemini"]
 """The provider of the request; `openai` is chat completions."""
 
 
-WayBack = Callable[[dict[str, Any]], dict[str, Any]]
-"""Converts the arguments that the model sent to those that the tool declares."""
+WayBack = Callable[[dict[str, Any]], dict[str, Any]]  # Converts arguments of the model to the tool's.
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from mcp_toolset.extensions.model_loop.forms.schema import (
 from mcp_toolset.extensions.model_loop.forms.strict import StrictDialect, sizes_of
 from mcp_toolset.tools.view.export import ToolRequirement
 
-FOUND_META_KEY: Final = "mcp-toolset/found"
-"""In the `_meta` of a result: the tools that a search has found, as the request's provider knows them."""
+FOUND_META_KEY: Final = "mcp-toolset/found"  # In the `_meta` of a result: the tools that a search found.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +66,8 @@ class ProviderForm:
     }
 
 
-MAX_DESCRIPTION: Final = 1024
-"""The largest length of a function's description; the rest continues in that of its parameters."""
-
-TOOL_SEARCH: Final = "tool_search"
-"""The type of the search tool; in an export and a turn also the name of one that the client runs."""
-
+MAX_DESCRIPTION: Final = 1024  # The rest continues in the description of the parameters.
+TOOL_SEARCH: Final = "tool_search"  # The type of the search tool, also of one that the client runs.
 MAX_NAMESPACE: Final = 60  # The characters of a namespace's name that come from the server's.
 MAX_NAMES: Final = 300  # Characters of the names of tools in the description of a namespace.
 
@@ -271,8 +266,7 @@ MESSAGES: Final = ProviderForm(
 )
 
 
-MAX_INLINED: Final = 500
-"""The number of references that are replaced by their targets; beyond that a schema keeps its references."""
+MAX_INLINED: Final = 500  # References that are replaced by their targets; the others stay.
 
 _GEMINI_KEPT: Final = frozenset(
     {

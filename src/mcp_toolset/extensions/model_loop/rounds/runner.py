@@ -47,8 +47,7 @@ from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, InputRequi
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
-Answer = ToolCall | HandledCall | RejectedCall
-"""The outcome of hooks for a call: answered, refused, or to be run with its last input."""
+Answer = ToolCall | HandledCall | RejectedCall  # The outcome of hooks: answered, refused or to be run.
 
 
 async def ask_hooks(
@@ -144,8 +143,7 @@ def tell_given(
     tell(observers, replace(report, round=round))
 
 
-Answers = dict[str, ElicitationAnswer]
-"""The user's answers to the questions of one call, by their keys; and the edits of its hooks."""
+Answers = dict[str, ElicitationAnswer]  # A user's answers by their keys; and the edits of hooks.
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,11 +47,8 @@ from mcp_toolset.tools.schema.validation import depth_exceeds
 from mcp_toolset.tools.view.export import Export
 from mcp_toolset.tools.view.view import ToolView, required_view
 
-_SEARCHING: Final = ("anthropic", "openai_responses")
-"""The providers whose own search shows deferred tools to a model."""
-
-MAX_ARGUMENT_DEPTH: Final = 200
-"""The largest nesting depth of a call's arguments, also for arguments that come as JSON text."""
+_SEARCHING: Final = ("anthropic", "openai_responses")  # They have a search of their own.
+MAX_ARGUMENT_DEPTH: Final = 200  # Levels of a call's arguments, also as JSON text.
 
 
 class ToolRound:
