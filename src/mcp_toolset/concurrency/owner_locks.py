@@ -1,7 +1,6 @@
 """`OwnerLocks`: whether the process lives that has begun a call, told by a lock that ends with the process.
 
-Each process holds the lock of one file for as long as it lives. The system ends it with the process, however
-that ends: nothing has to be renewed in time, and no clock or number of a process is compared.
+Nothing has to be renewed in time, and no clock or number of a process is compared.
 """
 
 from __future__ import annotations

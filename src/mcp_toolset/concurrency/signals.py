@@ -1,8 +1,7 @@
 """Graceful shutdown by a signal: the program is unwound in order, and quickly when a person waits.
 
-Ctrl-C (SIGINT) comes from a person at a terminal: child processes and open requests get fractions of a
-second. SIGTERM comes from a supervisor, and SIGHUP from a terminal that is closed; both leave the usual time.
-A second signal ends the process at once.
+After a Ctrl-C (SIGINT) child processes and open requests get fractions of a second, after SIGTERM and SIGHUP
+the usual time. A second signal ends the process at once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""`TaskSet`: tasks that end with their connection; `ThreadEvent`: an event that any thread sets.
+"""`TaskSet`: tasks that end with their connection; `ThreadEvent`; why a request or task was cancelled.
 
-Every dispatcher has one. The tasks are asyncio's own: a task of an anyio group costs as much CPU as all other
-work of the bridge for a call. Each handler runs in its own cancel scope, a `TaskScope`, so that anyio's rules
-hold within.
-
-Tasks are also started from callbacks of the event loop, outside of any task. There anyio cannot make a cancel
-scope, because it finds the event loop by the running task.
+The tasks are asyncio's own: a task of an anyio group costs as much CPU as all other work of the bridge for a
+call. Each handler runs in a `TaskScope`, so that anyio's rules hold within. Tasks are also started from
+callbacks of the event loop, where anyio cannot make a cancel scope, as it finds the event loop by the running
+task.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`InnerCall`: one of several calls that are made for one request of a client, such as by code of a model.
 
-Its questions are told from those of the other calls, so that no answer counts for another call. Its progress
-is not reported: the progress of one request is one growing number.
+No answer to its questions counts for another call; its progress is not reported, as a request has one number.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""`RoundTrips`: questions of a call that travel in its result, and the answers that come back.
+"""`RoundTrips`: questions of a call that travel in its result, and the answers that come back (2026-07-28).
 
-On 2026-07-28 a server asks by ending the call with `input_required`; the client calls again with
-`inputResponses` and the `requestState` it was given ("Multi round-trip requests"). What is known of
-the call so far travels in that state, so nothing is kept here for calls that never come back. The
-state is the client's to hold, not to read or write: it is sealed with a key of this server, or of all its
-replicas. It is bound to the tool, the arguments and the principal, ends after a while, and can be used once.
-The state of a mounted modern server is sealed in one of ours if the caller is known by a principal.
-A call of a legacy upstream cannot be run again: it goes on meanwhile, and the state says where (`suspended`).
+A server asks by ending the call with `input_required`; the client calls again with `inputResponses` and the
+`requestState` it was given. All that is known of the call travels in that state, sealed with a key of this
+server or of all replicas, and bound to the tool, the arguments and the principal; it ends after a while, and
+can be used once. The state of a mounted modern server is sealed in one of ours if the caller is known by a
+principal. A call of a legacy upstream cannot be run again: it goes on meanwhile, and the state says where
+(`suspended`).
 """
 
 from __future__ import annotations

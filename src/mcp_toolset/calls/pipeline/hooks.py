@@ -1,8 +1,7 @@
 """`HookSet`: hooks that decide about calls, replace descriptions and see results, registered by tool.
 
-Hooks work the same for local tools, mounted tools and owned loops. They fail closed: if a hook raises or
-exceeds its deadline the call does not run, a description hook that raises hides its tool, and a result hook
-that raises withholds the result.
+They fail closed: if a hook raises or exceeds its deadline the call does not run, a description hook that
+raises hides its tool, and a result hook that raises withholds the result.
 """
 
 from __future__ import annotations

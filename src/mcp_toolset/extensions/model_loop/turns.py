@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.forms.providers import FOUND_META_KEY, TOOL_SEARCH
+from mcp_toolset.extensions.model_loop.forms.offering import FOUND_META_KEY, TOOL_SEARCH
 from mcp_toolset.tools.core.result import Block, ToolResult
 from mcp_toolset.tools.view.export import Export
 

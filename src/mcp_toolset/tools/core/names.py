@@ -1,11 +1,9 @@
 """Names of tools: public ones that every client accepts, stable ids, and importable names of handlers.
 
-The protocol allows 128 of `[A-Za-z0-9_.-]`; widely used clients accept 64 of `[A-Za-z0-9_-]`. A name
-that must be altered gets a short digest of the original, so that two names never become one. Names
-are mapped back through a view, never by parsing.
-
-`mounted_name` makes the names of a hub's tools: each depends on its server and tool only, and the names of
-two servers never collide, whichever of them are up (docs/decisions/0008-names-that-depend-on-nobody-else.md).
+The protocol allows 128 of `[A-Za-z0-9_.-]`; widely used clients accept 64 of `[A-Za-z0-9_-]`. A name that
+must be altered gets a short digest of the original, so that two names never become one, whichever servers are
+up (docs/decisions/0008-names-that-depend-on-nobody-else.md). Names are mapped back through a view, never by
+parsing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Handlers of tools that are defined by a schema: functions of the arguments.
+"""Handlers of tools that are defined by a schema: functions of `(arguments)` or `(arguments, context)`.
 
-A handler takes the arguments as a dictionary, or the arguments and a `ToolContext`. It is async, or sync and
-runs in a worker thread. It may also be given by its name `module:function`, which is plain data and is
-imported at the first call.
+A sync handler runs in a worker thread. One that is given by its name is imported at the first call.
 """
 
 from __future__ import annotations

@@ -256,7 +256,6 @@ class InputTool(Tool[..., I], Generic[I, O]):
 
     @property
     def reads(self) -> Reads:
-        """Parses the typed input of a call."""
         return self.reader
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> DecodedCall[I, O]:

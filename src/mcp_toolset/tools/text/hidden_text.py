@@ -1,10 +1,9 @@
 """Hidden text: characters that are invisible, reorder a line or steer a terminal, and their removal.
 
-Models read, and people are shown, text from strangers. Tag characters, runs of variation selectors
-and zero-width characters carry invisible words; bidirectional overrides show words in another order;
-escape sequences steer a terminal. The same characters are part of real writing, such as joiners in Persian,
-marks of direction in Hebrew, tags in the flag of Wales. They are kept where writing has them, and removed
-everywhere else. Plain ASCII is recognised here; `hidden_characters` holds the rules for everything else.
+Tag characters, variation selectors and zero-width characters carry invisible words; bidirectional overrides
+show words in another order; escape sequences steer a terminal. Where real writing has such characters, as
+Persian has joiners and the flag of Wales tags, they are kept. `hidden_characters` has the rules for all but
+plain ASCII.
 """
 
 from __future__ import annotations

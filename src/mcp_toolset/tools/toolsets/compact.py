@@ -1,7 +1,7 @@
 """A compact listing: short stubs in place of definitions, and the full definition on request.
 
-A stub has the tool's real name, so a call of it is an ordinary call. The listing depends on the view only:
-asking for help does not change it, so that a prompt cache stays valid.
+A call of a stub is an ordinary call, and asking for help does not change the listing: a prompt cache stays
+valid.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""`Turn`, and `.prepared(…)`: a tool and its calls adapted to the input of a turn.
-
-The first function is called when a view is made and may change or hide a tool; the second is called for each
-call before its arguments are validated. Both get the turn that the view was made for.
-"""
+"""`.prepared(…)`: a tool and its calls adapted to the turn for which the view was made."""
 
 from __future__ import annotations
 

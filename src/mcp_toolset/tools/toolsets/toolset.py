@@ -1,7 +1,6 @@
 """`Toolset`: tools grouped, nested and transformed; each verb returns a new toolset.
 
-A toolset is a recipe. Compiling it (`bindings`, `view`) walks it once and gives flat bindings; a call does
-not walk it.
+A toolset is a recipe: compiling it (`bindings`, `view`) gives flat bindings, and a call does not walk it.
 """
 
 from __future__ import annotations
@@ -281,14 +280,10 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
                 done = other.complete(await other.call())
         ```
 
-        A class toolset names the union: `class App(Toolset[DecodedCall[WebSearch, Snippets]])`.
-
-        Args:
-            call: A call, such as one of `plan.pending`.
-            view: The view in which the tool was offered; without it the toolset is compiled for each call.
+        A class toolset names the union: `class App(Toolset[DecodedCall[WebSearch, Snippets]])`. `view` is
+        that in which the tool was offered; without it the toolset is compiled for each call.
 
         Raises:
-            UnknownToolError: the tool does not exist.
             ToolMismatchError: the tool has no typed calls: it was made from a schema, or is mounted.
             InvalidArgumentsError: the arguments do not fit.
         """

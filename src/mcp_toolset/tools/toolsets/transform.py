@@ -1,8 +1,8 @@
 """Argument transforms: hide, rename, default or re-describe one parameter of a tool.
 
-The model sees one schema, the tool gets the arguments of another, and a table made once converts them. The
-converted arguments are also checked against the tool's own schema, so that a transform can never make an
-invalid call.
+The model sees one schema, the tool gets the arguments of another, and a table made once converts them.
+Converted arguments are checked against the tool's own schema, so that a transform never makes an invalid
+call.
 """
 
 from __future__ import annotations

@@ -9,8 +9,11 @@ from pydantic_core import PydanticSerializationError
 
 from mcp_toolset.calls.pipeline.decision import RejectionSource
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason, is_placeholder
-from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
+from mcp_toolset.extensions.model_loop.rounds.call_result import (
+    InvalidCallReason,
+    RoundCommit,
+    is_placeholder,
+)
 from mcp_toolset.extensions.model_loop.rounds.round_status import RoundStanding, RoundState, RoundStatus
 from mcp_toolset.extensions.model_loop.rounds.runner import asks_anything
 from mcp_toolset.extensions.model_loop.turns import AssistantCall, Origin

@@ -17,11 +17,11 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
     HandledCall,
     InvalidCall,
     RejectedCall,
+    RoundCommit,
     changed,
     interrupted,
     not_callable,
 )
-from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.extensions.model_loop.rounds.round_record import (
     FORMAT,

@@ -16,13 +16,14 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
     CallResult,
     HandledCall,
     InvalidCall,
+    Ledger,
     RejectedCall,
+    RoundCommit,
     RoundHalt,
     RoundQuestion,
     ToolFailure,
     placeholder,
 )
-from mcp_toolset.extensions.model_loop.rounds.round_commit import Ledger, RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.runner import Around, CallOutcome
 from mcp_toolset.extensions.model_loop.turns import AssistantTurn
 from mcp_toolset.tools.core.call import ToolCall
