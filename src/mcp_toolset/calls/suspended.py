@@ -116,14 +116,7 @@ class Sealer:
         mend: str = "call the tool again",
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Seal with the first of `keys`, and open with any.
-
-        Args:
-            kind: What is sealed; a text of another kind does not open.
-            keys: The keys, as they are now.
-            mend: What a caller does whose text cannot be used.
-            now: Seconds since the epoch.
-        """
+        """Seal with the first of `keys`, open with any; `mend` is for a caller whose text is refused."""
         self._kind = kind
         self._keys = keys
         self._mend = mend
@@ -137,14 +130,10 @@ class Sealer:
     def seal(
         self, data: Any, *, who: str | None, what: str, seconds: float, tools: Mapping[str, str] | None = None
     ) -> str:
-        """Seal a call.
+        """Seal a call for so many seconds.
 
-        Args:
-            data: What is needed to go on, as JSON.
-            who: The principal; the text opens for no other.
-            what: The digest of the call; see `digest_of`.
-            seconds: How long it can be used.
-            tools: The digests of definitions, by the names of the tools.
+        `data` is what is needed to go on, as JSON. The text opens for the principal `who` and the call with
+        the digest `what` (`digest_of`) alone; `tools` are the digests of definitions, by the tools' names.
         """
         now = self._now()
         value = {

@@ -49,9 +49,8 @@ def starting() -> Generator[None]:
 def staying() -> Generator[None]:
     """Pause the collector for the length of a block and exempt the objects made in it.
 
-    Reference counting still frees these objects; only reference cycles among them stay. Therefore young
-    garbage is collected first, and few objects are not exempted. In a host application, or while collection
-    is disabled, nothing happens.
+    Only reference cycles among them stay; so young garbage is collected first, and few objects are not
+    exempted. In a host application, or while collection is disabled, nothing happens.
     """
     if not (_owned.get() and gc.isenabled()):
         yield

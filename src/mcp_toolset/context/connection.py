@@ -181,7 +181,7 @@ class Connection:
         return await self._sender.send_raw_request(method, params, opts)
 
     async def notify(self, method: str, params: Wire | None = None, *, seen_by_all: bool = False) -> None:
-        """Send a notification outside of any request; nothing happens where the client cannot be reached.
+        """Send a notification outside of any request, where the client can be reached.
 
         `seen_by_all` says that every replica of the server sends the same by itself.
         """

@@ -21,10 +21,7 @@ _NOTHING: Final[Wire] = {}
 
 @dataclass(frozen=True, slots=True)
 class InnerState:
-    """The questions and answers of one inner call, for when it is made again.
-
-    `relayed` is the result with which a mounted server has asked, if one has.
-    """
+    """The questions and answers of one inner call, and the result with which a mounted server has asked."""
 
     replay: Replay
     relayed: Wire | None = None

@@ -137,10 +137,7 @@ Ending = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of listed thing: the method that lists it, its key in the answer and of an entry, its shape.
-
-    `capability` is what a server declares that has any.
-    """
+    """A kind of listed thing: method, keys of list and entry, shape of an entry, capability to declare."""
 
     method: str
     key: str
@@ -170,10 +167,7 @@ class ListChange(Protocol):
 
 
 class Offers(Protocol):
-    """Resources, prompts and completions of one source, in wire form and under its own names.
-
-    The defaults are those of a source that lists the same to every client.
-    """
+    """Resources, prompts and completions of one source; by default the same for all clients."""
 
     def declares(self, capability: str, feature: str = "") -> bool:
         """Whether it has a capability, and in it a feature such as `subscribe`."""

@@ -214,10 +214,7 @@ class WireContext(Caller):
         return not self.modern or self.replay.counts(what)
 
     def resume(self, trips: RoundTrips, call: ToolCall) -> bool:
-        """Take up what the client sends along when it repeats a call (2026-07-28).
-
-        Returns whether it has still to be checked what the call depends on (`RoundTrips.claim`).
-        """
+        """Take up what a repeated call brings; true if `RoundTrips.claim` has still to check it."""
         if not self.modern or ROUND_TRIP.isdisjoint(self._params):
             return False
         first = self.replay.call_id

@@ -85,10 +85,7 @@ class Replay:
         return found
 
     def again(self, answers: Wire, relayed: Wire | None = None) -> Replay:
-        """The same for the next run of a call that goes on here, with the client's answers.
-
-        `relayed` is the result with which a mounted server has asked; `None` if it was asked here.
-        """
+        """The same for the next run of a call that goes on here; `relayed` is a mounted server's question."""
         after = Replay.of_saved(self.saved())
         if relayed is None:
             after.passed_on = dict(self.passed_on)
@@ -111,10 +108,7 @@ class Replay:
         return not known
 
     def key(self, method: str, params: Wire, name: str = "") -> str:
-        """The replay key of a request: the same at each run, another for each of several equal ones.
-
-        A request that was named keeps its name, so that a client may answer it unasked.
-        """
+        """The key of a request, the same at each run, another for equal ones; a name is kept."""
         base = name or digest_of([method, params])[:22]
         count = self._asked[base] = self._asked.get(base, 0) + 1
         return base if name and count == 1 else f"{base}.{count}"

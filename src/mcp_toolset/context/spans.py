@@ -50,10 +50,7 @@ def trace_ids() -> dict[str, str]:
 async def server_span(
     work: Awaitable[dict[str, Any]], request: RequestContext, traces: Sampler | None = None
 ) -> dict[str, Any]:
-    """The result of `work`, which answers a request, within a span that continues the client's trace.
-
-    `traces` has what makes the spans of this request and of those that it sends; the program's unless given.
-    """
+    """The result of `work`, within a span that continues the client's trace; `traces` may make the spans."""
     from opentelemetry import trace
 
     tracer: Any = trace.get_tracer(NAME) if traces is None else traces.tracer

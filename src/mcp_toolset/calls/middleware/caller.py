@@ -20,10 +20,7 @@ _V = TypeVar("_V")
 
 
 def caller_of(context: ToolContext) -> str | None:
-    """The principal, else the session, else the program itself; `None` for an unknown client.
-
-    The modern protocol has no sessions, so without authentication its callers cannot be told apart.
-    """
+    """The principal, else the session, else the program itself; `None` for a modern client without login."""
     if context.principal:
         return f"principal:{context.principal}"
     if context.session:

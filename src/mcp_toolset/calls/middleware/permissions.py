@@ -72,11 +72,7 @@ class CallToApprove:
 
 
 class AskingGuard(Rule):
-    """Applies a policy to calls.
-
-    A tool that the policy denies is unknown to the caller. If the policy says `ask` and the client supports
-    elicitation, the client asks its user. Otherwise the call is refused.
-    """
+    """Applies a policy: denied tools are unknown, and a call to `ask` about is the user's to allow."""
 
     _decides = ("denies", "__call__")
 
@@ -233,10 +229,7 @@ async def _answer(wanted: CallToApprove, context: ToolContext) -> str:
 
 
 def shown_arguments(arguments: Mapping[str, Any]) -> str:
-    """Arguments as people see them: hidden characters spelt out, secrets blanked, long texts cut.
-
-    Of what is not shown there is the length, and a digest that tells it from other values.
-    """
+    """Arguments as people see them: hidden characters spelt out; secrets and long texts cut to a digest."""
     text = plain_to_see(json.dumps(_shown(dict(arguments)), ensure_ascii=False, default=repr))
     return _cut(text, LONGEST)
 

@@ -158,10 +158,7 @@ class RuleSet(Rule):
         self.check(view)
 
     def missing(self, view: ToolView) -> list[UnboundName]:
-        """The names that match no tool of a toolset that carries these rules, for its server or loop.
-
-        Of a toolset without mounts, what fits nothing when it is made is reported then.
-        """
+        """The names of carried rules that match no tool, if they were not reported before."""
         if self.strict is False:
             return []
         known = view.known_tools

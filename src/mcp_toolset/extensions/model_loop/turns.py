@@ -37,10 +37,7 @@ class AssistantCall:
 
 @dataclass(frozen=True, slots=True)
 class AssistantTurn:
-    """An assistant's message, as it is sent back to the provider, and its calls in order.
-
-    `RoundError` if two calls have the same id, so that results could not be matched, or none, or no name.
-    """
+    """An assistant's message, as it is sent back, and its calls in order, each with an id of its own."""
 
     message: Mapping[str, Any]
     calls: tuple[AssistantCall, ...]

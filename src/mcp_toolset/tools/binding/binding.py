@@ -247,11 +247,7 @@ _T = TypeVar("_T")
 
 
 class StoreMiss(Exception):
-    """Control flow, not an error: something has to be fetched before the check can be made.
-
-    A gate answers from what is in this process. Its caller awaits `loaded`, which fetches what is missing by
-    `load` and asks the gate again; a call for which nothing is missing does not wait.
-    """
+    """Control flow: a gate, which never waits, lacks something; `loaded` fetches it and asks again."""
 
     def __init__(self, load: Callable[[], Awaitable[object]]) -> None:
         super().__init__("something has to be fetched first")

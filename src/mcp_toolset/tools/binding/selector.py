@@ -309,11 +309,7 @@ def names_had(binding: ToolBinding) -> list[str]:
 
 
 def _first(now: list[ToolBinding], before: list[ToolBinding]) -> list[ToolBinding]:
-    """The tools that have a name; those that had it, if no tool has it.
-
-    A server can give its tools any name. So a mounted tool with a local tool's former name does not
-    take that name over: it then refers to both.
-    """
+    """The tools that have a name; those that had it, if no local tool has it: a server may give any name."""
     if not now or any(not one.source for one in now):
         return now or before
     return [*now, *(one for one in before if not one.source)]

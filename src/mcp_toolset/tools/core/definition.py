@@ -271,10 +271,7 @@ _Wire = Mapping[str, Any]
 
 
 def difference(old: _Wire, new: _Wire) -> list[str]:
-    """The parts of a definition in wire form that differ, each as `path: before → after`.
-
-    Texts come from strangers: each is shown as JSON and cut, so that none looks like a line of the list.
-    """
+    """The differing parts of two definitions, each as `path: before → after`, cut and in JSON: safe lines."""
     lines: list[str] = []
     found = _walk(old, new, "")
     for line in found:

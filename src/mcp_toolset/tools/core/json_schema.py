@@ -49,10 +49,7 @@ def _is_finite(value: Any) -> bool:
 
 
 class PlainSchema(GenerateJsonSchema):
-    """JSON Schema without the titles that pydantic makes from field names: each costs tokens.
-
-    A default without a JSON form, such as a sentinel, is left out; the function still gets it.
-    """
+    """JSON Schema without titles from field names, which cost tokens, and defaults that JSON lacks."""
 
     ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}
 

@@ -31,10 +31,7 @@ _SHORTEST: Final = 24
 
 
 def public_name(name: str, *, prefix: str = "", limit: int = MAX_NAME_LENGTH) -> str:
-    """A name that every client accepts: `prefix_name`, or its legal characters, cut, with a digest.
-
-    `limit` is the largest length of the name; see `limit_beside`.
-    """
+    """A name that every client accepts: `prefix_name`, or its legal characters, cut, with a digest."""
     whole = f"{prefix}_{name}" if prefix else name
     legal = _OUTSIDE.sub("_", whole)
     if legal == whole and len(legal) <= limit:
@@ -82,10 +79,7 @@ def readable_name(name: str, own: str) -> str | None:
 
 
 def limit_beside(client_prefix: str) -> int:
-    """The number of characters left for a name when a client puts `client_prefix` before it.
-
-    Claude Code, for example, shows `mcp__SERVER__TOOL` to its model, with at most 64 characters in all.
-    """
+    """The number of characters left for a name beside a client's prefix, such as `mcp__SERVER__`."""
     limit = MAX_NAME_LENGTH - len(client_prefix)
     if limit < _SHORTEST:
         raise DefinitionError(

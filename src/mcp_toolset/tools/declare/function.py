@@ -116,10 +116,7 @@ class FunctionCall(Generic[P, R]):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class FunctionTool(Tool[P, R]):
-    """A tool made from a function by `@tool`.
-
-    In a class it may be a method, `unbound`: each instance then has its own tool, bound to the instance.
-    """
+    """A tool made from a function by `@tool`; of an `unbound` method, each instance has its own tool."""
 
     __name__: ClassVar[str]
     __qualname__: ClassVar[str]

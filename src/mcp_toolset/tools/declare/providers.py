@@ -73,10 +73,7 @@ class CompletionProvider(Protocol):
     def __call__(
         self, reference: Reference, argument: str, value: str, others: Mapping[str, str]
     ) -> Awaitable[Completion | Mapping[str, Any] | Sequence[str]]:
-        """Values of `argument` that start with `value`, the likeliest first; at most 100 are sent.
-
-        `others` are arguments that the user has filled in already.
-        """
+        """At most 100 values that start with `value`; `others` are arguments that are filled in already."""
         ...
 
 

@@ -227,10 +227,7 @@ _UNTYPED: Final = (Any, str, None, type(None), ToolResult, inspect.Signature.emp
 
 
 def _content() -> tuple[type[Any], ...]:
-    """The protocol's models of content blocks; empty until some module imports them.
-
-    Importing them takes longer than importing all of this package, and most tools return none.
-    """
+    """The models of content blocks; none until some module imports them, which takes long."""
     models = sys.modules.get("mcp_types")
     found = (getattr(models, name, None) for name in _CONTENT)
     return tuple(model for model in found if model is not None)

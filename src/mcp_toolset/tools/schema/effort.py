@@ -212,13 +212,7 @@ class Effort:
         sized: Callable[[Mapping[str, Any]], int],
         look: Callable[[int], Branching],
     ) -> None:
-        """Begin with no check.
-
-        Args:
-            mappings: Every object in the schema.
-            sized: Tells how many subschemas a value is held against that a subschema applies to.
-            look: Looks how often parts of the schema hold one value; takes a number that is too many.
-        """
+        """`sized` tells how many subschemas hold a value beside one of `mappings`."""
         self._look = look
         self._branching: Branching | None = None
         self._mappings, self._sized = mappings, sized

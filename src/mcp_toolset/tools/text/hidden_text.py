@@ -42,10 +42,7 @@ def hidden_in(text: str) -> tuple[str, ...]:
 
 
 def cleaned_metadata(value: object) -> object:
-    """A JSON value with every text in it cleaned, keys included: for titles, descriptions, instructions.
-
-    A value that needs no cleaning is not copied.
-    """
+    """A JSON value with every text in it cleaned, keys included, for metadata; itself if it was clean."""
     if isinstance(value, str):
         return cleaned(value)
     if isinstance(value, dict):

@@ -35,11 +35,7 @@ class ClassMembers(Generic[T]):
         self._taken = taken
 
     def of(self, kind: type[T]) -> dict[str, Tool[..., Any] | T]:
-        """The members of a class: inherited ones first, then its own, in the order of definition.
-
-        A subclass that assigns another tool to an inherited name puts it in the same place; one that
-        assigns anything else, such as `None`, removes the tool.
-        """
+        """The members of a class, inherited ones first; any other value than a tool removes one."""
         members: dict[str, Tool[..., Any] | T] = {}
         for declaring in reversed(kind.__mro__):
             is_toolset = declaring is not self._base and issubclass(declaring, self._base)

@@ -51,10 +51,7 @@ def summary_of(description: str | None) -> str:
 
 
 def argument_hint(schema: Mapping[str, Any]) -> str:
-    """The arguments and their types on one line, optional ones with a question mark.
-
-    `city: string, days?: integer` in at most `MAX_HINT` characters; the rest are counted.
-    """
+    """The arguments on one line of at most `MAX_HINT` characters: `city: string, days?: integer`."""
     properties = _mapping(schema.get("properties"))
     required = schema.get("required") or ()
     hints = [f"{name}{'' if name in required else '?'}: {_kind(of)}" for name, of in properties.items()]

@@ -541,10 +541,7 @@ class Transformed(Toolset[C]):
 
 
 def check_ids(bindings: Iterable[ToolBinding]) -> None:
-    """Raise `NameConflictError` if two tools have one id that was chosen for one of them.
-
-    One tool may have several names; so may the tools of several instances or of one factory.
-    """
+    """Raise `NameConflictError` if different tools have one id that was chosen for one of them."""
     groups: dict[tuple[str, str], list[ToolBinding]] = defaultdict(list)
     for binding in bindings:
         groups[binding.source, binding.tool_id].append(binding)

@@ -69,11 +69,7 @@ def _names_any(value: object, names: set[str]) -> bool:
 
 
 def detached(schema: Schema) -> Schema:
-    """The schema with its references into the root pointing to a copy of the root.
-
-    A recursive schema refers to its root with `#`, and some generators refer from one parameter to another.
-    Both mean the tool's schema, which differs from the one that the model will see.
-    """
+    """The schema with its references into the root, whose parameters change, to a copy of the root."""
     known: Mapping[str, Any] = schema.get("$defs") or {}
     key = "arguments"
     while key in known:

@@ -69,12 +69,8 @@ class ToolsetVerbs(Generic[T]):
         """Add rules to the toolset, which apply to its tools wherever the toolset is mounted.
 
         `rules` is `Rules`, or one rule of any form: see `Rules.of`. The rules run inside the rules of the
-        server or the loop, and use the names of this toolset. In a
-        round they run when its calls run. A tool that a carried policy denies to every caller is left out.
-
-        Raises:
-            UnknownNameError: a rule is for a tool that this toolset does not have.
-            DefinitionError: the value is not a rule, or has observers: add these to a server or a loop.
+        server or the loop, and use the names of this toolset. In a round they run when its calls run. A tool
+        that a carried policy denies to every caller is left out. Observers are for a server or a loop.
         """
         made = rules_of(rules)
         made.check_carried(ToolView(self.compiled(UNPREPARED), known=self.known_tools()))
@@ -89,13 +85,7 @@ class ToolsetVerbs(Generic[T]):
         return self.through(Each(lambda binding: binding.called(public_name(binding.name, prefix=prefix))))
 
     def renamed(self, names: BySelector[str]) -> T:
-        """Rename tools: `{"old": "new"}`; all other tools keep their names.
-
-        Raises:
-            UnknownToolError: a toolset of local tools has no such tool.
-            DefinitionError: the protocol does not allow a new name.
-            NameConflictError: two local tools would have the same name.
-        """
+        """Rename tools: `{"old": "new"}`; all other tools keep their names."""
         new = self._known("renamed", names)
         for before, after in new.items():
             check_name(after, f"renamed({before!r})")
@@ -110,10 +100,7 @@ class ToolsetVerbs(Generic[T]):
         include: ToolSelector | Iterable[ToolSelector] = (EVERY_TOOL,),
         exclude: ToolSelector | Iterable[ToolSelector] = (),
     ) -> T:
-        """Keep only some of the tools: by tools, name patterns (`get_*`) and a predicate.
-
-        All other tools cannot be called.
-        """
+        """Keep only some of the tools: by tools, name patterns (`get_*`) and a predicate."""
         if predicate is not None:
             _check_predicate(predicate)
         wanted = self._known("include", dict.fromkeys(_several(include), True))

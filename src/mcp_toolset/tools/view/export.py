@@ -120,11 +120,7 @@ class Export:
     _ways_back: Mapping[str, WayBack] = field(default_factory=dict[str, WayBack], repr=False)
 
     def request(self) -> dict[str, Any]:
-        """The part of a request that offers the tools, by field; empty without tools.
-
-        Pass it with `**` to `chat.completions.create`, `responses.create`, `messages.create`, or Gemini's
-        `GenerateContentConfig`.
-        """
+        """The part of a request that offers the tools, to be passed with `**`; empty without tools."""
         return dict(self._request) if self.tools else {}
 
     def decode(self, name: str) -> str:
@@ -135,10 +131,7 @@ class Export:
         return public
 
     def decode_arguments(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the tool declares them: under their own names, absent where `null` means that.
-
-        They are not checked; invalid arguments stay as the model sent them.
-        """
+        """The arguments as the tool declares them, unchecked, and without `null` for absent ones."""
         self.decode(name)
         way_back = self._ways_back.get(name)
         return dict(arguments) if way_back is None else way_back(dict(arguments))

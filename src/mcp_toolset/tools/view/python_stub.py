@@ -32,10 +32,7 @@ def python_name(name: str) -> str:
 
 
 class Functions:
-    """Public names of tools by the names of their functions.
-
-    `ambiguous` has the names that several tools would have, with the names that their functions have instead.
-    """
+    """Public names of tools by the names of their functions; `ambiguous` names have several instead."""
 
     def __init__(self, names: Iterable[str]) -> None:
         wanted: dict[str, list[str]] = {}
@@ -73,8 +70,7 @@ _WORD: Final = re.compile(r"[^0-9A-Za-z]+")
 def python_stub(name: str, definition: ToolDefinition) -> str:
     """`async def orders_list(*, month: str, limit: int = 200) -> OrdersList: ...` with its docstring.
 
-    The result is a `TypedDict` if the tool has an output schema, else `Any`. A parameter whose name is none
-    in Python is named in the docstring.
+    A parameter whose name is none in Python is named in the docstring.
     """
     function = python_name(name)
     types = _Types(_camel(function))

@@ -34,10 +34,7 @@ _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_]")
 def provider_names(
     names: Iterable[str], legal: re.Pattern[str], reserved: Collection[str] = ()
 ) -> dict[str, str]:
-    """A name that matches `legal` for each of `names`, all different, none of them `reserved`.
-
-    An altered name gets a digest of the original, so that it is the same in every request.
-    """
+    """Different legal names, none `reserved`; an altered one gets a digest, the same each time."""
     listed = list(names)
     kept = {name: name for name in listed if legal.fullmatch(name) and name not in reserved}
     taken = {*kept, *reserved}
@@ -66,10 +63,7 @@ _NAMES_PROPERTIES: Final = frozenset(
 
 
 def with_legal_properties(schema: Schema, legal: re.Pattern[str]) -> tuple[Schema, WayBack | None]:
-    """The schema with argument names that match `legal`, and a decoder if any was renamed.
-
-    Keywords of the root that name arguments are then left out; the tool's own schema still checks them.
-    """
+    """The schema with legal argument names, and a decoder if one changed; keywords that name others go."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     names = provider_names(properties, legal)
     if all(name == own for own, name in names.items()):

@@ -53,10 +53,7 @@ Answer = ToolCall | HandledCall | RejectedCall  # The outcome of hooks: answered
 async def ask_hooks(
     call: ToolCall, view: ToolView, hooks: HookSet, seeing: HookSet, context: ToolContext
 ) -> Answer:
-    """Run the hooks of a tool on a call, in order, after its gate.
-
-    Answers and refusals are shown to the result hooks in `seeing`. A call of `call_tool` is left for its run.
-    """
+    """Run a tool's hooks on a call, after its gate; `seeing` see the answer. `call_tool` waits."""
     binding = view[call.name]
     if binding.redirect is not None:
         return call
@@ -148,10 +145,7 @@ Answers = dict[str, ElicitationAnswer]  # A user's answers by their keys; and th
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The middleware around the calls of a round, and by the ids of such calls the hooks to run `inside`.
-
-    `had_hooks` tells whether hooks had been applied when the round was stored.
-    """
+    """The middleware around the calls of a round, and by the ids of such calls the hooks `inside`."""
 
     rules: Rules = field(default_factory=Rules)
     inside: Mapping[str, HookSet] = field(default_factory=dict[str, HookSet])
