@@ -197,14 +197,11 @@ class BackgroundWork:
             _log.exception("background work %s failed", id)
             made.fault = f"failed: {str(fault) or type(fault).__name__}"
         finally:
-            self._end(id, made)
-
-    def _end(self, id: str, made: _Work) -> None:
-        del self._under_way[id]
-        self._done[id] = made
-        if len(self._done) > WORKS_KEPT:
-            self._done.popitem(last=False)
-        made.ended.set()
+            del self._under_way[id]
+            self._done[id] = made
+            if len(self._done) > WORKS_KEPT:
+                self._done.popitem(last=False)
+            made.ended.set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,10 @@ class WireContext(Caller):
             )
         answer = ElicitationAnswer.of_wire(await self._asked(ELICITATION, params, name))
         if answer.accepted:
-            _check_answer(params["requestedSchema"], answer, question)
+            check = SchemaCheck(params["requestedSchema"], tool=question, part="the schema of the answer")
+            if not check.is_valid(answer.content):
+                faults = "; ".join(check.problems(answer.content))
+                raise CallError(f"the user's answer does not fit the question {question!r}: {faults}")
         return answer
 
     @property
@@ -376,10 +379,3 @@ class WireContext(Caller):
         """A legacy client that set no level gets all log messages."""
         wanted = self.log_level
         return wants_log(wanted, level) if wanted is not None else not self.modern
-
-
-def _check_answer(form: Mapping[str, Any], answer: ElicitationAnswer, question: str) -> None:
-    check = SchemaCheck(form, tool=question, part="the schema of the answer")
-    if not check.is_valid(answer.content):
-        faults = "; ".join(check.problems(answer.content))
-        raise CallError(f"the user's answer does not fit the question {question!r}: {faults}")

@@ -370,15 +370,11 @@ async def _passed(
         result = await hook.passed(call, result, context)
     if result is not given:
         checked_result(result, f"a result hook of {call.name}")
-        _check_changed(binding, result)
+        try:
+            check_output(binding, result)
+        except InvalidOutputError as fault:
+            raise InvalidOutputError(f"a result hook returned an invalid result: {fault}") from None
     return result
-
-
-def _check_changed(binding: ToolBinding, result: ToolResult) -> None:
-    try:
-        check_output(binding, result)
-    except InvalidOutputError as fault:
-        raise InvalidOutputError(f"a result hook returned an invalid result: {fault}") from None
 
 
 async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:

@@ -223,7 +223,11 @@ class HookSet(Rule):
         """A new set with these hooks and then those of `others`; hooks registered later join it, too."""
         both = HookSet(deadline=self.deadline)
         for hooks in (self, *others):
-            both._take(hooks)
+            hooks._check_finished()
+            hooks._followed_by(both)
+            both._execution.extend(hooks._execution)
+            both._take_descriptions(hooks._descriptions)
+            both._results.extend(hooks._results)
         require_kept("HookSet", __name__)
         return both
 
@@ -355,13 +359,6 @@ class HookSet(Rule):
             copy._add(kind, _moved(use, prefix) if prefix else use, hook)
         for one in list(self._appliers):
             one.renew()
-
-    def _take(self, other: HookSet) -> None:
-        other._check_finished()
-        other._followed_by(self)
-        self._execution.extend(other._execution)
-        self._take_descriptions(other._descriptions)
-        self._results.extend(other._results)
 
     def _take_descriptions(self, added: Iterable[tuple[NameUse, DescriptionHook]]) -> None:
         """Hooks by tool, one slot for each: the last registration wins."""

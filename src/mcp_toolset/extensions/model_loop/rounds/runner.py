@@ -61,18 +61,14 @@ async def ask_hooks(
     if isinstance(found, ToolCall):
         return found
     call, decision = found
-    made = _completed(binding, decision) if isinstance(decision, Complete) else decision
+    try:
+        made = completed(binding, decision) if isinstance(decision, Complete) else decision
+    except InvalidOutputError as fault:
+        made = Reject(str(fault))
     shown_to = seeing.result_hooks(binding, view.names)
     if isinstance(made, Reject):
         return RejectedCall(call, made, await seen(call, rejection(made), shown_to, context))
     return HandledCall(call, await seen(call, made, shown_to, context))
-
-
-def _completed(binding: ToolBinding, decision: Complete) -> Reject | ToolResult:
-    try:
-        return completed(binding, decision)
-    except InvalidOutputError as fault:
-        return Reject(str(fault))
 
 
 def asks_anything(hooks: HookSet, view: ToolView) -> bool:
