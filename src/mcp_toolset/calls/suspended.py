@@ -30,7 +30,7 @@ class Once(Protocol):
         """Let a name be used again."""
 
 
-class Kept(Protocol):
+class KeptData(Protocol):
     """Data that one replica puts aside, and others read, or one of them takes."""
 
     async def put(self, name: str, data: bytes, *, seconds: float) -> None: ...
@@ -59,7 +59,7 @@ class SuspendedStore(Protocol):
         """Names that may be used once."""
         ...
 
-    def kept(self, kind: str) -> Kept:
+    def kept(self, kind: str) -> KeptData:
         """Data that is put aside."""
         ...
 
@@ -82,7 +82,7 @@ class Patient:
     def used(self, kind: str) -> Once:
         return self.store.used(kind)
 
-    def kept(self, kind: str) -> Kept:
+    def kept(self, kind: str) -> KeptData:
         return self.store.kept(kind)
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -102,7 +102,7 @@ class Suspended:
     issued: float
     until: float
     tools: Mapping[str, str]  # The digests of the definitions that it depends on, by the names of the tools.
-    data: Any  # What is needed to go on, as JSON.
+    data: Any  # Data to go on with, as JSON.
 
 
 class Sealer:
@@ -123,7 +123,7 @@ class Sealer:
         self._now = now
 
     def is_own(self, token: str) -> bool:
-        """Whether a text was sealed with one of these keys; it may have been altered since."""
+        """True if a text was sealed with one of these keys; it may have been altered since."""
         mark, dot, _ = token.partition(".")
         return bool(dot) and mark.startswith(_MARK) and mark[len(_MARK) :] in self._keys().marks(self._kind)
 

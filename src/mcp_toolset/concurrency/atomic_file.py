@@ -31,8 +31,8 @@ def replace_file(
         path: The file; a symbolic link is replaced, not its target.
         data: The new content.
         mode: The permissions of the new file.
-        exact: Whether the file gets exactly this mode, whatever the umask removes.
-        durable: Whether the data is on disk when this returns.
+        exact: True if the file gets exactly this mode, whatever the umask removes.
+        durable: True if the data is on disk when this returns.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -82,7 +82,7 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Whether a file or folder is this user's, and no other may write to it; true where modes say nothing."""
+    """True if a file or folder is this user's, and no other may write to it; true where modes say nothing."""
     if os.name != "posix":
         return True
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -187,7 +187,7 @@ OWN_CANCEL: Final = "it awaited something that was cancelled"  # Why work failed
 
 
 def from_outside(fault: BaseException) -> bool:
-    """Whether a `CancelledError` means that the current task is cancelled, so that it must propagate.
+    """True if a `CancelledError` means that the current task is cancelled, so that it must propagate.
 
     A tool that awaits a cancelled task of its own also gets one; its call has failed like any other call.
     """

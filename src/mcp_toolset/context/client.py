@@ -60,7 +60,7 @@ class ServedClient:
     def __init__(
         self, key: str | None, carried: Mapping[str, Any], connection: Connection | None = None
     ) -> None:
-        self.key = key  # What tells it from every other client for its whole life; `None` if nothing does.
+        self.key = key  # Unique for the client's whole life; `None` if nothing tells it from others.
         self.carried = carried  # All its capabilities that mounted servers are told of.
         # The requests that it declared to answer, in wire form: some of `ANSWERABLE`.
         self.declares = declared_by(carried)
@@ -68,7 +68,7 @@ class ServedClient:
         self.routes: dict[object, Any] = {}
         # The least severe log message that it wants; `None` while it has not said.
         self.log_level: str | None = None
-        self.answers_pings = True  # Whether it is worth a ping.
+        self.answers_pings = True  # True if it is worth a ping.
         self._connection = connection
         self._gone: dict[object, Callable[[], None]] = {}
         self._roots: dict[object, Callable[[], None]] = {}
@@ -152,5 +152,5 @@ def with_extensions(capabilities: Mapping[str, Any], own: Mapping[str, Any]) -> 
 
 
 def _members(wire: object) -> Mapping[str, Any]:
-    """What an object of JSON holds; nothing if it is none."""
+    """The members of a JSON object; none of anything else."""
     return cast("Mapping[str, Any]", wire) if isinstance(wire, (dict, Mapping)) else _NOTHING

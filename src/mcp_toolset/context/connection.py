@@ -32,7 +32,7 @@ class PendingLogin(Protocol):
     server: str  # The name of the mounted server.
     caller: str  # The name of the caller whose account at the server it will use.
     caller_key: str  # The key of that caller.
-    browser: str  # What tells the browser that began it; empty so far.
+    browser: str  # The key of the browser that began it; empty so far.
 
     def begin(self, browser: str) -> str | None:
         """The address of the authorization server, for the first browser that asks; else `None`."""
@@ -104,7 +104,7 @@ _BY_SUBSCRIPTION: Final = frozenset(
         "notifications/resources/updated",
     }
 )
-"""What a modern client gets on the streams of its `subscriptions/listen` requests and nowhere else."""
+"""Notifications for the streams of `subscriptions/listen` requests of modern clients."""
 
 _log = logging.getLogger("mcp_toolset.wire")
 
@@ -112,7 +112,7 @@ Wire = Mapping[str, Any]
 Closing = Callable[[], Awaitable[object] | object]
 
 
-class Sender(Protocol):
+class MessageSender(Protocol):
     """Sends messages to a client outside of its requests: a dispatcher, or the GET stream of a session."""
 
     async def send_raw_request(
@@ -132,7 +132,7 @@ class Connection:
 
     def __init__(
         self,
-        sender: Sender | None = None,
+        sender: MessageSender | None = None,
         *,
         protocol_version: str = LATEST_HANDSHAKE_VERSION,
         client_info: Wire | None = None,
@@ -143,19 +143,19 @@ class Connection:
         self._sender = sender
         self._callbacks: list[Closing] | None = None
         self._state: dict[str, Any] | None = None
-        self.client: Any = None  # What `client_of` has made of it; `None` before.
+        self.client: Any = None  # The `ServedClient`, once `client_of` has made it.
         # The revision that it speaks; before a handshake the latest one of the legacy era.
         self.protocol_version = protocol_version
         self.client_info = client_info  # Its name and version in wire form; `None` while it has not said.
-        # What it declares, in wire form.
+        # Its declared capabilities, in wire form.
         self.client_capabilities: Wire = {} if client_capabilities is None else client_capabilities
-        # Whether requests other than the handshake are answered.
+        # True if requests other than the handshake are answered.
         self.initialize_accepted = initialize_accepted
         self.session_id = session_id  # The id of a legacy session over HTTP.
 
     @property
     def state(self) -> dict[str, Any]:
-        """What other modules keep of this client, each under a key of its own."""
+        """Data of other modules about this client, each under a key of its own."""
         if self._state is None:
             self._state = {}
         return self._state
@@ -169,7 +169,7 @@ class Connection:
 
     @property
     def can_send_request(self) -> bool:
-        """Whether the client can be sent requests outside of its own."""
+        """True if the client can be sent requests outside of its own."""
         return self._sender is not None and not is_modern(self.protocol_version)
 
     async def send_raw_request(
@@ -274,11 +274,11 @@ class RequestContext:
         self.method = method
         self.params = params  # Its parameters as they came; `None` if it has none.
         self.request_id = request_id
-        self.connection = connection  # What it has in common with others of its client.
+        self.connection = connection  # The data common to all requests of its client.
         self.way = way  # The way back to its client.
         self.http = http  # The HTTP request that it came in.
         self.protocol_version = connection.protocol_version  # The revision that it is answered in.
-        self.modern = self.protocol_version in MODERN_PROTOCOL_VERSIONS  # Whether it is of the modern era.
+        self.modern = self.protocol_version in MODERN_PROTOCOL_VERSIONS  # True if it is of the modern era.
 
     @property
     def identity(self) -> Identity | None:

@@ -52,11 +52,11 @@ class Delivery:
         self._stopped = False
         # Returns when the client has read what has left so far; `None` where that is not needed.
         self.confirm: Callable[[], Awaitable[None]] | None = None
-        self.held = False  # Whether nothing is sent for now, as no request of the client waits for the call.
-        self.running = False  # Whether a task sends.
+        self.held = False  # True if nothing is sent for now, as no request of the client waits for the call.
+        self.running = False  # True if a task sends.
 
     def add(self, send: Send, message: Any) -> int:
-        """Have a message sent; returns how many there are now to have left before a result."""
+        """Queue a message; returns how many must leave before a result."""
         if not self._stopped:
             size = 0 if len(self._waiting) < _FEW else len(to_json(message))
             self._added += 1

@@ -1,4 +1,4 @@
-"""What a server can list beside its tools, and what any source of it, mounted or local, has to do."""
+"""The lists of a server beside its tools, and the contract of their sources, mounted or local."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROMPT: Final = Members({"name": TEXT}, {**_SHOWN, "arguments": Items(_ARGUMENT)
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What a resource holds: a text, or bytes in base64."""
+    """The contents of a resource: a text, or bytes in base64."""
 
     noun: str = "an object"
     kinds: tuple[type, ...] = (dict,)
@@ -54,7 +54,7 @@ class _Contents:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What a user has put into a field of a form."""
+    """A user's value for a field of a form."""
 
     noun: str = "a text, a number, a boolean or a list of texts"
     kinds: tuple[type, ...] = (str, int, float, bool, list, type(None))
@@ -170,18 +170,18 @@ class Offers(Protocol):
     """Resources, prompts and completions of one source; by default the same for all clients."""
 
     def declares(self, capability: str, feature: str = "") -> bool:
-        """Whether it has a capability, and in it a feature such as `subscribe`."""
+        """True if it has a capability, and in it a feature such as `subscribe`."""
         ...
 
     def extensions(self) -> Mapping[str, Any]:
-        """What it declares as `experimental` and `extensions`, without what the bridge takes part in."""
+        """Its `experimental` and `extensions`, without those that the bridge takes part in."""
         return {}
 
     def may_declare(self) -> bool:
         return False
 
     async def learned(self, context: ToolContext, *, log_in: bool) -> bool:
-        """Have its lists for a caller be known, who may be asked to log in; whether that was to be done."""
+        """Learn its lists for a caller, who may be asked to log in; true if that was to be done."""
         return False
 
     async def listed(self, kind: Kind) -> Sequence[Wire]: ...
@@ -212,7 +212,7 @@ class Offers(Protocol):
         return None
 
     def tells_itself(self, client: ServedClient) -> bool:
-        """Whether a client has a session of its own with the source, which tells it of changes."""
+        """True if a client has a session of its own with the source, which tells it of changes."""
         return False
 
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:

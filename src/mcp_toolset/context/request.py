@@ -44,7 +44,7 @@ from mcp_toolset.tools.text.hidden_text import in_log
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class Caller(ToolContext):
+class RequestCaller(ToolContext):
     """The client of one request: what it declares, what it can be asked, how much it wants to hear."""
 
     __slots__ = (
@@ -115,12 +115,12 @@ class Caller(ToolContext):
 
     @property
     def answers(self) -> bool:
-        """Whether requests reach this client in the course of this call, as it is legacy."""
+        """True if requests reach this client in the course of this call, as it is legacy."""
         return not self.modern and self._request.way.can_send_request
 
     @property
     def has_own_stream(self) -> bool:
-        """Whether what is said in this call and in others of its client comes on streams of their own."""
+        """True if what is said in this call and in others of its client comes on streams of their own."""
         http = self._request.http
         return http is not None and self.answers and SESSION.decode() in http.headers
 
@@ -173,17 +173,17 @@ _log = logging.getLogger("mcp_toolset.ask")
 
 
 class _UnknownAnswerError(Exception):
-    """What a client has answered does not follow the protocol."""
+    """A client's answer that does not follow the protocol."""
 
 
-class WireContext(Caller):
+class WireContext(RequestCaller):
     """One request of one client, as a tool and an upstream see it."""
 
     __slots__ = ()
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether the client has a handle of the call, so that it is asked by the state of a task."""
+        """True if the client has a handle of the call, so that it is asked by the state of a task."""
         return False
 
     @property
@@ -194,7 +194,7 @@ class WireContext(Caller):
 
     @property
     def has_replay(self) -> bool:
-        """Whether this call has asked anything so far, or has brought anything of a run before."""
+        """True if this call has asked anything so far, or has brought anything of a run before."""
         return self._replay is not None
 
     @property
@@ -251,7 +251,7 @@ class WireContext(Caller):
 
     @property
     def opens_pages(self) -> bool:
-        """Whether the client has declared that it shows addresses to its user, and can be asked now."""
+        """True if the client has declared that it shows addresses to its user, and can be asked now."""
         asks = self._request.method in MAY_ASK if self.modern else self._request.way.can_send_request
         return asks and self.knows_pages
 

@@ -45,22 +45,22 @@ _USED: Final = "it was used before"
 class Replay:
     """The questions of one call so far, and their answers."""
 
-    call_id: str  # What tells the call from others, the same each time it is run.
+    call_id: str  # The id of the call, the same each time it is run.
     answers: dict[str, Wire] = field(default_factory=dict[str, Wire])  # The client's answers, by replay key.
     # The question whose answer is the call's result, with the tool that asked it.
     final: tuple[str, AskUser] | None = None
-    # What of a round trip belongs to a mounted server.
+    # The part of a round trip that belongs to a mounted server.
     passed_on: dict[str, Any] = field(default_factory=dict[str, Any])
-    server: str = ""  # What tells the mounted server that `passed_on` is for; empty if that is not known.
+    server: str = ""  # The key of the mounted server that `passed_on` is for; empty if unknown.
     # The handles of calls that go on upstream meanwhile, by replay key.
     parked: dict[str, str] = field(default_factory=dict[str, str])
-    foreign: bool = False  # Whether the state that came with the call is not one of ours.
+    foreign: bool = False  # True if the state that came with the call is not one of ours.
     # Answers that came without a state, to questions that this call has not put yet.
     offered: Wire = field(default_factory=dict[str, Any])
     before: Suspended | None = None  # The state that came with the call; `None` at its first run.
     # The changes of hooks to the arguments that the call had when it asked; see `ToolCall.edits`.
     edits: Wire = field(default_factory=dict[str, Any])
-    # What the run before has counted, and this one has not come to yet; see `ToolContext.counts`.
+    # Uses that the run before has counted, and this one not yet; see `ToolContext.counts`.
     counted: list[str] = field(default_factory=list[str])
     _counting: list[str] = field(default_factory=list[str])
     _asked: dict[str, int] = field(default_factory=dict[str, int])

@@ -2,7 +2,7 @@
 
 Names and attributes are those of OpenTelemetry's conventions for MCP. OpenTelemetry is imported by the
 program that collects traces, because a variable of its environment names a provider (`provide`), or by a
-server with a `Sampler` (`calls.pipeline.observers`); otherwise nothing is imported, and there are no spans.
+server with a `TraceSampler`; otherwise nothing is imported, and there are no spans.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from pydantic_core import ValidationError
 
 from mcp_toolset.calls.pipeline.decision import OTEL, TRACER, watched
-from mcp_toolset.calls.pipeline.observers import NAME, Observation, Sampler
+from mcp_toolset.calls.pipeline.observers import NAME, Observation, TraceSampler
 from mcp_toolset.concurrency.task_set import CancelledError
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamTimeoutError
@@ -30,7 +30,7 @@ _CALL: Final = "tools/call"
 
 
 def provide() -> None:
-    """Have OpenTelemetry make the provider that the environment names, if it names one."""
+    """Make OpenTelemetry's provider that the environment names, if it names one."""
     if os.environ.get(_PROVIDER):
         with suppress(ImportError):
             from opentelemetry import trace
@@ -48,7 +48,7 @@ def trace_ids() -> dict[str, str]:
 
 
 async def server_span(
-    work: Awaitable[dict[str, Any]], request: RequestContext, traces: Sampler | None = None
+    work: Awaitable[dict[str, Any]], request: RequestContext, traces: TraceSampler | None = None
 ) -> dict[str, Any]:
     """The result of `work`, within a span that continues the client's trace; `traces` may make the spans."""
     from opentelemetry import trace
@@ -137,7 +137,7 @@ def note_sent(
 
 
 def session_digest(session: str) -> str:
-    """What stands for a session outside the process: the id itself may be all that its owner shows."""
+    """A digest in place of a session's id, which may be all that its owner shows."""
     from hashlib import sha256
 
     return sha256(session.encode()).hexdigest()[:16]

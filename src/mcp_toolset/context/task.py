@@ -49,21 +49,21 @@ class TaskWay:
 
     def __init__(self, way: Way, *, hands_over: bool = True) -> None:
         self._way = way
-        self.hands_over = hands_over  # Whether the client gets a handle as soon as the call becomes a task.
-        self.known = False  # Whether the call has become a task.
+        self.hands_over = hands_over  # True if the client gets a handle as soon as the call becomes a task.
+        self.known = False  # True if the call has become a task.
         self.id = ""  # The id of the task; empty until the client has it.
         self.on_begin: Callable[[], None] = _nothing
         self.on_change: Callable[[], None] = _nothing
-        self.begun = False  # Whether the request has been answered with a handle.
-        self.message: str | None = None  # What the work is doing.
+        self.begun = False  # True if the request has been answered with a handle.
+        self.message: str | None = None  # The status message.
         # Milliseconds from its creation for which the task is kept; `None` without a limit.
         self.ttl_ms: int | None = None
         self.poll_ms = POLL_MS  # Milliseconds that a client should wait before it asks again.
-        # Whether another process can go on with the task, so that a stop does not cancel it upstream.
+        # True if another process can go on with the task, so that a stop does not cancel it upstream.
         self.outlives = False
-        self.withdrawn = False  # Whether the client has cancelled the task.
-        self.ended_upstream = False  # Whether a mounted server has cancelled its task.
-        self.follows = False  # Whether the state of the task is that of a mounted server's task.
+        self.withdrawn = False  # True if the client has cancelled the task.
+        self.ended_upstream = False  # True if a mounted server has cancelled its task.
+        self.follows = False  # True if the state of the task is that of a mounted server's task.
         self.asking = 0  # Questions that a legacy client has still to answer.
         self._open: Way | None = None
         self._opened = anyio.Event()
@@ -216,7 +216,7 @@ def takes_tasks(request: RequestContext) -> bool:
 
 
 def begin_task(context: WireContext, support: str, *, ttl_ms: int) -> None:
-    """Have a call of one of our own tools become a task, if its client takes tasks."""
+    """Turn a call of one of our own tools into a task, if its client takes tasks."""
     if isinstance(context, TaskContext):
         context.way.begin(ttl_ms=ttl_ms)
     elif support == "required" and context.modern:

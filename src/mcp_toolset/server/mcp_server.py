@@ -26,7 +26,7 @@ from mcp_toolset.server.offers.resource_handlers import Reading
 from mcp_toolset.server.offers.subscriptions import OVERLAP, Announcements, Subscriptions
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observers import Sampler
+    from mcp_toolset.calls.pipeline.observers import TraceSampler
     from mcp_toolset.extending.joined import Extensions
 
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
@@ -75,7 +75,7 @@ class MCPServer:
         extensions: Extensions,
         shared: Shared | None = None,
         suspended: SuspendedStore | None = None,
-        traces: Sampler | None = None,
+        traces: TraceSampler | None = None,
     ) -> None:
         """Serve what `surface` and `offering` give; calls that wait for answers are kept in `suspended`."""
         provide()

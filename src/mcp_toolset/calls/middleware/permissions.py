@@ -46,7 +46,7 @@ _WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _Remembered = tuple[str, ...]
 
 
-class Record(Protocol):
+class EventRecorder(Protocol):
     """Notes an event, such as `AuditLog.record`; it neither waits nor raises."""
 
     def __call__(self, event: str, /, **fields: Any) -> object: ...
@@ -62,7 +62,7 @@ class CallToApprove:
     tool: str
     definition: str  # The digest of the tool's definition.
     digest: str  # The digest of the arguments.
-    who: str = ""  # What people call the caller.
+    who: str = ""  # The caller's name for people.
     arguments: str = ""  # The arguments as people see them: shortened, without secrets.
 
     @property
@@ -81,7 +81,7 @@ class AskingGuard(Rule):
         policy: Policy,
         *,
         served: str = "",
-        record: Record | None = None,
+        record: EventRecorder | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         if not isinstance(cast("object", policy), Policy):
@@ -105,16 +105,16 @@ class AskingGuard(Rule):
         return () if fixed else (partial(self._permitted, binding),)
 
     def recorded(self, binding: ToolBinding, run: Run) -> Run:
-        """What runs the tool: `run` itself. A policy comes before other guards, as all do that have this."""
+        """Returns `run` itself. A policy comes before other guards, as all do that have this."""
         return run
 
     @property
     def varies(self) -> bool:
-        """Whether it has rules for some callers only."""
+        """True if it has rules for some callers only."""
         return self.policy.varies
 
     def denies(self, binding: ToolBinding) -> bool:
-        """Whether the policy denies a tool to every caller."""
+        """True if the policy denies a tool to every caller."""
         return not self.policy.varies and self.policy.decide(binding, None).kind == "deny"
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
@@ -125,7 +125,7 @@ class AskingGuard(Rule):
         self._admitted(binding, call, context)
 
     def _admitted(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> Verdict:
-        """What the policy says of a call that it does not deny."""
+        """The policy's verdict on a call that it does not deny."""
         if self.policy.varies:
             self._nobody.look(context)
         verdict = self.policy.decide(binding, context.identity)
@@ -162,7 +162,7 @@ class AskingGuard(Rule):
     async def unasked(
         self, why: str, rule: str, binding: ToolBinding, call: ToolCall, context: ToolContext, next: CallNext
     ) -> ToolResult:
-        """What becomes of a call whose client cannot be asked about it, and why not: it is refused."""
+        """Refuse a call whose client cannot be asked about it, and say why."""
         self.note(binding, context, "approval needed", rule)
         told = f"{needs(binding)}, and {why}; use a client that shows questions (elicitation)"
         return refused(call, rejection(Reject(told, "policy")))

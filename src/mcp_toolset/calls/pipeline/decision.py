@@ -122,7 +122,7 @@ def in_tenths(seconds: float) -> float:
 EVENT: Final = "mcp_toolset.decision"  # The name of the event on the current span.
 
 TRACER: Final[ContextVar[Any]] = ContextVar("mcp_toolset_tracer", default=None)
-"""What makes the spans of the current request, if an observer of a server sends them on: see `Sampler`."""
+"""Makes the spans of the current request, if an observer of a server sends them on: see `TraceSampler`."""
 
 OTEL: Final = "opentelemetry.trace"
 PROVIDER: Final = "_TRACER_PROVIDER"
@@ -131,7 +131,7 @@ _log = logging.getLogger("mcp_toolset.hooks")
 
 
 def tracing() -> bool:
-    """Whether the program collects traces: else spans would go nowhere."""
+    """True if the program collects traces: else spans would go nowhere."""
     # The public way to ask reads the environment each time, which costs as much as parsing a message. The
     # module has no provider yet while another thread imports it.
     return OTEL in _MODULES and PROVIDER in (of := _MODULES[OTEL].__dict__) and of[PROVIDER] is not None

@@ -514,7 +514,7 @@ class ToolDispatch:
             call: The call.
             context: Its context.
             raising: Whether to raise errors from before the tool runs.
-            spanned: Whether the call has its span, if it is traced.
+            spanned: True if the call has its span, if it is traced.
 
         Raises:
             UnknownToolError: the tool does not exist for this caller.

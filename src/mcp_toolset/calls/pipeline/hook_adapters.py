@@ -260,7 +260,7 @@ def check_description_hook(hook: Callable[..., Any]) -> None:
 
 
 def is_bare(selector: object, kind: HookKind) -> bool:
-    """Whether a selector is a hook: its decorator was written without parentheses."""
+    """True if a selector is a hook: its decorator was written without parentheses."""
     if isinstance(selector, type | str) or not inspect.iscoroutinefunction(selector):
         return False
     hints = getattr(selector, "__annotations__", {})
@@ -348,7 +348,7 @@ _SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE", "YIELD_FROM", "GET_AWAITA
 
 
 def awaits(function: Callable[..., Any]) -> bool:
-    """Whether an async function may suspend, by its bytecode: a deadline cannot end one that never does."""
+    """True if an async function may suspend, by its bytecode: a deadline cannot end one that never does."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if not isinstance(code, CodeType) or not code.co_flags & inspect.CO_COROUTINE:
         return True

@@ -54,7 +54,7 @@ _ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")  # Becomes `_` in a prefi
 
 
 class Applying(Protocol):
-    """What has composed calls with hooks."""
+    """A composer of calls with hooks."""
 
     def renew(self) -> None: ...
 
@@ -166,14 +166,14 @@ class HookSet(Rule):
 
     @property
     def is_taken(self) -> bool:
-        """Whether something that applies it has taken it, or it has no hooks."""
+        """True if something that applies it has taken it, or it has no hooks."""
         return super().is_taken or not (
             self._execution or self._descriptions or self._results or self._unfinished
         )
 
     @property
     def is_empty(self) -> bool:
-        """Whether no hook is registered."""
+        """True if no hook is registered."""
         self._check_finished()
         return not (self._execution or self._descriptions or self._results)
 
@@ -209,7 +209,7 @@ class HookSet(Rule):
                         _log.warning("%s", in_log(told))
 
     def applied_by(self, applying: Applying) -> None:
-        """Have what applies the hooks told when one is registered later."""
+        """Tell a composer of calls when a hook is registered later."""
         self._appliers.add(applying)
 
     def of(self, toolset: Toolset) -> NestedHooks:

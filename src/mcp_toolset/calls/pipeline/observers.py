@@ -64,7 +64,7 @@ class CallReport:
         server: The name of the mounted server of the tool; empty for local tools.
         outcome: The outcome of the call.
         reason: Of a refusal: the rule's text or a fixed text. Of an exception: its type. Empty otherwise.
-        ran: Whether the tool ran; for a manual tool, whether the application got the call.
+        ran: True if the tool ran; for a manual tool, whether the application got the call.
         decisions: The decisions of execution hooks, in order: `RunNormally`, `Complete`, `Reject`.
         id: The id of the call, in a round.
         round: The id of the round, the same for all calls of one model reply; empty for other calls.
@@ -150,7 +150,7 @@ class Observation:
     rule: str = ""
     repairs: tuple[str, ...] = ()
     usage: tuple[tuple[str, int], ...] = ()
-    times: bool = False  # Whether the requests that it sends are timed.
+    times: bool = False  # True if the requests that it sends are timed.
     # Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
     sent: tuple[tuple[tuple[str, str, str, str], float], ...] = ()
     began: float = field(default_factory=perf_counter)  # When it began, on a monotonic clock.
@@ -200,14 +200,14 @@ def noting(seen: Observation) -> Generator[None]:
 
 
 Common = tuple[str, str, str, str | None, str | None, str | None, str, int]
-"""What a call has in common with others: called, tool, server, principal, protocol, session, client, caller.
+"""Features that calls share: called, tool, server, principal, protocol, session, client, caller.
 
 The last is Python's `id` of the identity, which takes longer to compare: who keeps it must keep the identity.
 """
 
 
 class CallFacts(NamedTuple):
-    """What is known of a call that has ended; the fields of `CallReport`, in its order."""
+    """Facts about a call that has ended: the fields of `CallReport`, in its order."""
 
     called: str
     tool: str
@@ -269,11 +269,11 @@ class DigestingObserver(CallObserver, Protocol):
         ...
 
 
-class Sampler(Protocol):
+class TraceSampler(Protocol):
     """Chooses the requests that are traced."""
 
     tracer: Any  # Makes their spans; `None` while no collector takes any.
-    due: bool  # Whether a request without a trace of its client may be chosen.
+    due: bool  # True if a request without a trace of its client may be chosen.
     active: int  # The requests that are traced now.
 
     def sampled(self, meta: Mapping[str, Any] | None) -> bool: ...
@@ -290,7 +290,7 @@ class CountingObserver(CallObserver, Protocol):
 class TimingObserver(CountingObserver, Protocol):
     """An observer that sums the requests that calls send, and may have requests traced by `traces`."""
 
-    traces: Sampler | None
+    traces: TraceSampler | None
 
 
 Digest = Callable[[Mapping[str, Any]], str]
@@ -317,7 +317,7 @@ def digest_of(observers: Iterable[CallObserver]) -> Digest | None:
     return next((one.digest for one in observers if isinstance(one, DigestingObserver)), None)
 
 
-def sampler_of(observers: Iterable[CallObserver]) -> Sampler | None:
+def sampler_of(observers: Iterable[CallObserver]) -> TraceSampler | None:
     timing = [one for one in observers if isinstance(one, TimingObserver)]
     return next((one.traces for one in timing if one.traces is not None), None)
 
@@ -330,8 +330,8 @@ class Listeners:
     logs: tuple[DigestingObserver, ...]
     counters: tuple[CountingObserver, ...]
     digest: Digest | None  # Makes the digests of arguments; `None` if no observer does.
-    times: bool = False  # Whether the requests that calls send are timed.
-    traces: Sampler | None = None  # Chooses the calls without a client that are traced; `None` for none.
+    times: bool = False  # True if the requests that calls send are timed.
+    traces: TraceSampler | None = None  # Chooses the calls without a client that are traced; `None` for none.
 
     @classmethod
     def of(cls, observers: Iterable[CallObserver]) -> Listeners | None:
@@ -391,7 +391,7 @@ def ended(
 def _is_noted(
     log: DigestingObserver, seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
 ) -> bool:
-    """Whether a log has taken a call of which there is nothing special to say: nearly all are such calls."""
+    """True if a log has taken a call of which there is nothing special to say: nearly all are such calls."""
     binding = seen.binding
     if result is None or binding is None or seen.fault is not None or seen.rule or seen.decisions or call.id:
         return False
@@ -453,7 +453,7 @@ def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: To
 
 
 def extra_of(call: ToolCall, context: ToolContext, server: str) -> dict[str, object]:
-    """What a log record about a call has in its `extra`: see `serving.log_lines`."""
+    """The `extra` of a log record about a call: see `serving.log_lines`."""
     found = {"tool": call.name, "server": server, "client": client_label(context)}
     return {
         **found,
@@ -479,7 +479,7 @@ def span_of(
 
 
 @contextmanager
-def _sampled_span(call: ToolCall, traces: Sampler) -> Generator[None]:
+def _sampled_span(call: ToolCall, traces: TraceSampler) -> Generator[None]:
     token = TRACER.set(traces.tracer)
     traces.active += 1
     try:

@@ -112,13 +112,13 @@ class RuleSet(Rule):
 
     @property
     def is_taken(self) -> bool:
-        """Whether something that applies them has taken these rules, or they are none."""
+        """True if something that applies them has taken these rules, or they are none."""
         parts = (self.has_middleware, self.guards, self.observers, self.descriptions)
         return super().is_taken or not (any(parts) or not self.hooks.is_empty)
 
     @property
     def has_middleware(self) -> bool:
-        """Whether there is any middleware."""
+        """True if there is any middleware."""
         return bool(self.middleware or self._own)
 
     def around(self, binding: ToolBinding, names: ToolNames) -> tuple[ToolMiddleware, ...]:
@@ -169,7 +169,7 @@ class RuleSet(Rule):
         return [one for one in found if (one.where, one.name) not in told]
 
     def denies(self, binding: ToolBinding) -> bool:
-        """Whether a policy among the guards denies a tool to every caller."""
+        """True if a policy among the guards denies a tool to every caller."""
         return any(guard.denies(binding) for guard in self.guards if isinstance(guard, Denying))
 
     def unused(self, known: KnownTools, tools: Iterable[ToolBinding]) -> list[UnboundName]:

@@ -128,13 +128,13 @@ def _link(block: Block) -> str:
 
 
 def found(result: ToolResult) -> Mapping[str, Any]:
-    """What a search for tools has put into its result for the provider; empty for other results."""
+    """The data of a search for tools for the provider; empty for other results."""
     meta: Mapping[str, Any] = result.wire.get("_meta") or {}
     return meta.get(FOUND_META_KEY) or {}
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
+class MediaAttachment:
     """An image or a file in a result: media type, base64, and the last part of its address, if it has one."""
 
     kind: str
@@ -142,14 +142,14 @@ class Attachment:
     name: str = ""
 
 
-def attachment(block: Block) -> Attachment | None:
+def attachment(block: Block) -> MediaAttachment | None:
     if block.get("type") == "image":
-        return Attachment(str(block.get("mimeType", "")), str(block.get("data", "")))
+        return MediaAttachment(str(block.get("mimeType", "")), str(block.get("data", "")))
     embedded: Mapping[str, Any] = block.get("resource", {}) if block.get("type") == "resource" else {}
     if "blob" not in embedded:
         return None
     name = str(embedded.get("uri", "")).rstrip("/").rsplit("/", 1)[-1]
-    return Attachment(str(embedded.get("mimeType", "")), str(embedded["blob"]), name)
+    return MediaAttachment(str(embedded.get("mimeType", "")), str(embedded["blob"]), name)
 
 
 def flagged_text(result: ToolResult) -> str:
@@ -248,7 +248,7 @@ def _item(place: int, item: object) -> dict[str, Any]:
 
 
 def _is_call(item: Mapping[str, Any]) -> bool:
-    """Whether the application has to answer an item; a search may have run at the provider."""
+    """True if the application has to answer an item; a search may have run at the provider."""
     if item.get("type") == _SEARCH:
         return item.get("execution") == "client"
     return item.get("type") in _CALLS

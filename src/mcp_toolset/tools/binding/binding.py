@@ -46,7 +46,7 @@ class Personal:
     shared: ToolDefinition
     # The definition that a caller is listed; `None` if the tool does not exist for that caller.
     own: Callable[[ToolContext], ToolDefinition | None]
-    exists: Callable[[ToolContext], bool]  # Whether what is made of `shared` is for a caller.
+    exists: Callable[[ToolContext], bool]  # True if what is made of `shared` is for a caller.
 
     def wire(self, shown: Mapping[str, Any], own: ToolDefinition) -> dict[str, Any]:
         """An entry of `tools/list` for one caller; what rules or verbs have changed stays as it is."""
@@ -84,7 +84,7 @@ class Contract:
 
 
 class HasContract(Protocol):
-    """What fetches the contract of a tool."""
+    """Fetches the contract of a tool."""
 
     def known(self) -> Contract | None: ...
 
@@ -110,11 +110,11 @@ class ToolBinding:
         execute: The handler.
         source: The name of the source that the tool comes from: a mount's name, or empty for local tools.
         place: Where it was defined, for messages.
-        on: Whether it is available by default.
-        deferred: Whether it is found by search instead of being listed.
+        on: True if it is available by default.
+        deferred: True if it is found by search instead of being listed.
         gate: An extra condition on every call, such as a live grant.
         redirect: Set on tools that call another tool by name.
-        manual: Whether its calls wait for the application's result.
+        manual: True if its calls wait for the application's result.
         timeout: Seconds that one call may take, if the tool says so.
         tool_id: A stable id apart from the public name, where the source has one.
         origin: The `Tool` that it was made from, which all verbs keep; selectors compare it.
@@ -191,7 +191,7 @@ class ToolBinding:
         return (self.own, "") if self.own else (self.name, self.asked)
 
     def exists_for(self, context: ToolContext) -> bool:
-        """Whether its source lists it to a caller."""
+        """True if its source lists it to a caller."""
         return self.personal is None or self.personal.exists(context)
 
     def called(self, name: str, execute: Executor | None = None) -> ToolBinding:

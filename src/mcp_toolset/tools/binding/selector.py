@@ -191,7 +191,7 @@ def _fault_of(selector: str) -> tuple[str, str] | None:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a name or pattern matches a name; a long name may have been cut within its prefixes."""
+    """True if a name or pattern matches a name; a long name may have been cut within its prefixes."""
     if pattern == name:
         return True
     if not _MAGIC.search(pattern):

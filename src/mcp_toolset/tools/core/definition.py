@@ -203,12 +203,12 @@ class ToolDefinition:
 
     @property
     def read_only(self) -> bool:
-        """Whether the tool is annotated as read-only; without the hint it may change things."""
+        """True if the tool is annotated as read-only; without the hint it may change things."""
         return self.annotations is not None and self.annotations.get("readOnlyHint") is True
 
     @property
     def repeatable(self) -> bool:
-        """Whether the tool is annotated so that a second run does no more than the first."""
+        """True if the tool is annotated so that a second run does no more than the first."""
         hints = self.annotations or {}
         return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
@@ -245,7 +245,7 @@ class ToolDefinition:
 
 
 def task_support(definition: ToolDefinition) -> str:
-    """Whether a tool runs as a task: `optional`, `required`, or empty (`execution.taskSupport`)."""
+    """True if a tool runs as a task: `optional`, `required`, or empty (`execution.taskSupport`)."""
     execution: object = definition.extra.get("execution") if definition.extra else None
     found = (
         cast("Mapping[str, Any]", execution).get("taskSupport") if isinstance(execution, Mapping) else None
@@ -346,7 +346,7 @@ class ToolOptions(TypedDict, total=False):
     title: str | None  # A name for people.
     description: str | None  # What the tool does, for the model.
     meta: Mapping[str, Any] | None  # The definition's `_meta`.
-    manual: bool  # Whether the application answers its calls, even if it has a handler.
+    manual: bool  # True if the application answers its calls, even if it has a handler.
     timeout: float | None  # Seconds that one call may take.
     id: str  # The stable id of the tool, independent of its name.
     tags: Iterable[str]  # The application's words for selectors and policies; clients do not see them.
@@ -356,7 +356,7 @@ class ToolOptions(TypedDict, total=False):
     destructive: bool | None
     idempotent: bool | None
     open_world: bool | None
-    # Whether a client that takes tasks gets one in place of the result (`execution.taskSupport`): `optional`,
+    # True if a client that takes tasks gets one in place of the result (`execution.taskSupport`): `optional`,
     # or `required` if it is refused to other clients of 2026-07-28. See docs/tasks.md.
     task: Literal["optional", "required"] | None
 

@@ -1,4 +1,4 @@
-"""What a tool sees of processes (capability `processes`): handles, events, and the work while it runs."""
+"""Processes as a tool sees them (capability `processes`): handles, events, and the work while it runs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class OwnProcesses(Protocol):
     async def list(self, *, limit: int = 100) -> Sequence[Process]: ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
-        """What the work returned, in JSON form, once it has ended; `within` bounds the wait, in seconds."""
+        """The result of the work, in JSON form, once it has ended; `within` bounds the wait, in seconds."""
 
     async def cancel(self, id: str) -> Process:
         """Ask for the end of a process, also of one that another program runs; returns its handle."""

@@ -63,7 +63,7 @@ class ElicitationAnswer(Generic[Value]):
 
     @property
     def accepted(self) -> bool:
-        """Whether the user accepted."""
+        """True if the user accepted."""
         return self.action == "accept"
 
     @classmethod
@@ -229,10 +229,10 @@ class ToolResult:
     Attributes:
         wire: The result in wire form.
         ask: The question that the call waits for; it is then not complete.
-        halt: Whether the loop should end after this call.
-        unstructured: Whether it has no structured content, although its tool's output schema requires some,
+        halt: True if the loop should end after this call.
+        unstructured: True if it has no structured content, although its tool's output schema requires some,
             because the client's protocol revision cannot carry it.
-        stopped: Whether its tool was stopped before its end, so that it is not known what the call has done.
+        stopped: True if its tool was stopped before its end, so that it is not known what the call has done.
     """
 
     wire: Mapping[str, Any]
@@ -280,7 +280,7 @@ class ToolResult:
             content: A text, a block, or several of both.
             structured: The structured content, which may be a model or anything else with a JSON form.
             meta: The `_meta` of the result, for clients; models do not see it.
-            is_error: Whether the call failed in a way that the model should see.
+            is_error: True if the call failed in a way that the model should see.
         """
         several = [content] if isinstance(content, str | Mapping) else content
         blocks = [
@@ -314,12 +314,12 @@ class ToolResult:
 
     @property
     def is_error(self) -> bool:
-        """Whether the call failed in a way that the model should see."""
+        """True if the call failed in a way that the model should see."""
         return self.wire.get("isError") is True
 
     @property
     def is_complete(self) -> bool:
-        """Whether the call has ended; `False` while input is required from the client (2026-07-28)."""
+        """True if the call has ended; `False` while input is required from the client (2026-07-28)."""
         return self.ask is None and self.wire.get("resultType", "complete") == "complete"
 
     @property

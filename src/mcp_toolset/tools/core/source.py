@@ -23,7 +23,7 @@ class ToolChange:
     """One tool that differs from its pin."""
 
     name: str  # The tool's original name at its source.
-    # Whether it is quarantined until a person accepts it; else it is served with the new definition.
+    # True if it is quarantined until a person accepts it; else it is served with the new definition.
     held: bool
     # The definition that was accepted, safe to show; `None` for a tool that is new.
     pinned: ToolDefinition | None = field(repr=False)
@@ -58,7 +58,7 @@ class SourceStatus:
         set_aside: Tools that cannot be used, or are quarantined, each with the reason.
         changes: Tools that differ from their pins, quarantined or not.
         flagged: Tools with hidden text, and what was found.
-        remembered: Whether its tools are those that it listed in the last run, or before it was stopped.
+        remembered: True if its tools are those that it listed in the last run, or before it was stopped.
         stops: How often it was stopped because nothing used it.
         about: The source's own description, in one line.
     """
@@ -76,12 +76,12 @@ class SourceStatus:
 
     @property
     def is_up(self) -> bool:
-        """Whether calls reach it: it is ready, or is stopped and a call starts it."""
+        """True if calls reach it: it is ready, or is stopped and a call starts it."""
         return self.state in ("ready", "stopped")
 
     @property
     def is_starting(self) -> bool:
-        """Whether it has neither listed its tools nor failed."""
+        """True if it has neither listed its tools nor failed."""
         return self.state in STARTING
 
 
@@ -159,7 +159,7 @@ _P = TypeVar("_P")
 
 
 def fits(one: object, protocol: type[_P]) -> TypeIs[_P]:
-    """Whether an object has the members of a runtime protocol; `isinstance` takes 10 µs each time."""
+    """True if an object has the members of a runtime protocol; `isinstance` takes 10 µs each time."""
     return _all_fit(type(one), protocol) or isinstance(one, protocol)
 
 

@@ -113,7 +113,7 @@ def _is_reference(value: object) -> bool:
 
 
 def _is_properties(value: object) -> bool:
-    """Whether the notation maps names to schemas, and is not one parameter with the name `properties`."""
+    """True if the notation maps names to schemas, and is not one parameter with the name `properties`."""
     if not isinstance(value, Mapping):
         return False
     named = cast("Mapping[str, Any]", value)

@@ -114,7 +114,7 @@ def read_input(model: Any, place: str) -> tuple[InputReader, dict[str, Any]]:
 
 
 def _is_object(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
-    """Whether every value of the type is an object; a recursive type refers to itself by name."""
+    """True if every value of the type is an object; a recursive type refers to itself by name."""
     reference: str | None = schema.get("$ref")
     if reference is not None:
         return _is_object(definitions[reference.rsplit("/", 1)[-1]], definitions)
@@ -270,7 +270,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
         return DecodedCall(metadata, (binding.reads or self.reader)(own), self, own, binding)
 
     def is_call(self, call: object) -> TypeIs[DecodedCall[I, O]]:
-        """Whether a typed call is one of this tool; type checkers narrow its type by it."""
+        """True if a typed call is one of this tool; type checkers narrow its type by it."""
         return (
             isinstance(call, DecodedCall) and cast("DecodedCall[Any, Any]", call).metadata.tool_id == self.id
         )
@@ -307,7 +307,7 @@ class ToolInput(Generic[O]):
 
     @classmethod
     def is_call(cls, call: object) -> TypeIs[DecodedCall[Self, O]]:
-        """Whether a typed call is one of this tool; type checkers narrow its type by it."""
+        """True if a typed call is one of this tool; type checkers narrow its type by it."""
         return cls._tool().is_call(call)
 
     @classmethod

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     )
 
     Reference = PromptReference | ResourceTemplateReference
-    """What an argument belongs to: a prompt by its name, or a resource template by its URI template."""
+    """The owner of an argument: a prompt by its name, or a resource template by its URI template."""
     Written = str | PromptMessage | Sequence[PromptMessage | str] | GetPromptResult
-    """What a prompt function may return; a text becomes one message of the user."""
+    """Results of a prompt function; a text becomes one message of the user."""
 else:
 
     def __getattr__(name: str) -> Any:

@@ -239,8 +239,8 @@ class Returned:
 
     schema: Mapping[str, Any] | None = None
     serializer: SchemaSerializer | None = None
-    wrapped: bool = False  # Whether the value is not an object, and is sent in one as `result`.
-    plain: bool = False  # Whether an untyped mapping is structured content too, for handlers of JSON.
+    wrapped: bool = False  # True if the value is not an object, and is sent in one as `result`.
+    plain: bool = False  # True if an untyped mapping is structured content too, for handlers of JSON.
 
     def to_result(self, value: Any, tool: str) -> ToolResult:
         """The returned value as a result; `InvalidOutputError` if it has no JSON form clients could read."""
@@ -288,7 +288,7 @@ JSON: Final = Returned(plain=True)
 
 
 def returned_as(annotation: Any, place: str) -> Returned:
-    """What a return annotation promises; a question and a halt are no part of it."""
+    """The promise of a return annotation; a question and a halt are no part of it."""
     annotation = _value_type(annotation)
     if _is_untyped(annotation):
         return UNTYPED

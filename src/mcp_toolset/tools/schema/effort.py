@@ -38,7 +38,7 @@ class Branching:
     Attributes:
         most: Subschemas that one value is held against at most, wherever it is; `beyond` if nobody knows.
         widest: Subschemas that hold one member or item each time their place is checked.
-        recursive: Whether a definition leads back to itself, through members or items.
+        recursive: True if a definition leads back to itself, through members or items.
     """
 
     __slots__ = (
@@ -167,7 +167,7 @@ REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 _PER_TEXT: Final = 2_000
 _PER_CHARACTER: Final = 100
-"""What such an expression counts for a text, and for each of its characters, which it may read again."""
+"""Cost of such an expression for a text, and for each of its characters, which it may read again."""
 
 FEW: Final = 30  # Values that are held against any schema that has no expressions for names.
 
@@ -195,9 +195,9 @@ class Effort:
     """The cost that one schema allows, and the cost of the check at hand so far.
 
     Attributes:
-        names: Whether names are held against expressions.
+        names: True if names are held against expressions.
         left: What the references that are counted may still cost in this check.
-        shares: Whether they are to be counted.
+        shares: True if they are to be counted.
         steps: The steps of regular expressions in this check.
     """
 
@@ -249,7 +249,7 @@ class Effort:
         return work * each * (1 + self._missing) * _length(value)
 
     def is_told(self, value: object, work: int, copied: int) -> bool:
-        """Whether the problems of a value can be collected: each choice has those of the choices in it."""
+        """True if the problems of a value can be collected: each choice has those of the choices in it."""
         seen, told = self._seen(), 1
         if self._chooses and (work > MAX_CHOSEN or copied > MAX_COPIED):
             return False
@@ -399,7 +399,7 @@ def _names_in(value: object) -> Iterator[str]:
 
 
 def _slow(schema: Mapping[str, Any]) -> Iterator[int]:
-    """What keywords count that take longer than a subschema; texts and integers are looked up."""
+    """Cost of keywords that take longer than a subschema; texts and integers are looked up."""
     listed: object = schema.get("enum")
     if isinstance(listed, list):
         yield from (

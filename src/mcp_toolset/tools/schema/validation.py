@@ -48,7 +48,7 @@ _DIALECTS: Final = frozenset(
 
 
 def is_simple(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema has nothing but keywords that are known here, with values that no compiler refuses."""
+    """True if a schema has nothing but keywords that are known here, with values that no compiler refuses."""
     for keyword, value in schema.items():
         is_sound = _SOUND.get(keyword)
         if is_sound is None or not is_sound(value):
@@ -63,7 +63,7 @@ def _is_schema(value: object) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is a text that JSON can carry, which has no half of a surrogate pair."""
+    """True if it is a text that JSON can carry, which has no half of a surrogate pair."""
     return isinstance(value, str) and (value.isascii() or value.isprintable() or _is_encodable(value))
 
 
@@ -155,7 +155,7 @@ _KINDS: Final[Mapping[type, tuple[str, ...]]] = {
 
 
 def surely_fits(schema: Mapping[str, Any], value: object) -> bool:
-    """Whether a value is certain to fit a simple schema; `False` says nothing."""
+    """True if a value is certain to fit a simple schema; `False` says nothing."""
     if (choices := schema.get("anyOf")) is not None:
         return schema.keys() <= {*_TOLD, "anyOf"} and any(surely_fits(one, value) for one in choices)
     kind = type(value)
@@ -229,7 +229,7 @@ class SchemaCheck:
         return self._schema
 
     def is_valid(self, value: object) -> bool:
-        """Whether `value` fits; what is too big to check, or has no JSON form, does not."""
+        """True if `value` fits; what is too big to check, or has no JSON form, does not."""
         effort, validator = self._effort, self._validator
         try:
             given: Any = value
@@ -380,7 +380,7 @@ def _applied(schema: Mapping[str, Any]) -> Iterator[object]:
 
 
 def _together(schema: Mapping[str, Any]) -> Iterator[object]:
-    """What holds a value together with a subschema; references are texts."""
+    """Subschemas that hold the same value as a subschema; references are texts."""
     yield from _applied(schema)
     yield from (reference for keyword in REFERRING if isinstance(reference := schema.get(keyword), str))
 

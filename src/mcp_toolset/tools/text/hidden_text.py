@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, Literal, cast
 
 HiddenTextPolicy = Literal["strip", "flag", "refuse"]
-"""What is done with a definition that has hidden characters: clean it where that is safe, serve it with a
+"""The treatment of a definition that has hidden characters: clean it where that is safe, serve it with a
 note, or set it aside."""
 
 

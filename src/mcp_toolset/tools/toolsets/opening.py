@@ -72,7 +72,7 @@ MOMENT: Final = 1.0  # Seconds for servers in this process, if nothing else is w
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class OpeningWait:
     """How long opening waits for the first attempts of the sources."""
 
     # Seconds; `None` leaves it to each source's `start_timeout`, 0 waits for this process alone.
@@ -93,7 +93,7 @@ class _Settled(anyio.abc.TaskStatus[None]):
 
 
 async def open_sources(
-    group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], waiting: Waiting, *, has_local_tools: bool
+    group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], waiting: OpeningWait, *, has_local_tools: bool
 ) -> None:
     opened = [(source, _Settled()) for source in sources]
     for source, status in opened:

@@ -34,7 +34,7 @@ from mcp_toolset.tools.declare.function import FunctionTool, tool
 from mcp_toolset.tools.declare.providers import PromptProvider, ResourceProvider
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
-from mcp_toolset.tools.toolsets.opening import Waiting, open_sources, unwind
+from mcp_toolset.tools.toolsets.opening import OpeningWait, open_sources, unwind
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED, PreparedStep, TurnStep
 from mcp_toolset.tools.toolsets.transform import ArgumentStep, NamedStep
 from mcp_toolset.tools.toolsets.verbs import Step, ToolsetVerbs
@@ -215,7 +215,7 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
 
     @property
     def defers(self) -> bool:
-        """Whether some tools are behind search, even if a mounted server has not answered yet."""
+        """True if some tools are behind search, even if a mounted server has not answered yet."""
         return any(member.defers for member in self._nested())
 
     @property
@@ -238,7 +238,7 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
         Args:
             availability: Which tools; by default those that are on.
             turn: A value for this request, which the functions of `.prepared()` get.
-            deferred: Whether deferred tools are included, for providers with their own search; by default
+            deferred: True if deferred tools are included, for providers with their own search; by default
                 they are left out, because they are found by search, not listed.
 
         Raises:
@@ -331,7 +331,7 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
     _stack: AsyncExitStack | None = None
 
     async def __aenter__(self) -> Self:
-        await self._open(Waiting(tells=True))
+        await self._open(OpeningWait(tells=True))
         return self
 
     @asynccontextmanager
@@ -340,18 +340,18 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
 
         A source that is not ready then continues to start; its tools join when it is. `None` waits for all.
         """
-        async with self.opening(Waiting(limit=patience, tells=True)):
+        async with self.opening(OpeningWait(limit=patience, tells=True)):
             yield self
 
     @asynccontextmanager
-    async def opening(self, waiting: Waiting) -> AsyncGenerator[None]:
+    async def opening(self, waiting: OpeningWait) -> AsyncGenerator[None]:
         """Open every source for the length of a block, and wait for them as `waiting` says."""
         await self._open(waiting)
         async with AsyncExitStack() as stack:
             stack.push_async_exit(self.__aexit__)
             yield
 
-    async def _open(self, waiting: Waiting) -> None:
+    async def _open(self, waiting: OpeningWait) -> None:
         if self._stack is not None:
             raise StateError("this toolset is already open; enter it once, or make another")
         async with AsyncExitStack() as stack:

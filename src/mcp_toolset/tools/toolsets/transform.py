@@ -127,7 +127,7 @@ BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector
 
 
 class NamedStep(Generic[V]):
-    """What a verb does to each tool, given its value for that tool, if any."""
+    """The step of a verb for each tool, given its value for that tool, if any."""
 
     def __init__(
         self,
@@ -139,11 +139,11 @@ class NamedStep(Generic[V]):
         self._by = [(use, value) for use, value in uses if use is not None]
         self._act = act
         self.is_bound = False
-        """Whether each name matched a tool when this was last used."""
+        """True if each name matched a tool when this was last used."""
 
     @property
     def names_only(self) -> bool:
-        """Whether it depends on the tools only: the members of a group of tools may change."""
+        """True if it depends on the tools only: the members of a group of tools may change."""
         return all(use.tool is None for use, _ in self._by)
 
     def among(self, bindings: Iterable[ToolBinding]) -> Callable[[ToolBinding], ToolBinding | None]:
@@ -195,7 +195,7 @@ class ArgumentTransform:
     `|` combines several for the same parameter: `rename("q") | describe("What to look for")`.
 
     Attributes:
-        hidden: Whether the parameter is hidden from the model.
+        hidden: True if the parameter is hidden from the model.
         value: The fixed value of a hidden parameter; unset means the tool's own default.
         name: The name that the model sees.
         fallback: The value if the model leaves it out.
@@ -222,7 +222,7 @@ class ArgumentTransform:
 
     @property
     def only_describes(self) -> bool:
-        """Whether the arguments stay unchanged."""
+        """True if the arguments stay unchanged."""
         return not self.hidden and self.name is None and self.fallback is UNSET
 
 

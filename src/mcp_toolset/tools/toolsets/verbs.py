@@ -236,7 +236,7 @@ def _check_predicate(predicate: object) -> None:
 
 
 def _told(kept: object) -> bool:
-    """What a predicate says; `DefinitionError` for an answer that is true whatever it says."""
+    """A predicate's answer; `DefinitionError` for an answer that is true whatever it says."""
     if isinstance(kept, str) or isawaitable(kept):
         raise DefinitionError(f"the function of filtered() returns True or False, not {kept!r}")
     return bool(kept)

@@ -17,7 +17,7 @@ MAX_NAMED: Final = 10  # The number of names that one message lists.
 
 @dataclass(frozen=True, slots=True)
 class ToolRequirement:
-    """Whether the model must call a tool, and which; checked against the available tools before a request."""
+    """True if the model must call a tool, and which; checked against the available tools before a request."""
 
     kind: Literal["optional", "at_least_one", "specific"] = "optional"
     selector: ToolSelector | None = None

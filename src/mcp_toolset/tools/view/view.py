@@ -113,7 +113,7 @@ class UnboundName:
     where: str  # Where it was given, such as `hooks.execution`.
     near: tuple[str, ...] = ()  # The public names that it may have been meant for.
     waiting: tuple[str, ...] = ()  # The mounted servers that are not ready and may have the tool.
-    # What is wrong with it; `caller` is a tool that calls another one, which rules are asked about.
+    # The fault; `caller` is a tool that calls another one, which rules are asked about.
     kind: Literal["unknown", "pattern", "moved", "ambiguous", "server", "caller"] = "unknown"
     server: str = ""  # The mounted server of all the tools, if there is only one.
     starting: tuple[str, ...] = ()  # Those of `waiting` that are still starting.
@@ -154,7 +154,7 @@ class KnownTools:
     # Returns every tool, also those that are filtered out or switched off.
     everything: Callable[[], Iterable[ToolBinding]]
     sources: Sequence[ToolSource] = ()  # Sources that may add tools.
-    # Whether these tools are a part of a larger toolset, so that no name counts as missing.
+    # True if these tools are a part of a larger toolset, so that no name counts as missing.
     is_part: bool = False
     # Returns the names that were given to verbs and match no tool.
     verbs: Callable[[], Iterable[UnboundName]] = tuple[UnboundName, ...]
@@ -362,7 +362,7 @@ class ToolView(Mapping[str, ToolBinding]):
         return self._known or KnownTools(self._table.values)
 
     def knows(self, name: str) -> bool:
-        """Whether a tool of the view's toolset has this name, also if it is off, deferred or filtered."""
+        """True if a tool of the view's toolset has this name, also if it is off, deferred or filtered."""
         known = (*self.left_out, *(one.name for one in self.known_tools.everything()))
         return name in self or name in known
 
@@ -447,7 +447,7 @@ class ToolView(Mapping[str, ToolBinding]):
 
         Args:
             provider: `openai` (chat completions), `openai_responses`, `anthropic` or `gemini`.
-            requirement: Whether the model must call a tool, and which; optional by default.
+            requirement: True if the model must call a tool, and which; optional by default.
             strict: Have the provider enforce each schema that its strict mode can express; the tools
                 with other schemas are sent unchanged.
             deferred: Deferred tools are offered through the provider's own search, if it has one (Anthropic,

@@ -48,9 +48,9 @@ class Offer:
     name: str
     description: str | None
     parameters: dict[str, Any]  # The input schema in the provider's form, for this request only.
-    strict: bool | None = None  # Whether the schema is enforced; `None` if strict mode was not requested.
+    strict: bool | None = None  # True if the schema is enforced; `None` if strict mode was not requested.
     server: str = ""  # The mounted server that it is from; empty for a tool of the application.
-    deferred: bool = False  # Whether the provider's own search finds the tool.
+    deferred: bool = False  # True if the provider's own search finds the tool.
 
 
 def within_any_budget(schemas: Sequence[Schema | None]) -> list[bool]:
@@ -71,7 +71,7 @@ class ProviderForm:
     parameters: Callable[[Schema], dict[str, Any]]  # Shapes an object schema without a union at its root.
     reserved: frozenset[str] = frozenset()  # Names of its own tools in the same request.
     properties: re.Pattern[str] | None = None  # The argument names it accepts, if it limits them.
-    defers: bool = False  # Whether it has its own search for deferred tools.
+    defers: bool = False  # True if it has its own search for deferred tools.
     # The part of JSON Schema that it enforces in strict mode, if that is smaller.
     dialect: StrictDialect | None = None
     # Selects the strict schemas that one request may have.

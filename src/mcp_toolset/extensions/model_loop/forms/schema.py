@@ -170,7 +170,7 @@ def with_note(schema: dict[str, Any], note: str) -> dict[str, Any]:
 
 
 def lost(schema: Schema, kept: Collection[str]) -> str:
-    """What a schema requires and its copy cannot express, as words for the description; empty if nothing."""
+    """Requirements that a schema's copy cannot express, as words for the description; empty if nothing."""
     told = [
         f"{key}: {json.dumps(value, ensure_ascii=False, default=str)}"
         for key, value in schema.items()

@@ -105,7 +105,7 @@ def accepts_null(schema: Any, root: Schema) -> bool:
 
 
 def null_is_absence(schema: Any, root: Schema) -> bool:
-    """Whether `null` for an optional property leaves it out: it is refused there, or is the default."""
+    """True if `null` for an optional property leaves it out: it is refused there, or is the default."""
     default_is_null = isinstance(schema, Mapping) and cast("Schema", schema).get("default", ...) is None
     return default_is_null or not accepts_null(schema, root)
 
@@ -200,11 +200,11 @@ class StrictDialect:
 
     kept: frozenset[str]  # Keywords that may stay, besides the structure of objects, arrays and unions.
     formats: frozenset[str]  # Values of `format` that may stay.
-    all_required: bool  # Whether every property must be required, the optional ones being nullable.
-    recursion: bool  # Whether a definition may refer back to itself.
-    # Whether a keyword's value may stay, if that depends on the value.
+    all_required: bool  # True if every property must be required, the optional ones being nullable.
+    recursion: bool  # True if a definition may refer back to itself.
+    # True if a keyword's value may stay, if that depends on the value.
     keeps: Callable[[str, Any], bool] = lambda key, value: True
-    # Whether a finished schema is within the provider's size limits.
+    # True if a finished schema is within the provider's size limits.
     fits: Callable[[Schema], bool] = lambda schema: True
 
 

@@ -186,7 +186,7 @@ class CallResult:
 
 
 GivenResult = CallResult | CompletedCall
-"""What a commit accepts: results of a run or of the application, and calls that a typed tool completed."""
+"""Results for a commit: results of a run or of the application, and calls that a typed tool completed."""
 
 
 def is_placeholder(done: GivenResult) -> bool:
@@ -222,7 +222,7 @@ class RoundQuestion:
 
     @property
     def is_confirmation(self) -> bool:
-        """Whether it is a yes-or-no question: `plan.answer(id, True)`."""
+        """True if it is a yes-or-no question: `plan.answer(id, True)`."""
         return is_confirmation(self.schema)
 
 
@@ -259,7 +259,7 @@ class ToolFailure:
 Verdict = Literal["continue", "halt"]
 
 OnToolError = Verdict | Callable[[ToolFailure], "Verdict | Awaitable[Verdict]"]
-"""What a failed tool means for the loop: continue, halt, or the result of a function."""
+"""The consequence of a failed tool: continue, halt, or the result of a function."""
 
 
 @dataclass(frozen=True, slots=True)

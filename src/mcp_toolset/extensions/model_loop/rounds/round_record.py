@@ -48,7 +48,7 @@ class PendingRecord(_Record):
     running: bool = False
     waits: bool = False
     guarded: bool = False
-    """Whether its hooks run inside of middleware, when it runs."""
+    """True if its hooks run inside of middleware, when it runs."""
 
 
 class HandledRecord(_Record):
@@ -127,7 +127,7 @@ class RoundRecord(_Record):
     needs_hooks: bool
     needs_rules: bool = False
     has_no_hooks: bool = False
-    """Whether no hook was applied, so that those of `from_state` have seen no call yet."""
+    """True if no hook was applied, so that those of `from_state` have seen no call yet."""
     calls: list[CallRecord]
 
 
@@ -153,7 +153,7 @@ def stored(plan: RoundStanding) -> dict[str, Any]:
 
 
 def _needs_hooks(plan: RoundStanding) -> bool:
-    """Whether a hook must still see something: a result, or the call behind a calling tool."""
+    """True if a hook must still see something: a result, or the call behind a calling tool."""
     if plan.state != "open":
         return False
     to_run = plan.to_run()

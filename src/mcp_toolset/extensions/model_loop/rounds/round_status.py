@@ -225,14 +225,14 @@ class RoundStanding:
         return [call for call in self.pending if call.id not in self.progress.results]
 
     def is_guarded(self, call: ToolCall) -> bool:
-        """Whether a call must still pass middleware."""
+        """True if a call must still pass middleware."""
         return self.around.guards(call, self.view) and not self._is_through(call)
 
     def _is_through(self, call: ToolCall) -> bool:
         return call.id in self.progress.waiting or self._asks(call)
 
     def _carries(self, call: ToolCall) -> bool:
-        """Whether a call must pass rules that its toolset carries, which run with it."""
+        """True if a call must pass rules that its toolset carries, which run with it."""
         binding: ToolBinding | None = self.view.get(call.name)
         return binding is not None and binding.redirect is None and bool(binding.carried)
 
@@ -240,14 +240,14 @@ class RoundStanding:
         return call.id in self.progress.questions and call.id not in self.progress.keys
 
     def is_manual(self, call: ToolCall) -> bool:
-        """Whether a pending call is left to the application; its middleware comes first."""
+        """True if a pending call is left to the application; its middleware comes first."""
         binding: ToolBinding | None = self.view.get(call.name)
         if call.id in self.progress.waiting or binding is None or not binding.manual:
             return call.id in self.progress.waiting
         return not self.around.guards(call, self.view) and not self._carries(call)
 
     def has_nothing(self, call: ToolCall) -> bool:
-        """Whether a call has neither a result nor a question yet."""
+        """True if a call has neither a result nor a question yet."""
         return call.id not in self.progress.results and call.id not in self.progress.questions
 
     def ledger(self) -> Ledger:

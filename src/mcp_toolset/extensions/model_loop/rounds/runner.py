@@ -247,14 +247,14 @@ class CallOutcome:
     result: ToolResult  # Its result; meaningless while it waits or asks.
     ask: AskUser | None = None  # The tool's question to the user.
     halt: str | None = None  # Why the loop should end.
-    waits: bool = False  # Whether the tool turned out to be manual.
+    waits: bool = False  # True if the tool turned out to be manual.
     failure: ToolFailure | None = None
     key: str = ""  # The key of the answer to a question of middleware; empty if the answer is the result.
 
 
 @dataclass(slots=True)
 class _Told:
-    """What a tool said besides its result: a question or a halt."""
+    """Questions and halts of a tool besides its result."""
 
     ask: AskUser | None = None
     halt: str | None = None
