@@ -427,10 +427,8 @@ class ToolContext:
     async def ask(
         self, question: str, schema: type[_Wanted], *, key: str = ""
     ) -> ElicitationAnswer[_Wanted]: ...
-
     @overload
     async def ask(self, question: str, schema: Any = None, *, key: str = "") -> ElicitationAnswer: ...
-
     async def ask(self, question: str, schema: Any = None, *, key: str = "") -> ElicitationAnswer[Any]:
         """Ask the user at the client (capability `ask`).
 

@@ -220,19 +220,16 @@ class InputTool(Tool[..., I], Generic[I, O]):
     def of(
         model: type[A], /, *, output: type[B], name: str | None = None, **options: Unpack[ToolOptions]
     ) -> InputTool[A, B]: ...
-
     @overload
     @staticmethod
     def of(
         model: type[A], /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
     ) -> InputTool[A, Any]: ...
-
     @overload
     @staticmethod
     def of(
         model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
     ) -> InputTool[Any, Any]: ...
-
     @staticmethod
     def of(
         model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
@@ -327,14 +324,10 @@ def _output_of(model: type) -> Any:
 
 @overload
 def tool_input(model: M, /) -> M: ...
-
-
 @overload
 def tool_input(
     *, name: str | None = None, output: Any = None, **options: Unpack[ToolOptions]
 ) -> Callable[[M], M]: ...
-
-
 def tool_input(
     model: Any = None, /, *, name: str | None = None, output: Any = None, **options: Unpack[ToolOptions]
 ) -> Any:

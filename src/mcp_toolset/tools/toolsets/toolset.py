@@ -106,7 +106,6 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
         resources: ResourceProvider | None = None,
         prompts: PromptProvider | None = None,
     ) -> None: ...
-
     @overload
     def __init__(
         self: Toolset[AnyCall],
@@ -116,7 +115,6 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
         resources: ResourceProvider | None = None,
         prompts: PromptProvider | None = None,
     ) -> None: ...
-
     def __init__(
         self,
         *members: object,
@@ -385,20 +383,16 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
 
     @overload
     def including(self, *members: Decodes[D]) -> Toolset[C | D]: ...
-
     @overload
     def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset | InputClass) -> Toolset: ...
-
     def including(self, *members: Any) -> Toolset[Any]:
         """The toolset with more members; `toolset + other` adds one."""
         return Toolset(self, *members, name=self.name)
 
     @overload
     def __add__(self, other: Decodes[D]) -> Toolset[C | D]: ...
-
     @overload
     def __add__(self, other: Tool[..., Any] | Toolset | InputClass) -> Toolset: ...
-
     def __add__(self, other: Any) -> Toolset[Any]:
         return self.including(other)
 

@@ -282,10 +282,8 @@ class RunReport(Sequence[CallResult]):
 
     @overload
     def __getitem__(self, index: int) -> CallResult: ...
-
     @overload
     def __getitem__(self, index: slice) -> tuple[CallResult, ...]: ...
-
     def __getitem__(self, index: int | slice) -> CallResult | tuple[CallResult, ...]:
         return self.results[index]
 
