@@ -46,12 +46,12 @@ if TYPE_CHECKING:
         CallResult,
         InvalidCall,
         InvalidCallReason,
+        RoundCommit,
         RoundHalt,
         RoundQuestion,
         RunReport,
         ToolFailure,
     )
-    from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
     from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
     from mcp_toolset.extensions.processes.extension import Processes
     from mcp_toolset.extensions.result_cache.result_cache import ResultCache

@@ -122,7 +122,7 @@ HOMES: Final[Mapping[str, str]] = {
     "Resources": "tools.declare.function_offers",
     "ResultCache": "extensions.result_cache.result_cache",
     "RetryLimit": "extensions.retries.mount",
-    "RoundCommit": "extensions.model_loop.rounds.round_commit",
+    "RoundCommit": "extensions.model_loop.rounds.call_result",
     "RoundContext": "tools.declare.round_context",
     "RoundHalt": "extensions.model_loop.rounds.call_result",
     "RoundQuestion": "extensions.model_loop.rounds.call_result",

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
         CallResult,
         InvalidCall,
         InvalidCallReason,
+        RoundCommit,
         RoundHalt,
         RoundQuestion,
         RunReport,
         ToolFailure,
     )
-    from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
     from mcp_toolset.extensions.model_loop.rounds.tool_round import SuspendedRounds, ToolRound, ToolRoundPlan
     from mcp_toolset.tools.declare.function import FunctionCall
     from mcp_toolset.tools.declare.input import AnyCall, DecodedCall

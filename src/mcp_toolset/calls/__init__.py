@@ -1,1 +1,1 @@
-"""What happens to a call: decisions, hooks, middleware and dispatch. It imports neither catalog nor wire."""
+"""The course of a call: decisions, hooks, middleware and dispatch. It imports neither catalog nor wire."""

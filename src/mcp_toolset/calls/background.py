@@ -22,11 +22,8 @@ from mcp_toolset.concurrency.task_set import OWN_CANCEL, CancelledError, from_ou
 from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
 from mcp_toolset.tools.core.call import SessionEvent, ToolCall, ToolContext
 
-EVENT_LIMIT: Final = 1_000
-"""The default number of events that are kept; the oldest are dropped."""
-
-EVENT_BYTES: Final = 64_000
-"""The largest size of one event in bytes of JSON, so that a tool cannot fill the host's memory."""
+EVENT_LIMIT: Final = 1_000  # The default number of events that are kept; the oldest are dropped.
+EVENT_BYTES: Final = 64_000  # The largest size of one event in bytes of JSON.
 
 
 class EventLog:
@@ -78,14 +75,9 @@ def _plain(data: Any, tool: str) -> Any:
     return plain
 
 
-WORK_LIMIT: Final = 64
-"""The default number of works that may run at the same time."""
-
-WORK_DEADLINE: Final = 3600.0
-"""The default seconds that one work may take."""
-
-WORKS_KEPT: Final = 256
-"""The number of ended works whose results are kept; the oldest are dropped."""
+WORK_LIMIT: Final = 64  # The default number of works that may run at the same time.
+WORK_DEADLINE: Final = 3600.0  # The default seconds that one work may take.
+WORKS_KEPT: Final = 256  # The number of ended works whose results are kept; the oldest are dropped.
 
 _log = logging.getLogger("mcp_toolset.calls")
 
@@ -205,14 +197,11 @@ class BackgroundWork:
             _log.exception("background work %s failed", id)
             made.fault = f"failed: {str(fault) or type(fault).__name__}"
         finally:
-            self._end(id, made)
-
-    def _end(self, id: str, made: _Work) -> None:
-        del self._under_way[id]
-        self._done[id] = made
-        if len(self._done) > WORKS_KEPT:
-            self._done.popitem(last=False)
-        made.ended.set()
+            del self._under_way[id]
+            self._done[id] = made
+            if len(self._done) > WORKS_KEPT:
+                self._done.popitem(last=False)
+            made.ended.set()
 
 
 @dataclass(frozen=True, slots=True)

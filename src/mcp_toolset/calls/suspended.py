@@ -14,8 +14,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.errors import RequestStateError
 from mcp_toolset.security.secrets.key_ring import KeyRing
 
-PATIENCE: Final = 86_400.0
-"""Seconds for which a call that waits for an answer is kept."""
+PATIENCE: Final = 86_400.0  # Seconds for which a call that waits for an answer is kept.
 
 
 class Once(Protocol):
@@ -31,7 +30,7 @@ class Once(Protocol):
         """Let a name be used again."""
 
 
-class Kept(Protocol):
+class KeptData(Protocol):
     """Data that one replica puts aside, and others read, or one of them takes."""
 
     async def put(self, name: str, data: bytes, *, seconds: float) -> None: ...
@@ -60,7 +59,7 @@ class SuspendedStore(Protocol):
         """Names that may be used once."""
         ...
 
-    def kept(self, kind: str) -> Kept:
+    def kept(self, kind: str) -> KeptData:
         """Data that is put aside."""
         ...
 
@@ -83,33 +82,27 @@ class Patient:
     def used(self, kind: str) -> Once:
         return self.store.used(kind)
 
-    def kept(self, kind: str) -> Kept:
+    def kept(self, kind: str) -> KeptData:
         return self.store.kept(kind)
 
     def running(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
 
-FORMAT: Final = 1
-"""The version of the format."""
+FORMAT: Final = 1  # The version of the format.
 
 _MARK: Final = "mt"
 
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A suspended call, as long as it can be used; `issued` and `until` are seconds since the epoch.
-
-    Attributes:
-        tools: The digests of the definitions that it depends on, by the names of the tools.
-        data: What is needed to go on, as JSON.
-    """
+    """A suspended call, as long as it can be used; `issued` and `until` are seconds since the epoch."""
 
     id: str
     issued: float
     until: float
-    tools: Mapping[str, str]
-    data: Any
+    tools: Mapping[str, str]  # The digests of the definitions that it depends on, by the names of the tools.
+    data: Any  # Data to go on with, as JSON.
 
 
 class Sealer:
@@ -123,35 +116,24 @@ class Sealer:
         mend: str = "call the tool again",
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Seal with the first of `keys`, and open with any.
-
-        Args:
-            kind: What is sealed; a text of another kind does not open.
-            keys: The keys, as they are now.
-            mend: What a caller does whose text cannot be used.
-            now: Seconds since the epoch.
-        """
+        """Seal with the first of `keys`, open with any; `mend` is for a caller whose text is refused."""
         self._kind = kind
         self._keys = keys
         self._mend = mend
         self._now = now
 
     def is_own(self, token: str) -> bool:
-        """Whether a text was sealed with one of these keys; it may have been altered since."""
+        """True if a text was sealed with one of these keys; it may have been altered since."""
         mark, dot, _ = token.partition(".")
         return bool(dot) and mark.startswith(_MARK) and mark[len(_MARK) :] in self._keys().marks(self._kind)
 
     def seal(
         self, data: Any, *, who: str | None, what: str, seconds: float, tools: Mapping[str, str] | None = None
     ) -> str:
-        """Seal a call.
+        """Seal a call for so many seconds.
 
-        Args:
-            data: What is needed to go on, as JSON.
-            who: The principal; the text opens for no other.
-            what: The digest of the call; see `digest_of`.
-            seconds: How long it can be used.
-            tools: The digests of definitions, by the names of the tools.
+        `data` is what is needed to go on, as JSON. The text opens for the principal `who` and the call with
+        the digest `what` (`digest_of`) alone; `tools` are the digests of definitions, by the tools' names.
         """
         now = self._now()
         value = {

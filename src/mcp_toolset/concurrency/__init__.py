@@ -1,1 +1,1 @@
-"""What anyio lacks: worker threads, thread events, deadlines, drains, signals, files replaced in one step."""
+"""Additions to anyio: threads, events, deadlines, drains, signals, locks, files replaced in one step."""

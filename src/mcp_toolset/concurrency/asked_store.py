@@ -12,8 +12,7 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import StoreError
 
-STORE_TIMEOUT: Final = 2.0
-"""Seconds that a store has for one answer unless told otherwise."""
+STORE_TIMEOUT: Final = 2.0  # Seconds that a store has for one answer unless told otherwise.
 
 _T = TypeVar("_T")
 _log = logging.getLogger("mcp_toolset.stores")
@@ -59,7 +58,7 @@ class SingleFlight(Generic[_K]):
         self._flights: dict[_K, _Flight] = {}
 
     async def run(self, key: _K, fetch: Callable[[], Awaitable[_T]]) -> _T:
-        """What `fetch` gives or raises, in this run or in the run of a caller that asked before."""
+        """The result of `fetch`, in this run or in the run of a caller that asked before."""
         while (other := self._flights.get(key)) is not None:
             await other.ended.wait()
             if other.fault is not None:

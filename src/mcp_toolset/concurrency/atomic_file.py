@@ -17,8 +17,7 @@ from typing import BinaryIO, Final
 
 from mcp_toolset.errors import InvalidStateError
 
-PRIVATE: Final = 0o600
-"""The mode of a file that only its owner may read or write."""
+PRIVATE: Final = 0o600  # The mode of a file that only its owner may read or write.
 
 _EXCLUSIVE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
@@ -32,8 +31,8 @@ def replace_file(
         path: The file; a symbolic link is replaced, not its target.
         data: The new content.
         mode: The permissions of the new file.
-        exact: Whether the file gets exactly this mode, whatever the umask removes.
-        durable: Whether the data is on disk when this returns.
+        exact: True if the file gets exactly this mode, whatever the umask removes.
+        durable: True if the data is on disk when this returns.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -45,7 +44,6 @@ def replace_file(
 
 
 def create_file(path: Path, data: bytes, mode: int, *, exact: bool = False, durable: bool = True) -> None:
-    """Write a file that does not exist yet; see `replace_file` for the arguments."""
     descriptor = os.open(path, _EXCLUSIVE, mode)
     with os.fdopen(descriptor, "wb") as file:
         if exact:
@@ -56,8 +54,7 @@ def create_file(path: Path, data: bytes, mode: int, *, exact: bool = False, dura
             os.fsync(file.fileno())
 
 
-LOCK_STEP: Final = 0.02
-"""Seconds between two looks at a lock that another process holds."""
+LOCK_STEP: Final = 0.02  # Seconds between two looks at a lock that another process holds.
 
 
 def locked(
@@ -74,7 +71,6 @@ _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINAR
 
 
 def opened(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a file to read it; a pipe in its place does not wait for a writer."""
     return os.fdopen(os.open(path, _READ), "rb")
 
 
@@ -86,7 +82,7 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Whether a file or folder is this user's, and no other may write to it; true where modes say nothing."""
+    """True if a file or folder is this user's, and no other may write to it; true where modes say nothing."""
     if os.name != "posix":
         return True
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

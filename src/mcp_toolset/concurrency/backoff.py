@@ -11,15 +11,11 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 FIRST: Final = 0.5
-LAST: Final = 30.0
-"""Seconds of the shortest and the longest wait; each wait is twice the last one."""
-
-STABLE_AFTER: Final = 10.0
-"""Seconds that a connection must have lived for the waits to start again with the shortest."""
+LAST: Final = 30.0  # Seconds of the shortest and the longest wait; each wait is twice the last one.
+STABLE_AFTER: Final = 10.0  # Seconds of a connection after which waits start again with `FIRST`.
 
 
-BRIEF: Final = 1.0
-"""Seconds that a connection must have lived for a wait of at most half that time."""
+BRIEF: Final = 1.0  # Seconds that a connection must have lived for a wait of at most half that time.
 
 
 class Backoff:
@@ -29,7 +25,6 @@ class Backoff:
         self._next = FIRST
 
     def after(self, held: float) -> float:
-        """The seconds to wait after a connection that lived for `held` seconds was lost."""
         wait = FIRST if held >= STABLE_AFTER else self._next
         if held >= BRIEF:
             # So a connection that lives for seconds is up most of the time, however often it is lost.
@@ -38,8 +33,7 @@ class Backoff:
         return wait
 
 
-TURN: Final = 0.005
-"""Seconds that one reader works before others have their turn."""
+TURN: Final = 0.005  # Seconds that one reader works before others have their turn.
 
 
 class Turn:
@@ -71,7 +65,6 @@ class Drain:
 
     @contextmanager
     def open(self) -> Generator[None]:
-        """The length of the run; the block is cancelled when the drain ends."""
         with anyio.CancelScope() as self._scope:
             if self._is_closing:
                 self._scope.cancel()

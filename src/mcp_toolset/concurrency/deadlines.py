@@ -10,13 +10,11 @@ from typing import Final, Generic, TypeVar
 
 import anyio
 
-_SLACK: Final = 0.01
-"""Seconds that one of several deadlines may be late, so that all are looked at this seldom."""
+_SLACK: Final = 0.01  # Seconds that a deadline may be late, so that all are looked at this seldom.
 
 _T = TypeVar("_T")
 
-REQUEST_TIMEOUT: Final = 30.0
-"""Seconds within which the head of an HTTP request must arrive, and then its body."""
+REQUEST_TIMEOUT: Final = 30.0  # Seconds for the head of an HTTP request, and then for its body.
 
 
 class WorkingTime:

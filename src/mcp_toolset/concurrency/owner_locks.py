@@ -1,7 +1,6 @@
 """`OwnerLocks`: whether the process lives that has begun a call, told by a lock that ends with the process.
 
-Each process holds the lock of one file for as long as it lives. The system ends it with the process, however
-that ends: nothing has to be renewed in time, and no clock or number of a process is compared.
+Nothing has to be renewed in time, and no clock or number of a process is compared.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ class OwnerLocks:
                 self._held = self._taken(secrets.token_hex(12))
 
     def lives(self, owner: str) -> bool:
-        """Whether the process of a name lives; its file goes if it does not."""
         if owner == self.own:
             return True
         if not (self.folder / (owner + _SUFFIX)).exists():

@@ -1,8 +1,7 @@
 """Graceful shutdown by a signal: the program is unwound in order, and quickly when a person waits.
 
-Ctrl-C (SIGINT) comes from a person at a terminal: child processes and open requests get fractions of a
-second. SIGTERM comes from a supervisor, and SIGHUP from a terminal that is closed; both leave the usual time.
-A second signal ends the process at once.
+After a Ctrl-C (SIGINT) child processes and open requests get fractions of a second, after SIGTERM and SIGHUP
+the usual time. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
-_GRACE: Final = 0.5
-"""Seconds within which worker threads must end after the program."""
+_GRACE: Final = 0.5  # Seconds within which worker threads must end after the program.
 
 
 class _Stop:
@@ -101,7 +99,6 @@ async def _unwind(stop: _Stop, scope: anyio.CancelScope) -> None:
 
 
 def leave_no_thread(code: int) -> None:
-    """End the process even if a tool's function still runs in its thread."""
     deadline = time.monotonic() + _GRACE
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:

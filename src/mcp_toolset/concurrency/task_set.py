@@ -1,11 +1,9 @@
-"""`TaskSet`: tasks that end with their connection; `ThreadEvent`: an event that any thread sets.
+"""`TaskSet`: tasks that end with their connection; `ThreadEvent`; why a request or task was cancelled.
 
-Every dispatcher has one. The tasks are asyncio's own: a task of an anyio group costs as much CPU as all other
-work of the bridge for a call. Each handler runs in its own cancel scope, a `TaskScope`, so that anyio's rules
-hold within.
-
-Tasks are also started from callbacks of the event loop, outside of any task. There anyio cannot make a cancel
-scope, because it finds the event loop by the running task.
+The tasks are asyncio's own: a task of an anyio group costs as much CPU as all other work of the bridge for a
+call. Each handler runs in a `TaskScope`, so that anyio's rules hold within. Tasks are also started from
+callbacks of the event loop, where anyio cannot make a cancel scope, as it finds the event loop by the running
+task.
 """
 
 from __future__ import annotations
@@ -56,7 +54,6 @@ class ThreadEvent:
         return self._event.is_set()
 
     def clear(self) -> None:
-        """Reset it, because the caller has handled what it reported."""
         if self._event.is_set():
             self._event = anyio.Event()
 
@@ -177,23 +174,20 @@ given_up: Final[ContextVar[Reason | None]] = ContextVar("mcp_toolset_given_up", 
 
 
 def reason_in(params: object) -> str | None:
-    """The reason in the parameters of a `notifications/cancelled`."""
     reason: Any = params.get("reason") if isinstance(params, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return reason if isinstance(reason, str) else None
 
 
 def reason_or(otherwise: str) -> str:
-    """Why the current request is cancelled; `otherwise` if the peer gave no reason."""
     ask = given_up.get()
     return (ask() if ask is not None else None) or otherwise
 
 
-OWN_CANCEL: Final = "it awaited something that was cancelled"
-"""Why work has failed that raised a `CancelledError` though nobody cancelled it."""
+OWN_CANCEL: Final = "it awaited something that was cancelled"  # Why work failed that nobody cancelled.
 
 
 def from_outside(fault: BaseException) -> bool:
-    """Whether a `CancelledError` means that the current task is cancelled, so that it must propagate.
+    """True if a `CancelledError` means that the current task is cancelled, so that it must propagate.
 
     A tool that awaits a cancelled task of its own also gets one; its call has failed like any other call.
     """

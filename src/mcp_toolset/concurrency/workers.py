@@ -18,8 +18,7 @@ import anyio.to_thread
 
 from mcp_toolset.errors import sole
 
-MUCH: Final = 100_000
-"""Number of objects from which a scan takes noticeably long, about 10 ms."""
+MUCH: Final = 100_000  # Number of objects from which a scan takes noticeably long, about 10 ms.
 
 _owned: Final[ContextVar[bool]] = ContextVar("mcp_toolset_owns_its_process", default=False)
 
@@ -50,9 +49,8 @@ def starting() -> Generator[None]:
 def staying() -> Generator[None]:
     """Pause the collector for the length of a block and exempt the objects made in it.
 
-    Reference counting still frees these objects; only reference cycles among them stay. Therefore young
-    garbage is collected first, and few objects are not exempted. In a host application, or while collection
-    is disabled, nothing happens.
+    Only reference cycles among them stay; so young garbage is collected first, and few objects are not
+    exempted. In a host application, or while collection is disabled, nothing happens.
     """
     if not (_owned.get() and gc.isenabled()):
         yield
@@ -67,8 +65,7 @@ def staying() -> Generator[None]:
         gc.enable()
 
 
-BIG: Final = 500
-"""Number of tools from which a catalog is large: compiling it takes more than about 20 ms."""
+BIG: Final = 500  # Number of tools from which a catalog is large: compiling it takes more than about 20 ms.
 
 _TURN: Final = 0.01
 _AWAY: Final = 0.0005
@@ -78,7 +75,6 @@ _T = TypeVar("_T")
 
 
 async def in_worker_if_large(work: Callable[[], _T], tools: int) -> _T:
-    """Do the work for so many tools: in a worker thread if they are many, else at once."""
     if tools <= BIG:
         return work()
     with staying():

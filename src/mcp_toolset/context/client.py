@@ -50,16 +50,7 @@ def stream_of() -> str | None:
 
 
 class ServedClient:
-    """The calling program: its name, what it can be asked, its log level.
-
-    Attributes:
-        key: What tells it from every other client for its whole life; `None` if nothing does.
-        declares: The requests that it declared to answer, in wire form: some of `ANSWERABLE`.
-        carried: All its capabilities that mounted servers are told of.
-        routes: The sessions that its requests take, as each upstream has found out.
-        log_level: The least severe log message that it wants; `None` while it has not said.
-        answers_pings: Whether it is worth a ping.
-    """
+    """The calling program: its name, what it can be asked, its log level."""
 
     __slots__ = (
         *("_connection", "_gone", "_roots", "answers_pings", "carried", "declares", "key", "log_level"),
@@ -69,12 +60,15 @@ class ServedClient:
     def __init__(
         self, key: str | None, carried: Mapping[str, Any], connection: Connection | None = None
     ) -> None:
-        self.key = key
-        self.carried = carried
+        self.key = key  # Unique for the client's whole life; `None` if nothing tells it from others.
+        self.carried = carried  # All its capabilities that mounted servers are told of.
+        # The requests that it declared to answer, in wire form: some of `ANSWERABLE`.
         self.declares = declared_by(carried)
+        # The sessions that its requests take, as each upstream has found out.
         self.routes: dict[object, Any] = {}
+        # The least severe log message that it wants; `None` while it has not said.
         self.log_level: str | None = None
-        self.answers_pings = True
+        self.answers_pings = True  # True if it is worth a ping.
         self._connection = connection
         self._gone: dict[object, Callable[[], None]] = {}
         self._roots: dict[object, Callable[[], None]] = {}
@@ -135,7 +129,6 @@ def _described(connection: Connection) -> ServedClient:
 
 
 def declared_by(capabilities: object) -> Mapping[str, Any]:
-    """The requests that a client answers, out of its capabilities in wire form."""
     wire = _members(capabilities)
     if not wire:
         return _NOTHING
@@ -159,5 +152,5 @@ def with_extensions(capabilities: Mapping[str, Any], own: Mapping[str, Any]) -> 
 
 
 def _members(wire: object) -> Mapping[str, Any]:
-    """What an object of JSON holds; nothing if it is none."""
+    """The members of a JSON object; none of anything else."""
     return cast("Mapping[str, Any]", wire) if isinstance(wire, (dict, Mapping)) else _NOTHING

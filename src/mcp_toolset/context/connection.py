@@ -27,19 +27,12 @@ CALLBACK_PATH = "/oauth/callback"
 
 
 class PendingLogin(Protocol):
-    """A login that waits for a person and a browser.
+    """A login that waits for a person and a browser."""
 
-    Attributes:
-        server: The name of the mounted server.
-        caller: The name of the caller whose account at the server it will use.
-        caller_key: The key of that caller.
-        browser: What tells the browser that began it; empty so far.
-    """
-
-    server: str
-    caller: str
-    caller_key: str
-    browser: str
+    server: str  # The name of the mounted server.
+    caller: str  # The name of the caller whose account at the server it will use.
+    caller_key: str  # The key of that caller.
+    browser: str  # The key of the browser that began it; empty so far.
 
     def begin(self, browser: str) -> str | None:
         """The address of the authorization server, for the first browser that asks; else `None`."""
@@ -101,8 +94,7 @@ def _kind(user: object) -> str:
     return f"{type(user).__module__}.{type(user).__qualname__}"
 
 
-CLOSE_TIMEOUT: Final = 5.0
-"""Seconds that what is to be done at the end of a connection may take."""
+CLOSE_TIMEOUT: Final = 5.0  # Seconds that what is to be done at the end of a connection may take.
 
 _BY_SUBSCRIPTION: Final = frozenset(
     {
@@ -112,7 +104,7 @@ _BY_SUBSCRIPTION: Final = frozenset(
         "notifications/resources/updated",
     }
 )
-"""What a modern client gets on the streams of its `subscriptions/listen` requests and nowhere else."""
+"""Notifications for the streams of `subscriptions/listen` requests of modern clients."""
 
 _log = logging.getLogger("mcp_toolset.wire")
 
@@ -120,7 +112,7 @@ Wire = Mapping[str, Any]
 Closing = Callable[[], Awaitable[object] | object]
 
 
-class Sender(Protocol):
+class MessageSender(Protocol):
     """Sends messages to a client outside of its requests: a dispatcher, or the GET stream of a session."""
 
     async def send_raw_request(
@@ -131,16 +123,7 @@ class Sender(Protocol):
 
 
 class Connection:
-    """One client, for its life (legacy) or for one request (modern).
-
-    Attributes:
-        protocol_version: The revision that it speaks; before a handshake the latest one of the legacy era.
-        client_info: Its name and version in wire form; `None` while it has not said.
-        client_capabilities: What it declares, in wire form.
-        initialize_accepted: Whether requests other than the handshake are answered.
-        session_id: The id of a legacy session over HTTP.
-        client: What `client_of` has made of it; `None` before.
-    """
+    """One client, for its life (legacy) or for one request (modern)."""
 
     __slots__ = (
         *("_callbacks", "_sender", "_state", "client", "client_capabilities", "client_info"),
@@ -149,7 +132,7 @@ class Connection:
 
     def __init__(
         self,
-        sender: Sender | None = None,
+        sender: MessageSender | None = None,
         *,
         protocol_version: str = LATEST_HANDSHAKE_VERSION,
         client_info: Wire | None = None,
@@ -160,16 +143,19 @@ class Connection:
         self._sender = sender
         self._callbacks: list[Closing] | None = None
         self._state: dict[str, Any] | None = None
-        self.client: Any = None
+        self.client: Any = None  # The `ServedClient`, once `client_of` has made it.
+        # The revision that it speaks; before a handshake the latest one of the legacy era.
         self.protocol_version = protocol_version
-        self.client_info = client_info
+        self.client_info = client_info  # Its name and version in wire form; `None` while it has not said.
+        # Its declared capabilities, in wire form.
         self.client_capabilities: Wire = {} if client_capabilities is None else client_capabilities
+        # True if requests other than the handshake are answered.
         self.initialize_accepted = initialize_accepted
-        self.session_id = session_id
+        self.session_id = session_id  # The id of a legacy session over HTTP.
 
     @property
     def state(self) -> dict[str, Any]:
-        """What other modules keep of this client, each under a key of its own."""
+        """Data of other modules about this client, each under a key of its own."""
         if self._state is None:
             self._state = {}
         return self._state
@@ -183,7 +169,7 @@ class Connection:
 
     @property
     def can_send_request(self) -> bool:
-        """Whether the client can be sent requests outside of its own."""
+        """True if the client can be sent requests outside of its own."""
         return self._sender is not None and not is_modern(self.protocol_version)
 
     async def send_raw_request(
@@ -195,7 +181,7 @@ class Connection:
         return await self._sender.send_raw_request(method, params, opts)
 
     async def notify(self, method: str, params: Wire | None = None, *, seen_by_all: bool = False) -> None:
-        """Send a notification outside of any request; nothing happens where the client cannot be reached.
+        """Send a notification outside of any request, where the client can be reached.
 
         `seen_by_all` says that every replica of the server sends the same by itself.
         """
@@ -207,7 +193,6 @@ class Connection:
             _log.debug("%s was not sent, as the client has left", method)
 
     def on_close(self, callback: Closing) -> None:
-        """Call `callback` when the connection ends; what was registered last is called first."""
         if self._callbacks is None:
             self._callbacks = []
         self._callbacks.append(callback)
@@ -217,7 +202,6 @@ class Connection:
         return bool(self._callbacks)
 
     async def aclose(self) -> None:
-        """End the connection, whatever is cancelled meanwhile: at most `CLOSE_TIMEOUT` seconds."""
         if not self._callbacks:
             return
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True) as scope:
@@ -270,21 +254,11 @@ class Way(Protocol):
     ) -> None: ...
 
 
-HOLD: Final = "mcp_toolset.hold"
-"""In the scope of a long HTTP request: a weak reference to what its body is counted by."""
+HOLD: Final = "mcp_toolset.hold"  # In the scope of a long request: a weak reference to its body's counter.
 
 
 class RequestContext:
-    """One request of one client; a notification has no id.
-
-    Attributes:
-        params: Its parameters as they came; `None` if it has none.
-        connection: What it has in common with others of its client.
-        way: The way back to its client.
-        http: The HTTP request that it came in.
-        modern: Whether it is of the modern era.
-        protocol_version: The revision that it is answered in.
-    """
+    """One request of one client; a notification has no id."""
 
     __slots__ = ("connection", "http", "method", "modern", "params", "protocol_version", "request_id", "way")
 
@@ -298,13 +272,13 @@ class RequestContext:
         http: HttpRequest | None = None,
     ) -> None:
         self.method = method
-        self.params = params
+        self.params = params  # Its parameters as they came; `None` if it has none.
         self.request_id = request_id
-        self.connection = connection
-        self.way = way
-        self.http = http
-        self.protocol_version = connection.protocol_version
-        self.modern = self.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self.connection = connection  # The data common to all requests of its client.
+        self.way = way  # The way back to its client.
+        self.http = http  # The HTTP request that it came in.
+        self.protocol_version = connection.protocol_version  # The revision that it is answered in.
+        self.modern = self.protocol_version in MODERN_PROTOCOL_VERSIONS  # True if it is of the modern era.
 
     @property
     def identity(self) -> Identity | None:
@@ -312,7 +286,6 @@ class RequestContext:
 
     @property
     def hold(self) -> object:
-        """What its body is counted by, for who keeps it after the answer; `None` for a short one."""
         found = None if self.http is None else self.http.scope.get(HOLD)
         return None if found is None else found()
 

@@ -25,14 +25,9 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 An upstream may say all at once what its client is sent one after another.
 """
 
-_FEW: Final = 64
-"""Notifications up to which their length is not looked at."""
-
-PATIENCE: Final = 5.0
-"""Seconds in which a client has to take one notification."""
-
-_TURN: Final = 1024
-"""Notifications that are sent before other work gets its turn."""
+_FEW: Final = 64  # Notifications up to which their length is not looked at.
+PATIENCE: Final = 5.0  # Seconds in which a client has to take one notification.
+_TURN: Final = 1024  # Notifications that are sent before other work gets its turn.
 
 _log = logging.getLogger("mcp_toolset.upstream")
 
@@ -40,13 +35,7 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 class Delivery:
-    """Notifications of one call's upstream, until its client has them.
-
-    Attributes:
-        confirm: Returns when the client has read what has left so far; `None` where that is not needed.
-        held: Whether nothing is sent for now, as no request of the client waits for the call.
-        running: Whether a task sends.
-    """
+    """Notifications of one call's upstream, until its client has them."""
 
     __slots__ = (
         *("_added", "_asked", "_bytes", "_left", "_moved", "_read", "_scope", "_stopped", "_waiting"),
@@ -61,12 +50,13 @@ class Delivery:
         self._moved: anyio.Event | None = None
         self._scope = TaskScope()
         self._stopped = False
+        # Returns when the client has read what has left so far; `None` where that is not needed.
         self.confirm: Callable[[], Awaitable[None]] | None = None
-        self.held = False
-        self.running = False
+        self.held = False  # True if nothing is sent for now, as no request of the client waits for the call.
+        self.running = False  # True if a task sends.
 
     def add(self, send: Send, message: Any) -> int:
-        """Have a message sent; returns how many there are now to have left before a result."""
+        """Queue a message; returns how many must leave before a result."""
         if not self._stopped:
             size = 0 if len(self._waiting) < _FEW else len(to_json(message))
             self._added += 1
@@ -107,7 +97,6 @@ class Delivery:
         await self._until(lambda: self._left >= count)
 
     async def hold(self) -> None:
-        """Have what was added up to now sent, and keep what comes from now on."""
         await self.all_left()
         self.held = True
         await self._until(lambda: not self.running)
@@ -122,7 +111,6 @@ class Delivery:
                 self.stop()
 
     async def read(self, count: int) -> None:
-        """Wait until the client has read so many, where the results that come after take other streams."""
         await self.left(count)
         while self.confirm is not None and self._read < count and not self._stopped:
             if self._asked is not None:
@@ -138,7 +126,6 @@ class Delivery:
                 asked.set()
 
     async def all_left(self) -> None:
-        """Wait until everything that was added up to now has left."""
         await self.left(self._added)
 
     def stop(self) -> None:

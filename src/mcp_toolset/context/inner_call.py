@@ -1,7 +1,6 @@
 """`InnerCall`: one of several calls that are made for one request of a client, such as by code of a model.
 
-Its questions are told from those of the other calls, so that no answer counts for another call. Its progress
-is not reported: the progress of one request is one growing number.
+No answer to its questions counts for another call; its progress is not reported, as a request has one number.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ _NOTHING: Final[Wire] = {}
 
 @dataclass(frozen=True, slots=True)
 class InnerState:
-    """The questions and answers of one inner call, for when it is made again.
-
-    `relayed` is the result with which a mounted server has asked, if one has.
-    """
+    """The questions and answers of one inner call, and the result with which a mounted server has asked."""
 
     replay: Replay
     relayed: Wire | None = None
@@ -64,11 +60,11 @@ class InnerCall(WireContext):
             )
         return InnerState(self.replay, result.wire)
 
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report nothing."""
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None: ...
 
-    async def pass_progress(self, params: Wire) -> None:
-        """Report nothing."""
+    async def pass_progress(self, params: Wire) -> None: ...
 
     async def _sent(self, method: str, params: Wire | None) -> dict[str, Any]:
         self._time.pause()

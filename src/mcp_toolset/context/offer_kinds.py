@@ -1,4 +1,4 @@
-"""What a server can list beside its tools, and what any source of it, mounted or local, has to do."""
+"""The lists of a server beside its tools, and the contract of their sources, mounted or local."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PROMPT: Final = Members({"name": TEXT}, {**_SHOWN, "arguments": Items(_ARGUMENT)
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What a resource holds: a text, or bytes in base64."""
+    """The contents of a resource: a text, or bytes in base64."""
 
     noun: str = "an object"
     kinds: tuple[type, ...] = (dict,)
@@ -63,7 +63,7 @@ class _Contents:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What a user has put into a field of a form."""
+    """A user's value for a field of a form."""
 
     noun: str = "a text, a number, a boolean or a list of texts"
     kinds: tuple[type, ...] = (str, int, float, bool, list, type(None))
@@ -127,7 +127,6 @@ _ANY: Final = Members({}, _META)
 
 
 def result_fault(method: str, result: Mapping[str, Any], *, modern: bool) -> str | None:
-    """What is wrong with a server's result of a method, as the era has it; `None` if nothing is."""
     if modern and result.get("resultType") == "input_required":
         return _INPUT_REQUIRED.fault(result)
     if modern and method in CACHEABLE_METHODS:
@@ -138,7 +137,6 @@ def result_fault(method: str, result: Mapping[str, Any], *, modern: bool) -> str
 
 
 def answer_fault(method: str, answer: Mapping[str, Any]) -> str | None:
-    """What is wrong with a client's answer to a request of the server; `None` if nothing is."""
     return _ANSWERS.get(method, _ANY).fault(answer)
 
 
@@ -148,15 +146,7 @@ Ending = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of listed thing.
-
-    Attributes:
-        method: The method that lists it.
-        key: The key of the list in the answer.
-        identity: The key that names an entry.
-        shape: What an entry must be.
-        capability: What a server declares that has any.
-    """
+    """A kind of listed thing: method, keys of list and entry, shape of an entry, capability to declare."""
 
     method: str
     key: str
@@ -188,24 +178,21 @@ class ListChange(Protocol):
 
 
 class Offers(Protocol):
-    """Resources, prompts and completions of one source, in wire form and under its own names.
-
-    The defaults are those of a source that lists the same to every client.
-    """
+    """Resources, prompts and completions of one source; by default the same for all clients."""
 
     def declares(self, capability: str, feature: str = "") -> bool:
-        """Whether it has a capability, and in it a feature such as `subscribe`."""
+        """True if it has a capability, and in it a feature such as `subscribe`."""
         ...
 
     def extensions(self) -> Mapping[str, Any]:
-        """What it declares as `experimental` and `extensions`, without what the bridge takes part in."""
+        """Its `experimental` and `extensions`, without those that the bridge takes part in."""
         return {}
 
     def may_declare(self) -> bool:
         return False
 
     async def learned(self, context: ToolContext, *, log_in: bool) -> bool:
-        """Have its lists for a caller be known, who may be asked to log in; whether that was to be done."""
+        """Learn its lists for a caller, who may be asked to log in; true if that was to be done."""
         return False
 
     @property
@@ -253,7 +240,7 @@ class Offers(Protocol):
         return None
 
     def tells_itself(self, client: ServedClient) -> bool:
-        """Whether a client has a session of its own with the source, which tells it of changes."""
+        """True if a client has a session of its own with the source, which tells it of changes."""
         return False
 
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:

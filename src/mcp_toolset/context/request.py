@@ -44,7 +44,7 @@ from mcp_toolset.tools.text.hidden_text import in_log
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class Caller(ToolContext):
+class RequestCaller(ToolContext):
     """The client of one request: what it declares, what it can be asked, how much it wants to hear."""
 
     __slots__ = (
@@ -88,7 +88,6 @@ class Caller(ToolContext):
 
     @property
     def client_key(self) -> str | None:
-        """What tells its program from every other; `None` if nothing does."""
         return stream_of() if self._client is None else self._client.key
 
     @property
@@ -116,12 +115,12 @@ class Caller(ToolContext):
 
     @property
     def answers(self) -> bool:
-        """Whether requests reach this client in the course of this call, as it is legacy."""
+        """True if requests reach this client in the course of this call, as it is legacy."""
         return not self.modern and self._request.way.can_send_request
 
     @property
     def has_own_stream(self) -> bool:
-        """Whether what is said in this call and in others of its client comes on streams of their own."""
+        """True if what is said in this call and in others of its client comes on streams of their own."""
         http = self._request.http
         return http is not None and self.answers and SESSION.decode() in http.headers
 
@@ -141,7 +140,6 @@ class Caller(ToolContext):
 
     @property
     def authorization(self) -> str | None:
-        """The credentials that the client sent with this request, over HTTP."""
         http = self._request.http
         return None if http is None else http.headers.get("authorization")
 
@@ -165,43 +163,38 @@ class Caller(ToolContext):
 
     @property
     def wants_progress(self) -> bool:
-        """Whether the client sent a progress token (in process, modern, it needs none)."""
         return self._wants_progress
 
 
-ASK_DEADLINE: Final = 300.0
-"""Seconds that a legacy client and its user have for one answer; a modern one has the state's lifetime."""
-
-_MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)
-"""Codes with which the SDK says that a connection has ended, or that no answer came."""
+ASK_DEADLINE: Final = 300.0  # Seconds that a legacy client and its user have for one answer.
+_MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)  # Codes for a lost connection or answer.
 
 _log = logging.getLogger("mcp_toolset.ask")
 
 
 class _UnknownAnswerError(Exception):
-    """What a client has answered does not follow the protocol."""
+    """A client's answer that does not follow the protocol."""
 
 
-class WireContext(Caller):
+class WireContext(RequestCaller):
     """One request of one client, as a tool and an upstream see it."""
 
     __slots__ = ()
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether the client has a handle of the call, so that it is asked by the state of a task."""
+        """True if the client has a handle of the call, so that it is asked by the state of a task."""
         return False
 
     @property
     def replay(self) -> Replay:
-        """What this call has asked and was answered so far."""
         if self._replay is None:
             self._replay = Replay(str(self._request.request_id or secrets.token_hex(16)))
         return self._replay
 
     @property
     def has_replay(self) -> bool:
-        """Whether this call has asked anything so far, or has brought anything of a run before."""
+        """True if this call has asked anything so far, or has brought anything of a run before."""
         return self._replay is not None
 
     @property
@@ -221,10 +214,7 @@ class WireContext(Caller):
         return not self.modern or self.replay.counts(what)
 
     def resume(self, trips: RoundTrips, call: ToolCall) -> bool:
-        """Take up what the client sends along when it repeats a call (2026-07-28).
-
-        Returns whether it has still to be checked what the call depends on (`RoundTrips.claim`).
-        """
+        """Take up what a repeated call brings; true if `RoundTrips.claim` has still to check it."""
         if not self.modern or ROUND_TRIP.isdisjoint(self._params):
             return False
         first = self.replay.call_id
@@ -253,18 +243,20 @@ class WireContext(Caller):
             )
         answer = ElicitationAnswer.of_wire(await self._asked(ELICITATION, params, name))
         if answer.accepted:
-            _check_answer(params["requestedSchema"], answer, question)
+            check = SchemaCheck(params["requestedSchema"], tool=question, part="the schema of the answer")
+            if not check.is_valid(answer.content):
+                faults = "; ".join(check.problems(answer.content))
+                raise CallError(f"the user's answer does not fit the question {question!r}: {faults}")
         return answer
 
     @property
     def opens_pages(self) -> bool:
-        """Whether the client has declared that it shows addresses to its user, and can be asked now."""
+        """True if the client has declared that it shows addresses to its user, and can be asked now."""
         asks = self._request.method in MAY_ASK if self.modern else self._request.way.can_send_request
         return asks and self.knows_pages
 
     @property
     def knows_pages(self) -> bool:
-        """Whether the client has declared that it shows addresses to its user."""
         declared: Any = self._request.connection.client_capabilities.get("elicitation")
         return isinstance(declared, Mapping) and cast("Mapping[str, Any]", declared).get("url") is not None
 
@@ -311,7 +303,6 @@ class WireContext(Caller):
             raise CannotAskError(f"the client gave no answer to {method} within {ASK_DEADLINE:g} s") from None
 
     def _obstacle(self) -> str:
-        """Why this client shows no forms."""
         declared: Any = self._request.connection.client_capabilities.get("elicitation")
         if declared is None or (declared.get("form") is None and declared.get("url") is not None):
             return "it declares no elicitation of forms"
@@ -349,7 +340,6 @@ class WireContext(Caller):
         await self.progress(params["progress"], params.get("total"), params.get("message"))
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Ask this client and wait; legacy only, as the modern protocol has no such requests."""
         try:
             return await self._sent(method, params)
         except MCPError as fault:
@@ -389,10 +379,3 @@ class WireContext(Caller):
         """A legacy client that set no level gets all log messages."""
         wanted = self.log_level
         return wants_log(wanted, level) if wanted is not None else not self.modern
-
-
-def _check_answer(form: Mapping[str, Any], answer: ElicitationAnswer, question: str) -> None:
-    check = SchemaCheck(form, tool=question, part="the schema of the answer")
-    if not check.is_valid(answer.content):
-        faults = "; ".join(check.problems(answer.content))
-        raise CallError(f"the user's answer does not fit the question {question!r}: {faults}")

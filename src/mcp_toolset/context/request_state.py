@@ -1,12 +1,11 @@
-"""`RoundTrips`: questions of a call that travel in its result, and the answers that come back.
+"""`RoundTrips`: questions of a call that travel in its result, and the answers that come back (2026-07-28).
 
-On 2026-07-28 a server asks by ending the call with `input_required`; the client calls again with
-`inputResponses` and the `requestState` it was given ("Multi round-trip requests"). What is known of
-the call so far travels in that state, so nothing is kept here for calls that never come back. The
-state is the client's to hold, not to read or write: it is sealed with a key of this server, or of all its
-replicas. It is bound to the tool, the arguments and the principal, ends after a while, and can be used once.
-The state of a mounted modern server is sealed in one of ours if the caller is known by a principal.
-A call of a legacy upstream cannot be run again: it goes on meanwhile, and the state says where (`suspended`).
+A server asks by ending the call with `input_required`; the client calls again with `inputResponses` and the
+`requestState` it was given. All that is known of the call travels in that state, sealed with a key of this
+server or of all replicas, and bound to the tool, the arguments and the principal; it ends after a while, and
+can be used once. The state of a mounted modern server is sealed in one of ours if the caller is known by a
+principal. A call of a legacy upstream cannot be run again: it goes on meanwhile, and the state says where
+(`suspended`).
 """
 
 from __future__ import annotations
@@ -26,14 +25,9 @@ from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.tools.core.result import AskUser, ToolResult
 from mcp_toolset.tools.text.hidden_text import in_log
 
-STATE_LIFETIME: Final = 600.0
-"""Seconds that the client and its user have for an answer (2026-07-28)."""
-
-MAX_STATE: Final = 262_144
-"""Characters of a state; it carries the answers that the call has had so far."""
-
-MAX_USED: Final = 10_000
-"""Used states of a principal that are remembered; older ones than the last forgotten are refused."""
+STATE_LIFETIME: Final = 600.0  # Seconds that the client and its user have for an answer (2026-07-28).
+MAX_STATE: Final = 262_144  # Characters of a state; it carries the answers that the call has had so far.
+MAX_USED: Final = 10_000  # Used states of a principal that are remembered; older ones are refused.
 
 FOREIGN: Final = "the request state is none of this server's, or the key that sealed it is gone"
 """Why a state is refused that no key of this server has sealed."""
@@ -49,38 +43,29 @@ _USED: Final = "it was used before"
 
 @dataclass(slots=True)
 class Replay:
-    """The questions of one call so far, and their answers.
+    """The questions of one call so far, and their answers."""
 
-    Attributes:
-        call_id: What tells the call from others, the same each time it is run.
-        answers: The client's answers, by replay key.
-        final: The question whose answer is the call's result, with the tool that asked it.
-        passed_on: What of a round trip belongs to a mounted server.
-        server: What tells the mounted server that `passed_on` is for; empty if that is not known.
-        parked: The handles of calls that go on upstream meanwhile, by replay key.
-        foreign: Whether the state that came with the call is not one of ours.
-        offered: Answers that came without a state, to questions that this call has not put yet.
-        before: The state that came with the call; `None` at its first run.
-        edits: The changes of hooks to the arguments that the call had when it asked; see `ToolCall.edits`.
-        counted: What the run before has counted, and this one has not come to yet; see `ToolContext.counts`.
-    """
-
-    call_id: str
-    answers: dict[str, Wire] = field(default_factory=dict[str, Wire])
+    call_id: str  # The id of the call, the same each time it is run.
+    answers: dict[str, Wire] = field(default_factory=dict[str, Wire])  # The client's answers, by replay key.
+    # The question whose answer is the call's result, with the tool that asked it.
     final: tuple[str, AskUser] | None = None
+    # The part of a round trip that belongs to a mounted server.
     passed_on: dict[str, Any] = field(default_factory=dict[str, Any])
-    server: str = ""
+    server: str = ""  # The key of the mounted server that `passed_on` is for; empty if unknown.
+    # The handles of calls that go on upstream meanwhile, by replay key.
     parked: dict[str, str] = field(default_factory=dict[str, str])
-    foreign: bool = False
+    foreign: bool = False  # True if the state that came with the call is not one of ours.
+    # Answers that came without a state, to questions that this call has not put yet.
     offered: Wire = field(default_factory=dict[str, Any])
-    before: Suspended | None = None
+    before: Suspended | None = None  # The state that came with the call; `None` at its first run.
+    # The changes of hooks to the arguments that the call had when it asked; see `ToolCall.edits`.
     edits: Wire = field(default_factory=dict[str, Any])
+    # Uses that the run before has counted, and this one not yet; see `ToolContext.counts`.
     counted: list[str] = field(default_factory=list[str])
     _counting: list[str] = field(default_factory=list[str])
     _asked: dict[str, int] = field(default_factory=dict[str, int])
 
     def saved(self) -> dict[str, Any]:
-        """What the next run of the call needs, as JSON."""
         final = None
         if self.final is not None:
             tool, asked = self.final
@@ -100,10 +85,7 @@ class Replay:
         return found
 
     def again(self, answers: Wire, relayed: Wire | None = None) -> Replay:
-        """The same for the next run of a call that goes on here, with the client's answers.
-
-        `relayed` is the result with which a mounted server has asked; `None` if it was asked here.
-        """
+        """The same for the next run of a call that goes on here; `relayed` is a mounted server's question."""
         after = Replay.of_saved(self.saved())
         if relayed is None:
             after.passed_on = dict(self.passed_on)
@@ -126,10 +108,7 @@ class Replay:
         return not known
 
     def key(self, method: str, params: Wire, name: str = "") -> str:
-        """The replay key of a request: the same at each run, another for each of several equal ones.
-
-        A request that was named keeps its name, so that a client may answer it unasked.
-        """
+        """The key of a request, the same at each run, another for equal ones; a name is kept."""
         base = name or digest_of([method, params])[:22]
         count = self._asked[base] = self._asked.get(base, 0) + 1
         return base if name and count == 1 else f"{base}.{count}"
@@ -142,23 +121,17 @@ class Replay:
         return found
 
     def final_of(self, tool: str) -> AskUser | None:
-        """The question that this tool has ended with at an earlier run."""
         return self.final[1] if self.final is not None and self.final[0] == tool else None
 
 
 @dataclass(slots=True)
 class _Used:
-    """The used states of one principal.
+    """The used states of one principal."""
 
-    Attributes:
-        issued: When each that is remembered was issued, by its id.
-        forgotten: When the last of those was issued that are not remembered any more.
-        until: When the last of them all has ended.
-    """
-
+    # When each that is remembered was issued, by its id.
     issued: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
-    forgotten: float = float("-inf")
-    until: float = 0.0
+    forgotten: float = float("-inf")  # When the last of those was issued that are not remembered any more.
+    until: float = 0.0  # When the last of them all has ended.
 
     def add(self, state: Suspended) -> str:
         """Count a state as used; why it cannot be, if it cannot."""
@@ -210,7 +183,6 @@ class RoundTrips:
             raise CallError(str(fault)) from None
 
     def resume(self, params: Wire, name: str, arguments: Wire, principal: str | None, call_id: str) -> Replay:
-        """What a call brings with it from earlier runs; nothing at its first."""
         brought = round_trip(params)
         token = brought.get("requestState")
         if not isinstance(token, str) or (principal is None and not self._sealer.is_own(token)):
@@ -233,7 +205,6 @@ class RoundTrips:
         principal: str | None,
         tools: Mapping[str, str] = _NO_TOOLS,
     ) -> ToolResult:
-        """The result that asks the client, with all that the next run needs."""
         state = {"asked": list(requests), "upstream": replay.passed_on, **replay.saved()}
         return self._asking(state, requests, digest_of([name, arguments]), principal, tools)
 
@@ -277,7 +248,6 @@ class RoundTrips:
         return self._own or cast("SuspendedStore", self._store).keys
 
     def _opened(self, token: str, what: str, who: str | None) -> Suspended:
-        """The state, which counts as used in this process from now on."""
         if len(token) > MAX_STATE:
             raise self._sealer.refused("it was altered")
         state = self._sealer.open(token, who=who, what=what)

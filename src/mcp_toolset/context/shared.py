@@ -34,7 +34,7 @@ class OtherReplicas(Protocol):
 
 
 class Ownership(Protocol):
-    """What one replica alone may have at a time."""
+    """Leases, each of which one replica has at a time."""
 
     async def take(self, name: str, *, seconds: float) -> int:
         """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
@@ -45,7 +45,7 @@ class Ownership(Protocol):
     async def holder(self, name: str) -> str: ...
 
 
-class Health(Protocol):
+class StoreHealth(Protocol):
     """The health of the store."""
 
     @property
@@ -65,7 +65,7 @@ class Shared(SuspendedStore, Protocol):
     def leases(self) -> Ownership: ...
 
     @property
-    def health(self) -> Health: ...
+    def health(self) -> StoreHealth: ...
 
     def grants(self) -> CachedGrants:
         """Grants, with a copy here that follows what other replicas grant and revoke."""

@@ -2,7 +2,7 @@
 
 Names and attributes are those of OpenTelemetry's conventions for MCP. OpenTelemetry is imported by the
 program that collects traces, because a variable of its environment names a provider (`provide`), or by a
-server with a `Sampler` (`calls.pipeline.observers`); otherwise nothing is imported, and there are no spans.
+server with a `TraceSampler`; otherwise nothing is imported, and there are no spans.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from pydantic_core import ValidationError
 
 from mcp_toolset.calls.pipeline.decision import OTEL, TRACER, watched
-from mcp_toolset.calls.pipeline.observers import NAME, Observation, Sampler
+from mcp_toolset.calls.pipeline.observers import NAME, Observation, TraceSampler
 from mcp_toolset.concurrency.task_set import CancelledError
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamTimeoutError
@@ -30,7 +30,7 @@ _CALL: Final = "tools/call"
 
 
 def provide() -> None:
-    """Have OpenTelemetry make the provider that the environment names, if it names one."""
+    """Make OpenTelemetry's provider that the environment names, if it names one."""
     if os.environ.get(_PROVIDER):
         with suppress(ImportError):
             from opentelemetry import trace
@@ -39,7 +39,6 @@ def provide() -> None:
 
 
 def trace_ids() -> dict[str, str]:
-    """The ids of the current trace and span, for a line of a log; empty without."""
     if not watched():
         return {}
     current: Any = sys.modules[OTEL].get_current_span().get_span_context()
@@ -49,12 +48,9 @@ def trace_ids() -> dict[str, str]:
 
 
 async def server_span(
-    work: Awaitable[dict[str, Any]], request: RequestContext, traces: Sampler | None = None
+    work: Awaitable[dict[str, Any]], request: RequestContext, traces: TraceSampler | None = None
 ) -> dict[str, Any]:
-    """The result of `work`, which answers a request, within a span that continues the client's trace.
-
-    `traces` has what makes the spans of this request and of those that it sends; the program's unless given.
-    """
+    """The result of `work`, within a span that continues the client's trace; `traces` may make the spans."""
     from opentelemetry import trace
 
     tracer: Any = trace.get_tracer(NAME) if traces is None else traces.tracer
@@ -133,7 +129,6 @@ def note_sent(
     answer: Mapping[str, Any] | None,
     seconds: float,
 ) -> None:
-    """Note a request that a call has sent to a mounted server; without an answer it has just failed."""
     error = "tool_error" if answer is not None and "isError" in answer and answer["isError"] is True else ""
     if answer is None and (fault := sys.exc_info()[1]) is not None:
         error = error_of(fault)
@@ -142,7 +137,7 @@ def note_sent(
 
 
 def session_digest(session: str) -> str:
-    """What stands for a session outside the process: the id itself may be all that its owner shows."""
+    """A digest in place of a session's id, which may be all that its owner shows."""
     from hashlib import sha256
 
     return sha256(session.encode()).hexdigest()[:16]
@@ -176,7 +171,6 @@ def _attributes(request: RequestContext, target: str | None) -> dict[str, str]:
 
 
 def _context_in(meta: object) -> Any:
-    """The client's trace in the `_meta` of a request; `None` where the current trace goes on."""
     from opentelemetry.propagate import extract
     from opentelemetry.trace import get_current_span
 

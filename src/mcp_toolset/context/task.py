@@ -20,17 +20,10 @@ from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import CallError, ClientCapabilityError
 from mcp_toolset.tools.core.call import ToolCall
 
-TASKS: Final = "io.modelcontextprotocol/tasks"
-"""The name of the extension (2026-07-28)."""
-
-RELATED: Final = "io.modelcontextprotocol/related-task"
-"""In the `_meta` of what belongs to a task (2025-11-25)."""
-
-KEPT_MS: Final = 3_600_000
-"""Milliseconds from its creation for which a task of our own tools is kept."""
-
-POLL_MS: Final = 1000
-"""Milliseconds between two requests for the state of a task, where no server says otherwise."""
+TASKS: Final = "io.modelcontextprotocol/tasks"  # The name of the extension (2026-07-28).
+RELATED: Final = "io.modelcontextprotocol/related-task"  # In the `_meta` of what belongs to a task.
+KEPT_MS: Final = 3_600_000  # Milliseconds from its creation for which a task of our own tools is kept.
+POLL_MS: Final = 1000  # Milliseconds between two looks at a task, where no server says otherwise.
 
 
 class _Gone:
@@ -52,39 +45,26 @@ class _Gone:
 
 
 class TaskWay:
-    """The way back to the client of a call that may become a task, and what is known of that task.
-
-    Attributes:
-        hands_over: Whether the client gets a handle as soon as the call becomes a task.
-        begun: Whether the request has been answered with a handle.
-        known: Whether the call has become a task.
-        id: The id of the task; empty until the client has it.
-        asking: Questions that a legacy client has still to answer.
-        message: What the work is doing.
-        ttl_ms: Milliseconds from its creation for which the task is kept; `None` without a limit.
-        poll_ms: Milliseconds that a client should wait before it asks again.
-        outlives: Whether another process can go on with the task, so that a stop does not cancel it upstream.
-        withdrawn: Whether the client has cancelled the task.
-        ended_upstream: Whether a mounted server has cancelled its task.
-        follows: Whether the state of the task is that of a mounted server's task.
-    """
+    """The way back to the client of a call that may become a task, and what is known of that task."""
 
     def __init__(self, way: Way, *, hands_over: bool = True) -> None:
         self._way = way
-        self.hands_over = hands_over
-        self.known = False
-        self.id = ""
+        self.hands_over = hands_over  # True if the client gets a handle as soon as the call becomes a task.
+        self.known = False  # True if the call has become a task.
+        self.id = ""  # The id of the task; empty until the client has it.
         self.on_begin: Callable[[], None] = _nothing
         self.on_change: Callable[[], None] = _nothing
-        self.begun = False
-        self.message: str | None = None
+        self.begun = False  # True if the request has been answered with a handle.
+        self.message: str | None = None  # The status message.
+        # Milliseconds from its creation for which the task is kept; `None` without a limit.
         self.ttl_ms: int | None = None
-        self.poll_ms = POLL_MS
+        self.poll_ms = POLL_MS  # Milliseconds that a client should wait before it asks again.
+        # True if another process can go on with the task, so that a stop does not cancel it upstream.
         self.outlives = False
-        self.withdrawn = False
-        self.ended_upstream = False
-        self.follows = False
-        self.asking = 0
+        self.withdrawn = False  # True if the client has cancelled the task.
+        self.ended_upstream = False  # True if a mounted server has cancelled its task.
+        self.follows = False  # True if the state of the task is that of a mounted server's task.
+        self.asking = 0  # Questions that a legacy client has still to answer.
         self._open: Way | None = None
         self._opened = anyio.Event()
         self._wanted = anyio.Event()
@@ -92,7 +72,6 @@ class TaskWay:
 
     @property
     def can_send_request(self) -> bool:
-        """Whether the client can be asked by requests, which the modern era does not have."""
         return self._way.can_send_request
 
     @property
@@ -160,7 +139,6 @@ class TaskWay:
             self._way = _Gone()
 
     def learn(self, *, ttl_ms: int | None, poll_ms: int | None, message: str | None) -> None:
-        """Take what a mounted server says of its task."""
         self.ttl_ms, self.poll_ms = ttl_ms, poll_ms or POLL_MS
         if message is not None and message != self.message:
             self.message = message
@@ -185,7 +163,6 @@ class TaskWay:
             self._heard.set()
 
     async def look(self) -> None:
-        """Have the mounted server asked now, and wait for its answer."""
         if self.follows:
             self._wanted.set()
             await self._heard.wait()
@@ -214,7 +191,6 @@ class TaskContext(WireContext):
         return not self._is_later and super().resume(trips, call)
 
     def again(self, replay: Replay) -> TaskContext:
-        """The next run of the call, with what its client has answered."""
         return TaskContext(self._request, self.way, replay)
 
     @property
@@ -235,13 +211,12 @@ def _nothing() -> None:
 
 
 def takes_tasks(request: RequestContext) -> bool:
-    """Whether a client declares the extension for tasks with a request."""
     extensions: object = request.connection.client_capabilities.get("extensions")
     return request.modern and isinstance(extensions, Mapping) and TASKS in extensions
 
 
 def begin_task(context: WireContext, support: str, *, ttl_ms: int) -> None:
-    """Have a call of one of our own tools become a task, if its client takes tasks."""
+    """Turn a call of one of our own tools into a task, if its client takes tasks."""
     if isinstance(context, TaskContext):
         context.way.begin(ttl_ms=ttl_ms)
     elif support == "required" and context.modern:

@@ -13,7 +13,7 @@ from mcp_toolset._records import dataclass
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mcp_toolset.calls.middleware.permissions import Record
+    from mcp_toolset.calls.middleware.permissions import EventRecorder
     from mcp_toolset.calls.pipeline.middleware import Guard
     from mcp_toolset.calls.pipeline.observers import CallObserver
     from mcp_toolset.catalog.grants.ledger import GrantLedger
@@ -336,7 +336,7 @@ class Extension:
         """
         return None
 
-    def guard_of(self, policy: Policy, record: Record | None) -> Guard | None:
+    def guard_of(self, policy: Policy, record: EventRecorder | None) -> Guard | None:
         """What applies a policy to calls, in the place of the server's own, which asks clients.
 
         Args:

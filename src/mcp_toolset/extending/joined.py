@@ -17,7 +17,7 @@ from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.core.source import fits
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.middleware.permissions import Record
+    from mcp_toolset.calls.middleware.permissions import EventRecorder
     from mcp_toolset.calls.pipeline.middleware import Guard
     from mcp_toolset.calls.pipeline.observers import CallObserver
     from mcp_toolset.catalog.search.entry import SearchListener
@@ -194,7 +194,7 @@ def _placed(made: Tool[..., Any]) -> ToolBinding:
     return replace(made.bind(), definition=definition, place=DEFERRED_CATALOG)
 
 
-def _record(told: Sequence[Record]) -> Record | None:
+def _record(told: Sequence[EventRecorder]) -> EventRecorder | None:
     if len(told) < 2:
         return told[0] if told else None
 

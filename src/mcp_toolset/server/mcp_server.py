@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from mcp_toolset.calls.pipeline.decision import tracing
-from mcp_toolset.calls.pipeline.observers import Sampler, label_of
+from mcp_toolset.calls.pipeline.observers import TraceSampler, label_of
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.context.client import client_of
 from mcp_toolset.context.connection import RequestContext
@@ -145,7 +145,7 @@ class MCPServer:
         extensions: Extensions,
         shared: Shared | None = None,
         suspended: SuspendedStore | None = None,
-        traces: Sampler | None = None,
+        traces: TraceSampler | None = None,
     ) -> None:
         provide()
         self._surface = surface

@@ -1,4 +1,4 @@
-"""What a tool is: definitions, toolsets, names and the flat view. No I/O in this room.
+"""Tools: definitions, toolsets, names and the flat view. No I/O in this room.
 
 Every room above calls it. It may import `errors`.
 """

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol, cast
 
 from mcp_toolset.context.client import came_on
-from mcp_toolset.context.connection import Answers, Connection, RequestContext, Sender
+from mcp_toolset.context.connection import Answers, Connection, MessageSender, RequestContext
 from mcp_toolset.protocol.dispatch import DispatchContext, Dispatcher
 from mcp_toolset.protocol.inbound import Envelope
 from mcp_toolset.protocol.json_rpc import MCPError
@@ -116,7 +116,7 @@ class _Served:
             await connection.aclose()
 
 
-def modern_connection(envelope: Envelope, sender: Sender | None = None) -> Connection:
+def modern_connection(envelope: Envelope, sender: MessageSender | None = None) -> Connection:
     """The connection of one modern request, of which its envelope says everything.
 
     Args:

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 Permission = Literal["allow", "deny", "ask"]
 Policy = Callable[[ToolCall], "Permission | Awaitable[Permission]"]
 
-ASK_DEADLINE: Final = 300.0
-"""The default seconds that the user has for an answer; without an answer the call is refused."""
+ASK_DEADLINE: Final = 300.0  # The default seconds that the user has before the call is refused.
 
 _log = logging.getLogger("mcp_toolset.policy")
 _NO_FIELDS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
@@ -94,7 +93,6 @@ def _check_permission(policy: Policy) -> None:
 
 
 async def _obstacle(call: ToolCall, context: ToolContext) -> str | None:
-    """Why a call may not run: `None` if it may, empty if the user refused, else the reason."""
     question = f"Allow the call of {call.name} with {call.arguments!r}?"
     try:
         return None if (await context.elicit(question, _NO_FIELDS)).accepted else ""
@@ -216,8 +214,7 @@ def _positive(seconds: float, what: str, owner: str = "Timeout") -> float:
     return float(seconds)
 
 
-MAX_COMPILED: Final = 1000
-"""The number of definitions whose compiled schemas are kept."""
+MAX_COMPILED: Final = 1000  # The number of definitions whose compiled schemas are kept.
 
 _BACKTRACK_LIMIT: Final = 100_000
 

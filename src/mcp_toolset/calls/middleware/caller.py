@@ -10,11 +10,8 @@ from typing import Final, Generic, TypeVar
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.tools.core.call import ToolContext
 
-MAX_KEPT: Final = 10_000
-"""The default number of entries of one middleware; the least recently used is dropped first."""
-
-HOST: Final = "host"
-"""The caller of a call without a client: the program itself."""
+MAX_KEPT: Final = 10_000  # The default number of entries of one middleware; the oldest is dropped.
+HOST: Final = "host"  # The caller of a call without a client: the program itself.
 
 _log: Final = logging.getLogger("mcp_toolset.names")
 
@@ -23,10 +20,7 @@ _V = TypeVar("_V")
 
 
 def caller_of(context: ToolContext) -> str | None:
-    """The principal, else the session, else the program itself; `None` for an unknown client.
-
-    The modern protocol has no sessions, so without authentication its callers cannot be told apart.
-    """
+    """The principal, else the session, else the program itself; `None` for a modern client without login."""
     if context.principal:
         return f"principal:{context.principal}"
     if context.session:

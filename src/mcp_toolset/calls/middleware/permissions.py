@@ -26,12 +26,10 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext, digest_of_json
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import plain_to_see
 
-REMEMBERED: Final = 3600.0
-"""Seconds for which "allow for this session" holds."""
+REMEMBERED: Final = 3600.0  # Seconds for which "allow for this session" holds.
 
 LONGEST_VALUE: Final = 200
-LONGEST: Final = 2000
-"""Characters that are shown of one text in the arguments, and of all arguments together."""
+LONGEST: Final = 2000  # Characters that are shown of one text, and of all arguments together.
 
 ONCE, SESSION, HOUR, DENY = "allow once", "allow for this session", "allow for one hour", "deny"
 """The answers to choose from; a caller without a session is remembered for an hour."""
@@ -48,7 +46,7 @@ _WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _Remembered = tuple[str, ...]
 
 
-class Record(Protocol):
+class EventRecorder(Protocol):
     """Notes an event, such as `AuditLog.record`; it neither waits nor raises."""
 
     def __call__(self, event: str, /, **fields: Any) -> object: ...
@@ -56,26 +54,16 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallToApprove:
-    """A call to be approved: what the approval is bound to, and how it is shown.
+    """A call to be approved: what the approval is bound to, and how it is shown."""
 
-    Attributes:
-        served: The server or configuration that was called, so that servers can share a file.
-        caller: The key of the caller; empty if callers cannot be told apart.
-        server: The mounted server of the tool; empty for a local tool.
-        definition: The digest of the tool's definition.
-        digest: The digest of the arguments.
-        who: What people call the caller.
-        arguments: The arguments as people see them: shortened, without secrets.
-    """
-
-    served: str
-    caller: str
-    server: str
+    served: str  # The server or configuration that was called, so that servers can share a file.
+    caller: str  # The key of the caller; empty if callers cannot be told apart.
+    server: str  # The mounted server of the tool; empty for a local tool.
     tool: str
-    definition: str
-    digest: str
-    who: str = ""
-    arguments: str = ""
+    definition: str  # The digest of the tool's definition.
+    digest: str  # The digest of the arguments.
+    who: str = ""  # The caller's name for people.
+    arguments: str = ""  # The arguments as people see them: shortened, without secrets.
 
     @property
     def key(self) -> str:
@@ -84,11 +72,7 @@ class CallToApprove:
 
 
 class AskingGuard(Rule):
-    """Applies a policy to calls.
-
-    A tool that the policy denies is unknown to the caller. If the policy says `ask` and the client supports
-    elicitation, the client asks its user. Otherwise the call is refused.
-    """
+    """Applies a policy: denied tools are unknown, and a call to `ask` about is the user's to allow."""
 
     _decides = ("denies", "__call__")
 
@@ -97,7 +81,7 @@ class AskingGuard(Rule):
         policy: Policy,
         *,
         served: str = "",
-        record: Record | None = None,
+        record: EventRecorder | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         if not isinstance(cast("object", policy), Policy):
@@ -121,16 +105,16 @@ class AskingGuard(Rule):
         return () if fixed else (partial(self._permitted, binding),)
 
     def recorded(self, binding: ToolBinding, run: Run) -> Run:
-        """What runs the tool: `run` itself. A policy comes before other guards, as all do that have this."""
+        """Returns `run` itself. A policy comes before other guards, as all do that have this."""
         return run
 
     @property
     def varies(self) -> bool:
-        """Whether it has rules for some callers only."""
+        """True if it has rules for some callers only."""
         return self.policy.varies
 
     def denies(self, binding: ToolBinding) -> bool:
-        """Whether the policy denies a tool to every caller."""
+        """True if the policy denies a tool to every caller."""
         return not self.policy.varies and self.policy.decide(binding, None).kind == "deny"
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
@@ -141,7 +125,7 @@ class AskingGuard(Rule):
         self._admitted(binding, call, context)
 
     def _admitted(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> Verdict:
-        """What the policy says of a call that it does not deny."""
+        """The policy's verdict on a call that it does not deny."""
         if self.policy.varies:
             self._nobody.look(context)
         verdict = self.policy.decide(binding, context.identity)
@@ -178,7 +162,7 @@ class AskingGuard(Rule):
     async def unasked(
         self, why: str, rule: str, binding: ToolBinding, call: ToolCall, context: ToolContext, next: CallNext
     ) -> ToolResult:
-        """What becomes of a call whose client cannot be asked about it, and why not: it is refused."""
+        """Refuse a call whose client cannot be asked about it, and say why."""
         self.note(binding, context, "approval needed", rule)
         told = f"{needs(binding)}, and {why}; use a client that shows questions (elicitation)"
         return refused(call, rejection(Reject(told, "policy")))
@@ -214,18 +198,15 @@ class AskingGuard(Rule):
 
 
 def needs(binding: ToolBinding) -> str:
-    """The beginning of what is said of a call that was not allowed yet."""
     return f"{binding.name} did not run: it needs an approval"
 
 
 def refused(call: ToolCall, refusal: ToolResult) -> ToolResult:
-    """The refusal of a call, which is recorded."""
     record(call, "Reject", call.arguments, reason=refusal.text)
     return refusal
 
 
 async def _answer(wanted: CallToApprove, context: ToolContext) -> str:
-    """The user's choice; anything but one of the choices denies, and no answer fits another question."""
     longer = SESSION if context.session else HOUR
     # Callers that cannot be told apart are not remembered.
     choices = [ONCE, longer, DENY] if wanted.caller else [ONCE, DENY]
@@ -248,10 +229,7 @@ async def _answer(wanted: CallToApprove, context: ToolContext) -> str:
 
 
 def shown_arguments(arguments: Mapping[str, Any]) -> str:
-    """Arguments as people see them: hidden characters spelt out, secrets blanked, long texts cut.
-
-    Of what is not shown there is the length, and a digest that tells it from other values.
-    """
+    """Arguments as people see them: hidden characters spelt out; secrets and long texts cut to a digest."""
     text = plain_to_see(json.dumps(_shown(dict(arguments)), ensure_ascii=False, default=repr))
     return _cut(text, LONGEST)
 

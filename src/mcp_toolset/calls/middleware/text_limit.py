@@ -28,7 +28,6 @@ def cut(content: Iterable[Block], limit: int) -> tuple[list[Block], int]:
 
 
 def text_of(block: Block) -> str:
-    """The text of a text block or of an embedded resource, the address of a link; empty for the rest."""
     if block.get("type") == "resource_link":
         return str(block.get("uri", ""))
     resource: Any = block.get("resource")
@@ -61,7 +60,6 @@ def _is_boundary(text: str, end: int) -> bool:
 
 
 def _continues(character: str) -> bool:
-    """Whether a code point extends the one before: marks, joiners, skin tones, Hangul vowels and finals."""
     return (
         unicodedata.category(character).startswith("M")
         or character == _JOINER

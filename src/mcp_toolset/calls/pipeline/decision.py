@@ -72,7 +72,6 @@ class RejectionReason:
 
 
 def rejection(decision: Reject) -> ToolResult:
-    """A refusal as a result that a model can read and a program can recognise."""
     reason = encodable(decision.reason)
     return ToolResult(
         {
@@ -99,7 +98,6 @@ RETRY_META_KEY: Final = "mcp-toolset/retry"
 
 
 def error_result(fault: ToolsetError) -> ToolResult:
-    """An error as a result that the model can act on; a suggested retry keeps its seconds for programs."""
     result = ToolResult.of_error(str(fault))
     return suggesting(result, fault.after) if isinstance(fault, RetrySuggestedError) else result
 
@@ -110,7 +108,6 @@ def suggesting(result: ToolResult, after: float) -> ToolResult:
 
 
 def retry_after(result: ToolResult) -> float | None:
-    """The seconds to wait before a retry, or `None` if the result has no hint."""
     meta: Any = result.wire.get("_meta")
     marker: Any = cast("dict[str, Any]", meta).get(RETRY_META_KEY) if isinstance(meta, dict) else None
     after: Any = cast("dict[str, Any]", marker).get("after") if isinstance(marker, dict) else None
@@ -122,11 +119,10 @@ def in_tenths(seconds: float) -> float:
     return max(1, ceil(round(seconds * 10, 9))) / 10
 
 
-EVENT: Final = "mcp_toolset.decision"
-"""The name of the event on the current span."""
+EVENT: Final = "mcp_toolset.decision"  # The name of the event on the current span.
 
 TRACER: Final[ContextVar[Any]] = ContextVar("mcp_toolset_tracer", default=None)
-"""What makes the spans of the current request, if an observer of a server sends them on: see `Sampler`."""
+"""Makes the spans of the current request, if an observer of a server sends them on: see `TraceSampler`."""
 
 OTEL: Final = "opentelemetry.trace"
 PROVIDER: Final = "_TRACER_PROVIDER"
@@ -135,14 +131,13 @@ _log = logging.getLogger("mcp_toolset.hooks")
 
 
 def tracing() -> bool:
-    """Whether the program collects traces: else spans would go nowhere."""
+    """True if the program collects traces: else spans would go nowhere."""
     # The public way to ask reads the environment each time, which costs as much as parsing a message. The
     # module has no provider yet while another thread imports it.
     return OTEL in _MODULES and PROVIDER in (of := _MODULES[OTEL].__dict__) and of[PROVIDER] is not None
 
 
 def watched() -> bool:
-    """Whether a request that is sent now has a span."""
     if TRACER.get() is not None:
         return True
     # As `tracing`, without a further function call for each request.
@@ -173,7 +168,6 @@ def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -
 
 
 def _attributes(call: ToolCall, decision: str, effective: Any, reason: str) -> dict[str, str]:
-    """The fields under the names of OpenTelemetry's conventions for generative AI, where they exist."""
     found = {
         "gen_ai.tool.name": call.name,
         "gen_ai.tool.call.id": call.id,

@@ -92,7 +92,6 @@ def promised(output: SchemaCheck, answer: ToolResult, text: str) -> ToolResult:
 
 
 def check_output(binding: ToolBinding, result: ToolResult) -> None:
-    """Raise `InvalidOutputError` unless a result fits the tool's output schema."""
     if binding.output is None:
         return
     wire = result.wire
@@ -175,7 +174,6 @@ class Route:
     gates: tuple[Gate, ...] = ()
 
     def check(self, call: ToolCall) -> None:
-        """Raise `InvalidArgumentsError` unless the arguments fit, as a rule has made them."""
         if not self.binding.arguments.is_valid(call.arguments):
             raise InvalidArgumentsError(self.binding.arguments.misfit(call.name, call.arguments))
 
@@ -190,7 +188,6 @@ class Route:
 def rules_for(
     binding: ToolBinding, rules: RuleSet, names: ToolNames, carried: Mapping[int, ToolNames]
 ) -> ToolRules:
-    """Pick the rules for one tool: those of the host, then those that it carries, with their names."""
     own = _own_rules_for(binding, rules, names)
     if not binding.carried:
         return own
@@ -221,7 +218,6 @@ def _own_rules_for(binding: ToolBinding, rules: RuleSet, names: ToolNames) -> To
 
 
 def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Route:
-    """Compose the chain of a tool, or reuse `before` if it is the same tool under the same rules."""
     if before is not None and before.binding is binding and before.rules is not None:
         if rules is before.rules or rules.same_as(before.rules):
             return before
@@ -327,7 +323,6 @@ async def _asked(
 
 
 def _edited(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
-    """The call with the arguments of a hook, which still says what its caller has sent."""
     sent = _first(call) if call.sent is None else call.sent
     original = call.arguments if call.original is None else call.original
     rest = (call.grant, call.repairs, call.key, call.meta, sent, call.recorded)
@@ -375,15 +370,11 @@ async def _passed(
         result = await hook.passed(call, result, context)
     if result is not given:
         checked_result(result, f"a result hook of {call.name}")
-        _check_changed(binding, result)
+        try:
+            check_output(binding, result)
+        except InvalidOutputError as fault:
+            raise InvalidOutputError(f"a result hook returned an invalid result: {fault}") from None
     return result
-
-
-def _check_changed(binding: ToolBinding, result: ToolResult) -> None:
-    try:
-        check_output(binding, result)
-    except InvalidOutputError as fault:
-        raise InvalidOutputError(f"a result hook returned an invalid result: {fault}") from None
 
 
 async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
@@ -423,8 +414,7 @@ async def _execute(
 
 _MODULES: Final = sys.modules
 
-MAX_REDIRECTS: Final = 1
-"""How often a call may be redirected: `call_tool` calls one tool, never another calling tool."""
+MAX_REDIRECTS: Final = 1  # `call_tool` calls one tool, never another calling tool.
 
 
 class ToolDispatch:
@@ -524,7 +514,7 @@ class ToolDispatch:
             call: The call.
             context: Its context.
             raising: Whether to raise errors from before the tool runs.
-            spanned: Whether the call has its span, if it is traced.
+            spanned: True if the call has its span, if it is traced.
 
         Raises:
             UnknownToolError: the tool does not exist for this caller.
@@ -575,7 +565,6 @@ class ToolDispatch:
 
 
 def _answer(fault: BaseException, call: ToolCall, raising: bool) -> ToolResult | None:
-    """What an exception becomes for the model, or `None` if it is to be raised again."""
     if isinstance(fault, (UnknownToolError, UpstreamProtocolError, ClientCapabilityError)):
         return None
     if isinstance(fault, ToolsetError):

@@ -87,8 +87,7 @@ def _read(policy: object, name: str, shown: str) -> PolicyHook:
     )
 
 
-HookSelector = ToolSelector | ToolGroup
-"""A tool, a toolset however it is nested, or the name or pattern of tools."""
+HookSelector = ToolSelector | ToolGroup  # A tool, a toolset, or the name or pattern of tools.
 
 ExecutionHook = Callable[..., Awaitable[Decision]]
 """`async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`."""
@@ -120,7 +119,6 @@ class BoundHook:
             require_fitting(self.shown, self.input, self.adapter, tool, schema)
 
     async def decide(self, call: ToolCall, context: ToolContext) -> Decision:
-        """Call the hook; any failure rejects the call."""
         try:
             given: Any = call.arguments
             seen: dict[str, Any] | None = None
@@ -151,7 +149,6 @@ class BoundHook:
         return Reject(f"the check of {call.name} gave no answer in {deadline:g} s; try again later")
 
     def _decided(self, decision: object, call: ToolCall, given: Any, seen: dict[str, Any] | None) -> Decision:
-        """The decision of the hook, if it is one, with an input in JSON; `seen` is its typed input."""
         if isinstance(decision, RunNormally):
             is_json = _is_object(decision.input) and not _is_object(given)
             if seen is None or self.adapter is None or is_json:
@@ -164,7 +161,6 @@ class BoundHook:
 
 
 def _edited(arguments: dict[str, Any], seen: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with the hook's changes; fields that its input type does not have stay unchanged."""
     kept = {key: value for key, value in arguments.items() if key not in seen or key in wanted}
     changed = {key: value for key, value in wanted.items() if key not in seen or seen[key] != value}
     return {**kept, **changed}
@@ -183,7 +179,6 @@ class BoundResultHook:
     deadline: float | None
 
     async def passed(self, call: ToolCall, result: ToolResult, context: ToolContext) -> ToolResult:
-        """The result after the hook; if the hook fails, an error without the result."""
         decision, seen = await self._seen(call, result, context)
         record(call, decision, call.arguments)
         return seen
@@ -239,7 +234,6 @@ def _of_call_alone(hook: ExecutionHook) -> ExecutionHook:
 
 
 def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
-    """An adapter for a result hook. Raises `DefinitionError`: it is not async, or takes other parameters."""
     shown = require_async(hook)
     try:
         hints = resolved_hints(hook, f"hook {shown}")
@@ -266,7 +260,7 @@ def check_description_hook(hook: Callable[..., Any]) -> None:
 
 
 def is_bare(selector: object, kind: HookKind) -> bool:
-    """Whether a selector is a hook: its decorator was written without parentheses."""
+    """True if a selector is a hook: its decorator was written without parentheses."""
     if isinstance(selector, type | str) or not inspect.iscoroutinefunction(selector):
         return False
     hints = getattr(selector, "__annotations__", {})
@@ -311,7 +305,6 @@ def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any])
 
 
 def _place_of(name: str, hint: object, second: str) -> int | None:
-    """The role of a parameter, by its annotation or else its name; `None` if neither tells."""
     kinds = (ToolCall, ToolResult, ToolContext)
     if isinstance(hint, type) and (found := [at for at, one in enumerate(kinds) if issubclass(hint, one)]):
         return found[0]
@@ -355,7 +348,7 @@ _SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE", "YIELD_FROM", "GET_AWAITA
 
 
 def awaits(function: Callable[..., Any]) -> bool:
-    """Whether an async function may suspend, by its bytecode: a deadline cannot end one that never does."""
+    """True if an async function may suspend, by its bytecode: a deadline cannot end one that never does."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if not isinstance(code, CodeType) or not code.co_flags & inspect.CO_COROUTINE:
         return True

@@ -23,7 +23,6 @@ async def about_one(
     seeing: Iterable[BoundResultHook],
     context: ToolContext,
 ) -> HookAnswer:
-    """Run execution hooks on one call; their refusals are shown to the result hooks."""
     found = await decided(call, binding, asked, context)
     if isinstance(found, ToolCall):
         return HookAnswer(found)
@@ -37,7 +36,6 @@ async def about_one(
 async def decided(
     call: ToolCall, binding: ToolBinding, hooks: Iterable[BoundHook], context: ToolContext
 ) -> ToolCall | tuple[ToolCall, Reject | Complete]:
-    """The call after the execution hooks, with the decision of the hook that answered or refused it."""
     if refusal := await _gate_refusal(call, binding, context):
         return call, refusal
     for hook in hooks:

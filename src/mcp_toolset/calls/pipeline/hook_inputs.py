@@ -63,7 +63,6 @@ def require_fitting(
 
 
 def _shape(annotation: Any, adapter: TypeAdapter[Any]) -> Mapping[str, Any] | None:
-    """The JSON Schema of a hook's input; `None` if it does not tell the names of its fields."""
     if _is_loose(annotation):
         return None
     try:
@@ -73,7 +72,6 @@ def _shape(annotation: Any, adapter: TypeAdapter[Any]) -> Mapping[str, Any] | No
 
 
 def _is_loose(model: Any) -> bool:
-    """Whether it parses fields by other names, too."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return False
     by_name = model.model_config.get("populate_by_name") or model.model_config.get("validate_by_name")

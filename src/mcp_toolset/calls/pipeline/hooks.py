@@ -1,8 +1,7 @@
 """`HookSet`: hooks that decide about calls, replace descriptions and see results, registered by tool.
 
-Hooks work the same for local tools, mounted tools and owned loops. They fail closed: if a hook raises or
-exceeds its deadline the call does not run, a description hook that raises hides its tool, and a result hook
-that raises withholds the result.
+They fail closed: if a hook raises or exceeds its deadline the call does not run, a description hook that
+raises hides its tool, and a result hook that raises withholds the result.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ from mcp_toolset.tools.view.view import NameReport, ToolBinding, ToolView
 if TYPE_CHECKING:
     from mcp_toolset.tools.declare.typed_call import HookAnswer
 
-HOOK_DEADLINE: Final = 30.0
-"""The default seconds that a hook may take."""
+HOOK_DEADLINE: Final = 30.0  # The default seconds that a hook may take.
 
 DescriptionHook = Callable[[ToolDefinition], Awaitable[str | None]]
 _Exec = TypeVar("_Exec", bound=ExecutionHook)
@@ -52,12 +50,11 @@ _Desc = TypeVar("_Desc", bound=DescriptionHook)
 _Result = TypeVar("_Result", bound=ResultHook)
 _log = logging.getLogger("mcp_toolset.hooks")
 
-_ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")
-"""The characters that are replaced by an underscore in the name of a prefixed tool."""
+_ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")  # Becomes `_` in a prefixed name.
 
 
 class Applying(Protocol):
-    """What has composed calls with hooks."""
+    """A composer of calls with hooks."""
 
     def renew(self) -> None: ...
 
@@ -169,14 +166,14 @@ class HookSet(Rule):
 
     @property
     def is_taken(self) -> bool:
-        """Whether something that applies it has taken it, or it has no hooks."""
+        """True if something that applies it has taken it, or it has no hooks."""
         return super().is_taken or not (
             self._execution or self._descriptions or self._results or self._unfinished
         )
 
     @property
     def is_empty(self) -> bool:
-        """Whether no hook is registered."""
+        """True if no hook is registered."""
         self._check_finished()
         return not (self._execution or self._descriptions or self._results)
 
@@ -212,7 +209,7 @@ class HookSet(Rule):
                         _log.warning("%s", in_log(told))
 
     def applied_by(self, applying: Applying) -> None:
-        """Have what applies the hooks told when one is registered later."""
+        """Tell a composer of calls when a hook is registered later."""
         self._appliers.add(applying)
 
     def of(self, toolset: Toolset) -> NestedHooks:
@@ -226,7 +223,11 @@ class HookSet(Rule):
         """A new set with these hooks and then those of `others`; hooks registered later join it, too."""
         both = HookSet(deadline=self.deadline)
         for hooks in (self, *others):
-            both._take(hooks)
+            hooks._check_finished()
+            hooks._followed_by(both)
+            both._execution.extend(hooks._execution)
+            both._take_descriptions(hooks._descriptions)
+            both._results.extend(hooks._results)
         require_kept("HookSet", __name__)
         return both
 
@@ -343,7 +344,6 @@ class HookSet(Rule):
             )
 
     def _followed_by(self, copy: HookSet, prefix: str = "") -> None:
-        """Have a copy get the hooks that are registered later, too."""
         self.taken()
         self._followers[copy] = prefix
         copy._sources.append(self)
@@ -359,13 +359,6 @@ class HookSet(Rule):
             copy._add(kind, _moved(use, prefix) if prefix else use, hook)
         for one in list(self._appliers):
             one.renew()
-
-    def _take(self, other: HookSet) -> None:
-        other._check_finished()
-        other._followed_by(self)
-        self._execution.extend(other._execution)
-        self._take_descriptions(other._descriptions)
-        self._results.extend(other._results)
 
     def _take_descriptions(self, added: Iterable[tuple[NameUse, DescriptionHook]]) -> None:
         """Hooks by tool, one slot for each: the last registration wins."""
@@ -391,7 +384,6 @@ class NestedHooks:
         return self._hooks.result(self._selected(selector, "result"))
 
     def _selected(self, selector: Any, kind: HookKind) -> Any:
-        """The tool itself, which prefixes and renames do not change; for `*` every tool of the toolset."""
         if is_bare(selector, kind):
             return selector
         if selector == "*":

@@ -79,10 +79,10 @@ class Guard(Protocol):
     """Decides by the tool and the caller, such as a policy; asked once for each tool of a frozen table."""
 
     def gate(self, binding: ToolBinding) -> Gate | None:
-        """What refuses a call before everything else, or `None` if nothing ever does."""
+        """Refuses a call before everything else, or `None` if nothing ever does."""
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
-        """What stands inside all middleware and hooks, right before the tool, outermost first."""
+        """Layers inside all middleware and hooks, right before the tool, outermost first."""
         ...
 
 
@@ -98,7 +98,7 @@ class Replayer(Protocol):
     """A guard that knows calls that happened before, and answers them before other guards refuse them."""
 
     def replaying(self, binding: ToolBinding) -> ToolMiddleware | None:
-        """What sets `ToolCall.recorded`, outside the layers of all guards; `None` for no such tool."""
+        """Sets `ToolCall.recorded`, outside the layers of all guards; `None` for no such tool."""
 
 
 @runtime_checkable
@@ -143,7 +143,6 @@ def tool_middleware(function: _M) -> _M:
 
 
 def check_middleware(layer: _M) -> _M:
-    """The middleware; `DefinitionError` unless it can be called with `(call, context, next)`."""
     found = cast("object", layer)
     shown = getattr(found, "__qualname__", None) or repr(found)
     expected = "middleware is an `async def` of (call, context, next), or an object with such a `__call__`"

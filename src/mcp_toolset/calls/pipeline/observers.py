@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
+from dataclasses import field
 from time import perf_counter, time
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
@@ -50,8 +51,7 @@ _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (ClientCapabilityError, "the client lacks a capability"),
     (RequestStateError, "invalid request state"),
 )
-REFUSALS: Final = frozenset(told for _, told in _REFUSALS)
-"""The reasons of a refusal that are no text of a rule."""
+REFUSALS: Final = frozenset(told for _, told in _REFUSALS)  # Reasons that are no text of a rule.
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class CallReport:
         server: The name of the mounted server of the tool; empty for local tools.
         outcome: The outcome of the call.
         reason: Of a refusal: the rule's text or a fixed text. Of an exception: its type. Empty otherwise.
-        ran: Whether the tool ran; for a manual tool, whether the application got the call.
+        ran: True if the tool ran; for a manual tool, whether the application got the call.
         decisions: The decisions of execution hooks, in order: `RunNormally`, `Complete`, `Reject`.
         id: The id of the call, in a round.
         round: The id of the round, the same for all calls of one model reply; empty for other calls.
@@ -107,7 +107,6 @@ class CallReport:
 
 
 def outcome_of(fault: BaseException | None, result: ToolResult | None) -> tuple[Outcome, str]:
-    """The outcome of a call, and why it failed; see `CallReport`."""
     if fault is not None:
         outcome, reason = _of_fault(fault)
         # A middleware that was cancelled by what it waited for; the caller has an error result.
@@ -131,7 +130,6 @@ def _of_fault(fault: BaseException) -> tuple[Outcome, str]:
 
 
 def client_label(context: ToolContext) -> str:
-    """The name and version that the client program gives itself; empty if unknown."""
     return label_of(context.client_info)
 
 
@@ -140,34 +138,22 @@ def label_of(client: Mapping[str, Any]) -> str:
     return f"{name} {version}" if name and version else str(name or version or "")
 
 
+@dataclass(slots=True, eq=False)
 class Observation:
-    """Notes about one call while it runs.
+    """Notes about one call while it runs."""
 
-    Attributes:
-        fault: The error that became an error result.
-        arguments: The digest of the arguments.
-        began: When it began, on a monotonic clock.
-        times: Whether the requests that it sends are timed.
-        sent: Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
-    """
-
-    __slots__ = (
-        *("arguments", "began", "binding", "decisions", "fault", "ran", "repairs", "rule", "sent", "times"),
-        "usage",
-    )
-
-    def __init__(self, binding: ToolBinding | None = None, arguments: str = "") -> None:
-        self.binding = binding
-        self.fault: BaseException | None = None
-        self.ran = False
-        self.decisions: tuple[str, ...] = ()
-        self.arguments = arguments
-        self.rule = ""
-        self.repairs: tuple[str, ...] = ()
-        self.usage: tuple[tuple[str, int], ...] = ()
-        self.times = False
-        self.sent: tuple[tuple[tuple[str, str, str, str], float], ...] = ()
-        self.began = perf_counter()
+    binding: ToolBinding | None = None
+    arguments: str = ""  # The digest of the arguments.
+    fault: BaseException | None = None  # The error that became an error result.
+    ran: bool = False
+    decisions: tuple[str, ...] = ()
+    rule: str = ""
+    repairs: tuple[str, ...] = ()
+    usage: tuple[tuple[str, int], ...] = ()
+    times: bool = False  # True if the requests that it sends are timed.
+    # Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
+    sent: tuple[tuple[tuple[str, str, str, str], float], ...] = ()
+    began: float = field(default_factory=perf_counter)  # When it began, on a monotonic clock.
 
 
 CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observation", default=None)
@@ -175,21 +161,18 @@ CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observa
 
 
 def note_decision(decision: Decision) -> None:
-    """Add a hook's decision to the observation of the current call, if it is observed."""
     seen = CURRENT.get()
     if seen is not None:
         seen.decisions = (*seen.decisions, type(decision).__name__)
 
 
 def note_rule(rule: str) -> None:
-    """Note the rule of a policy that decided about the current call, if it is observed."""
     seen = CURRENT.get()
     if seen is not None:
         seen.rule = rule
 
 
 def note_usage(usage: Mapping[str, int]) -> None:
-    """Add tokens that a model of the program took to the observation of the current call."""
     seen = CURRENT.get()
     if seen is not None:
         sums = Counter(dict(seen.usage))
@@ -217,14 +200,14 @@ def noting(seen: Observation) -> Generator[None]:
 
 
 Common = tuple[str, str, str, str | None, str | None, str | None, str, int]
-"""What a call has in common with others: called, tool, server, principal, protocol, session, client, caller.
+"""Features that calls share: called, tool, server, principal, protocol, session, client, caller.
 
 The last is Python's `id` of the identity, which takes longer to compare: who keeps it must keep the identity.
 """
 
 
 class CallFacts(NamedTuple):
-    """What is known of a call that has ended; the fields of `CallReport`, in its order."""
+    """Facts about a call that has ended: the fields of `CallReport`, in its order."""
 
     called: str
     tool: str
@@ -286,18 +269,12 @@ class DigestingObserver(CallObserver, Protocol):
         ...
 
 
-class Sampler(Protocol):
-    """Chooses the requests that are traced.
+class TraceSampler(Protocol):
+    """Chooses the requests that are traced."""
 
-    Attributes:
-        tracer: Makes their spans; `None` while no collector takes any.
-        due: Whether a request without a trace of its client may be chosen.
-        active: The requests that are traced now.
-    """
-
-    tracer: Any
-    due: bool
-    active: int
+    tracer: Any  # Makes their spans; `None` while no collector takes any.
+    due: bool  # True if a request without a trace of its client may be chosen.
+    active: int  # The requests that are traced now.
 
     def sampled(self, meta: Mapping[str, Any] | None) -> bool: ...
 
@@ -306,15 +283,14 @@ class Sampler(Protocol):
 class CountingObserver(CallObserver, Protocol):
     """An observer that needs no report of a call that has run, as it sums calls."""
 
-    def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object:
-        """Count a call, without raising."""
+    def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object: ...
 
 
 @runtime_checkable
 class TimingObserver(CountingObserver, Protocol):
     """An observer that sums the requests that calls send, and may have requests traced by `traces`."""
 
-    traces: Sampler | None
+    traces: TraceSampler | None
 
 
 Digest = Callable[[Mapping[str, Any]], str]
@@ -338,32 +314,24 @@ def check_observers(observers: object) -> tuple[CallObserver, ...]:
 
 
 def digest_of(observers: Iterable[CallObserver]) -> Digest | None:
-    """What makes the digests of arguments; `None` if no observer does."""
     return next((one.digest for one in observers if isinstance(one, DigestingObserver)), None)
 
 
-def sampler_of(observers: Iterable[CallObserver]) -> Sampler | None:
-    """What chooses the requests that are traced; `None` if no observer does."""
+def sampler_of(observers: Iterable[CallObserver]) -> TraceSampler | None:
     timing = [one for one in observers if isinstance(one, TimingObserver)]
     return next((one.traces for one in timing if one.traces is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The observers of calls, told apart once: `observers` get reports, `logs` facts; `counters` sum calls.
-
-    Attributes:
-        digest: Makes the digests of arguments; `None` if no observer does.
-        times: Whether the requests that calls send are timed.
-        traces: Chooses the calls without a client that are traced; `None` for none.
-    """
+    """The observers of calls, told apart: `observers` get reports, `logs` facts; `counters` sum calls."""
 
     observers: tuple[CallObserver, ...]
     logs: tuple[DigestingObserver, ...]
     counters: tuple[CountingObserver, ...]
-    digest: Digest | None
-    times: bool = False
-    traces: Sampler | None = None
+    digest: Digest | None  # Makes the digests of arguments; `None` if no observer does.
+    times: bool = False  # True if the requests that calls send are timed.
+    traces: TraceSampler | None = None  # Chooses the calls without a client that are traced; `None` for none.
 
     @classmethod
     def of(cls, observers: Iterable[CallObserver]) -> Listeners | None:
@@ -386,8 +354,7 @@ def tell(observers: Iterable[Callable[[Any], object]], report: CallReport | Call
             _log.exception("the observer %r raised", observer)
 
 
-NAME: Final = "mcp_toolset"
-"""The name under which collectors know what this package measures."""
+NAME: Final = "mcp_toolset"  # The name under which collectors know what this package measures.
 
 _ATTRIBUTES: Final = (
     *("gen_ai.tool.name", "mcp_toolset.outcome", "gen_ai.tool.call.id", "mcp_toolset.called"),
@@ -424,7 +391,7 @@ def ended(
 def _is_noted(
     log: DigestingObserver, seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
 ) -> bool:
-    """Whether a log has taken a call of which there is nothing special to say: nearly all are such calls."""
+    """True if a log has taken a call of which there is nothing special to say: nearly all are such calls."""
     binding = seen.binding
     if result is None or binding is None or seen.fault is not None or seen.rule or seen.decisions or call.id:
         return False
@@ -486,7 +453,7 @@ def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: To
 
 
 def extra_of(call: ToolCall, context: ToolContext, server: str) -> dict[str, object]:
-    """What a log record about a call has in its `extra`: see `serving.log_lines`."""
+    """The `extra` of a log record about a call: see `serving.log_lines`."""
     found = {"tool": call.name, "server": server, "client": client_label(context)}
     return {
         **found,
@@ -512,7 +479,7 @@ def span_of(
 
 
 @contextmanager
-def _sampled_span(call: ToolCall, traces: Sampler) -> Generator[None]:
+def _sampled_span(call: ToolCall, traces: TraceSampler) -> Generator[None]:
     token = TRACER.set(traces.tracer)
     traces.active += 1
     try:
@@ -535,7 +502,6 @@ def _trace_of(context: ToolContext) -> str:
 
 
 def _tracing(listeners: Listeners | None) -> Any:
-    """OpenTelemetry's module of traces, if a tracer provider is set, or the server traces the call."""
     traces = None if listeners is None else listeners.traces
     own = traces is not None and traces.active and TRACER.get() is not None
     return sys.modules[OTEL] if own or tracing() else None
@@ -544,7 +510,6 @@ def _tracing(listeners: Listeners | None) -> Any:
 def _trace(
     otel: Any, seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
 ) -> None:
-    """Set the tool, its server and the outcome on the current span, by OpenTelemetry's conventions."""
     if not (span := otel.get_current_span()).is_recording():
         return
     outcome, reason = outcome_of(seen.fault, result)

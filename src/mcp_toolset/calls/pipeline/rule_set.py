@@ -113,13 +113,13 @@ class RuleSet(Rule):
 
     @property
     def is_taken(self) -> bool:
-        """Whether something that applies them has taken these rules, or they are none."""
+        """True if something that applies them has taken these rules, or they are none."""
         parts = (self.has_middleware, self.guards, self.observers, self.descriptions)
         return super().is_taken or not (any(parts) or not self.hooks.is_empty)
 
     @property
     def has_middleware(self) -> bool:
-        """Whether there is any middleware."""
+        """True if there is any middleware."""
         return bool(self.middleware or self._own)
 
     def around(self, binding: ToolBinding, names: ToolNames) -> tuple[ToolMiddleware, ...]:
@@ -159,10 +159,7 @@ class RuleSet(Rule):
         self.check(view)
 
     def missing(self, view: ToolView) -> list[UnboundName]:
-        """The names that match no tool of a toolset that carries these rules, for its server or loop.
-
-        Of a toolset without mounts, what fits nothing when it is made is reported then.
-        """
+        """The names of carried rules that match no tool, if they were not reported before."""
         if self.strict is False:
             return []
         known = view.known_tools
@@ -173,7 +170,7 @@ class RuleSet(Rule):
         return [one for one in found if (one.where, one.name) not in told]
 
     def denies(self, binding: ToolBinding) -> bool:
-        """Whether a policy among the guards denies a tool to every caller."""
+        """True if a policy among the guards denies a tool to every caller."""
         return any(guard.denies(binding) for guard in self.guards if isinstance(guard, Denying))
 
     def unused(self, known: KnownTools, tools: Iterable[ToolBinding]) -> list[UnboundName]:

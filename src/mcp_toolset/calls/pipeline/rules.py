@@ -1,13 +1,4 @@
-"""`Rules`: hooks, middleware and descriptions as one object, for a server, an owned loop or one call.
-
-```python
-rules = Rules(hooks=hooks, middleware=[PermissionChecker(policy)])
-
-serve(tools, rules=rules)                                  # every call that a client makes
-plan = await ToolRound.from_openai(message, view).apply(rules)     # the calls of one turn
-result = await tools.execute("pay", {"amount": 3}, rules=rules)    # one call of your own
-```
-"""
+"""`Rules`: hooks, middleware and descriptions as one object, for a server, an owned loop or one call."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from mcp_toolset.extensions.approvals.approvals import Approvals, approvals_path
 from mcp_toolset.extensions.approvals.guard import PolicyGuard
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.middleware.permissions import Record
+    from mcp_toolset.calls.middleware.permissions import EventRecorder
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.security.policy.policy import Policy
 
@@ -32,7 +32,7 @@ class WaitingCalls(Extension):
             raise DefinitionError(f"approvals takes Approvals, the path of its file or False, not {said!r}")
         return cls(said)
 
-    def guard_of(self, policy: Policy, record: Record | None) -> PolicyGuard:
+    def guard_of(self, policy: Policy, record: EventRecorder | None) -> PolicyGuard:
         """See `Extension`."""
         place = approvals_path() if self._said is None else self._said
         approvals = Approvals(place) if isinstance(place, str | PathLike) else place

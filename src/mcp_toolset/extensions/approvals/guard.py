@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.middleware.caller import Recent
-from mcp_toolset.calls.middleware.permissions import AskingGuard, CallToApprove, Record, needs, refused
+from mcp_toolset.calls.middleware.permissions import AskingGuard, CallToApprove, EventRecorder, needs, refused
 from mcp_toolset.calls.pipeline.decision import Reject, rejection, rejection_reason
 from mcp_toolset.calls.pipeline.middleware import CallNext, Run
 from mcp_toolset.errors import DefinitionError, StoreError
@@ -77,7 +77,7 @@ class PolicyGuard(AskingGuard):
         *,
         approvals: Approvals | None = None,
         served: str = "",
-        record: Record | None = None,
+        record: EventRecorder | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Apply `policy`.

@@ -18,7 +18,7 @@ from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
 from mcp_toolset.errors import DefinitionError, RoundError
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import JournalStore
-from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
+from mcp_toolset.extensions.model_loop.rounds.call_result import RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
 from mcp_toolset.tools.declare.round_context import RoundContext

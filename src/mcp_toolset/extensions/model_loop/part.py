@@ -1,4 +1,4 @@
-"""What the core asks for where a view of tools is exported to a model provider."""
+"""The exports to model providers, for the core."""
 
 from __future__ import annotations
 

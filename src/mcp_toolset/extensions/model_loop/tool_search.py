@@ -1,9 +1,8 @@
 """`ToolSearch`: deferred tools in a loop of your own, found by our index, with any model provider.
 
-The provider's own deferral is used where there is one: Anthropic loads the definitions that a result refers
-to ("Tool search tool", custom search), OpenAI's Responses take them in the answer to a search that the client
-runs ("Tool search", client execution). For others, the tools that were found are listed from the next request
-on.
+Anthropic loads the definitions that a result refers to ("Tool search tool", custom search), OpenAI's
+Responses take them in the answer to a search that the client runs ("Tool search", client execution). For
+others, the tools that were found are listed from the next request on.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.ranking import Scorer
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.model_loop.forms.offering import FORMS
-from mcp_toolset.extensions.model_loop.forms.providers import FOUND_META_KEY, TOOL_SEARCH
+from mcp_toolset.extensions.model_loop.forms.offering import FORMS, FOUND_META_KEY, TOOL_SEARCH
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import Tool, tool
@@ -125,7 +123,6 @@ class ToolSearch:
         return self._for_responses(exported) if provider == "openai_responses" else exported
 
     def _for_responses(self, exported: Export) -> Export:
-        """The export with the search as one that the client runs, and without the deferred tools."""
         searching = self._names[self.tool.name]
         self._forms = {one["name"]: one for one in _functions(exported.tools) if one.get("defer_loading")}
         plain = [one for one in _functions(exported.tools) if one["name"] not in self._forms]
@@ -182,7 +179,6 @@ _TEXT: Final = (
 
 
 def _functions(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The functions of a Responses request, out of their namespaces."""
     inside = ([one] if one["type"] == "function" else one.get("tools", []) for one in tools)
     return [function for functions in inside for function in functions]
 

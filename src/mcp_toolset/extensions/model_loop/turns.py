@@ -11,12 +11,11 @@ from pydantic_core import from_json, to_json
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.forms.providers import FOUND_META_KEY, TOOL_SEARCH
+from mcp_toolset.extensions.model_loop.forms.offering import FOUND_META_KEY, TOOL_SEARCH
 from mcp_toolset.tools.core.result import Block, ToolResult
 from mcp_toolset.tools.view.export import Export
 
-Arguments = Mapping[str, Any] | str
-"""A call's arguments in the assistant's turn: an object, or the text if it is not one."""
+Arguments = Mapping[str, Any] | str  # An object, or the text if it is not one.
 
 Origin = Literal["openai", "openai_responses", "anthropic", "calls"]
 """The provider of a turn; `calls` means none, and fits every provider."""
@@ -38,10 +37,7 @@ class AssistantCall:
 
 @dataclass(frozen=True, slots=True)
 class AssistantTurn:
-    """An assistant's message, as it is sent back to the provider, and its calls in order.
-
-    `RoundError` if two calls have the same id, so that results could not be matched, or none, or no name.
-    """
+    """An assistant's message, as it is sent back, and its calls in order, each with an id of its own."""
 
     message: Mapping[str, Any]
     calls: tuple[AssistantCall, ...]
@@ -127,19 +123,18 @@ def shown(block: Block) -> str:
 
 
 def _link(block: Block) -> str:
-    """A link with the description of its target: `Title: description`, and the address."""
     said = ": ".join(str(block[key]) for key in ("title", "description") if block.get(key))
     return f"{said} <{block.get('uri', '')}>" if said else str(block.get("uri", ""))
 
 
 def found(result: ToolResult) -> Mapping[str, Any]:
-    """What a search for tools has put into its result for the provider; empty for other results."""
+    """The data of a search for tools for the provider; empty for other results."""
     meta: Mapping[str, Any] = result.wire.get("_meta") or {}
     return meta.get(FOUND_META_KEY) or {}
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
+class MediaAttachment:
     """An image or a file in a result: media type, base64, and the last part of its address, if it has one."""
 
     kind: str
@@ -147,15 +142,14 @@ class Attachment:
     name: str = ""
 
 
-def attachment(block: Block) -> Attachment | None:
-    """The image or the embedded file in a content block, if it has one."""
+def attachment(block: Block) -> MediaAttachment | None:
     if block.get("type") == "image":
-        return Attachment(str(block.get("mimeType", "")), str(block.get("data", "")))
+        return MediaAttachment(str(block.get("mimeType", "")), str(block.get("data", "")))
     embedded: Mapping[str, Any] = block.get("resource", {}) if block.get("type") == "resource" else {}
     if "blob" not in embedded:
         return None
     name = str(embedded.get("uri", "")).rstrip("/").rsplit("/", 1)[-1]
-    return Attachment(str(embedded.get("mimeType", "")), str(embedded["blob"]), name)
+    return MediaAttachment(str(embedded.get("mimeType", "")), str(embedded["blob"]), name)
 
 
 def flagged_text(result: ToolResult) -> str:
@@ -176,7 +170,6 @@ def _fault(call: AssistantCall, seen: set[str]) -> str | None:
 
 
 def turn_from_openai(message: object) -> AssistantTurn:
-    """Parse the message of a chat completion: a `ChatCompletionMessage` or the same as a dictionary."""
     found = said(message, "choices[0].message")
     # Responses contain empty fields, some of which requests refuse; content may be null.
     found = {key: value for key, value in sendable(found).items() if value is not None or key == "content"}
@@ -187,7 +180,6 @@ def turn_from_openai(message: object) -> AssistantTurn:
 
 
 def _sent_call(call: Any) -> Any:
-    """A call of a message as it is sent back; a streamed one has its place in the stream."""
     if not isinstance(call, Mapping):
         return call
     sent = sendable(cast("Mapping[str, Any]", call), "index")
@@ -232,7 +224,6 @@ _CALLS: Final = ("function_call", "custom_tool_call", _SEARCH)
 
 
 def turn_from_responses(response: object) -> AssistantTurn:
-    """Parse a `Response`, the same as a dictionary, or the list of its output items."""
     found = plain(response)
     output = cast("Mapping[str, Any]", found).get("output") if isinstance(found, Mapping) else found
     if not isinstance(output, list):
@@ -257,7 +248,7 @@ def _item(place: int, item: object) -> dict[str, Any]:
 
 
 def _is_call(item: Mapping[str, Any]) -> bool:
-    """Whether the application has to answer an item; a search may have run at the provider."""
+    """True if the application has to answer an item; a search may have run at the provider."""
     if item.get("type") == _SEARCH:
         return item.get("execution") == "client"
     return item.get("type") in _CALLS
@@ -302,7 +293,6 @@ def responses_result(items: Iterable[Mapping[str, Any]], id: str, result: ToolRe
 
 
 def _part(place: int, block: Block) -> dict[str, Any]:
-    """A content block as a part of an output: images and PDF files unchanged, the rest as text."""
     found = attachment(block)
     if found is not None and found.kind in IMAGES:
         return {"type": "input_image", "image_url": f"data:{found.kind};base64,{found.data}"}
@@ -313,7 +303,6 @@ def _part(place: int, block: Block) -> dict[str, Any]:
 
 
 def turn_from_anthropic(message: object) -> AssistantTurn:
-    """Parse a `Message`, or the same as a dictionary; only its role and content are sent back."""
     content = said(message, "the answer of messages.create").get("content")
     if isinstance(content, str):
         return AssistantTurn({"role": "assistant", "content": content}, (), "anthropic")
@@ -357,7 +346,6 @@ def anthropic_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
 
 
 def anthropic_results(results: Iterable[tuple[str, ToolResult]]) -> list[dict[str, Any]]:
-    """The one user message that answers every call of a turn; no message without calls."""
     blocks = [_result(id, result) for id, result in results]
     return [{"role": "user", "content": blocks}] if blocks else []
 

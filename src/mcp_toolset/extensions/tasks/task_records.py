@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from mcp_toolset.calls.suspended import Kept, Sealer, Suspended, SuspendedStore
+from mcp_toolset.calls.suspended import KeptData, Sealer, Suspended, SuspendedStore
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, RequestStateError, StoreError
 from mcp_toolset.security.secrets.key_ring import KeyRing
@@ -33,7 +33,7 @@ class TaskRecords:
     def __init__(self, store: SuspendedStore | None, shared: Shared | None) -> None:
         self._store = store
         self._shared = shared
-        self._kept: Kept | None = None if store is None else store.kept(_KIND)
+        self._kept: KeptData | None = None if store is None else store.kept(_KIND)
         self._fresh: KeyRing | None = None
         self._sealer = Sealer(_KIND, self._keys)
         self.outlive = store is not None

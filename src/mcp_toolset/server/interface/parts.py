@@ -51,7 +51,7 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource, fits, not_ready, state_of
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets import opening
-from mcp_toolset.tools.toolsets.opening import Waiting, settled, unwind
+from mcp_toolset.tools.toolsets.opening import OpeningWait, settled, unwind
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import ToolBinding, UnboundName
 
@@ -692,12 +692,12 @@ class Lifecycle(ServerParts):
         if self._stack is not None:
             raise StateError(f"server {self.name!r} is already open")
         try:
-            await self._open(Waiting(patience=opening.PATIENCE))
+            await self._open(OpeningWait(patience=opening.PATIENCE))
         except BaseExceptionGroup as group:
             raise sole(group) from None
         return self
 
-    async def _open(self, waiting: Waiting) -> None:
+    async def _open(self, waiting: OpeningWait) -> None:
         async with AsyncExitStack() as stack:
             await self._open_stores(stack)
             self._news.attach()
@@ -769,7 +769,7 @@ class Lifecycle(ServerParts):
             yield
             return
         try:
-            await self._open(Waiting(limit=0))
+            await self._open(OpeningWait(limit=0))
         except BaseExceptionGroup as group:
             raise sole(group) from None
         async with AsyncExitStack() as stack:

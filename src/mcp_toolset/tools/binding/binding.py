@@ -17,8 +17,7 @@ from mcp_toolset.tools.core.source import Provenance
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
 
-Executor = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
-"""Runs a call after all checks."""
+Executor = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]  # Runs a call after all checks.
 
 Gate = Callable[[ToolCall, ToolContext], None]
 """Refuses a call by raising; runs before every other check and never waits (fails closed).
@@ -26,40 +25,28 @@ Gate = Callable[[ToolCall, ToolContext], None]
 If the check lacks something that a store elsewhere has, it raises `StoreMiss` and is made again.
 """
 
-Redirect = Callable[[ToolCall, ToolContext], ToolCall]
-"""Turns a call of a tool such as `call_tool` into the call of the tool that it names."""
-
-Prepare = Callable[[ToolCall, ToolContext], ToolCall]
-"""Changes a call before its arguments are checked; never waits."""
-
-Reads = Callable[[ToolCall], Any]
-"""Parses the typed input of a call; raises `InvalidArgumentsError` if the arguments do not fit."""
-
-Explain = Callable[[ToolCall], str]
-"""What follows the faults of arguments that do not fit: how the model can mend its call."""
+Redirect = Callable[[ToolCall, ToolContext], ToolCall]  # The call that a call of `call_tool` stands for.
+Prepare = Callable[[ToolCall, ToolContext], ToolCall]  # Changes a call before its arguments are checked.
+Reads = Callable[[ToolCall], Any]  # Parses typed input, or raises `InvalidArgumentsError`.
+Explain = Callable[[ToolCall], str]  # How the model can mend arguments that do not fit.
 
 Supplies = Mapping[Any, Any] | Callable[[ToolContext], Mapping[Any, Any]]
 """Values by parameter name or type, or a function that returns them for the context of one call."""
 
-DEFERRED_CATALOG: Final = "the deferred catalog"
-"""The `place` of the tools that find and call deferred tools."""
+DEFERRED_CATALOG: Final = "the deferred catalog"  # The `place` of the tools that find and call others.
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Personal:
-    """A tool whose source lists something else to each caller.
+    """A tool whose source lists something else to each caller."""
 
-    Attributes:
-        shared: The definition as the source gave it, before rules and verbs, for names and rules.
-        own: The definition that a caller is listed; `None` if the tool does not exist for that caller.
-        exists: Whether what is made of `shared` is for a caller.
-    """
-
+    # The definition as the source gave it, before rules and verbs, for names and rules.
     shared: ToolDefinition
+    # The definition that a caller is listed; `None` if the tool does not exist for that caller.
     own: Callable[[ToolContext], ToolDefinition | None]
-    exists: Callable[[ToolContext], bool]
+    exists: Callable[[ToolContext], bool]  # True if what is made of `shared` is for a caller.
 
     def wire(self, shown: Mapping[str, Any], own: ToolDefinition) -> dict[str, Any]:
         """An entry of `tools/list` for one caller; what rules or verbs have changed stays as it is."""
@@ -77,15 +64,10 @@ _log = logging.getLogger("mcp_toolset.tools")
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """The whole definition of a tool that its source lists by a manifest only, and its compiled schemas.
+    """The whole definition of a tool that its source lists by a manifest only, and its compiled schemas."""
 
-    Attributes:
-        listed: The definition that is listed.
-        definition: The definition that callers are shown when they resolve the tool.
-    """
-
-    listed: ToolDefinition
-    definition: ToolDefinition
+    listed: ToolDefinition  # The definition that is listed.
+    definition: ToolDefinition  # The definition that callers are shown when they resolve the tool.
     arguments: SchemaCheck
     output: SchemaCheck | None
 
@@ -102,7 +84,7 @@ class Contract:
 
 
 class HasContract(Protocol):
-    """What fetches the contract of a tool."""
+    """Fetches the contract of a tool."""
 
     def known(self) -> Contract | None: ...
 
@@ -128,11 +110,11 @@ class ToolBinding:
         execute: The handler.
         source: The name of the source that the tool comes from: a mount's name, or empty for local tools.
         place: Where it was defined, for messages.
-        on: Whether it is available by default.
-        deferred: Whether it is found by search instead of being listed.
+        on: True if it is available by default.
+        deferred: True if it is found by search instead of being listed.
         gate: An extra condition on every call, such as a live grant.
         redirect: Set on tools that call another tool by name.
-        manual: Whether its calls wait for the application's result.
+        manual: True if its calls wait for the application's result.
         timeout: Seconds that one call may take, if the tool says so.
         tool_id: A stable id apart from the public name, where the source has one.
         origin: The `Tool` that it was made from, which all verbs keep; selectors compare it.
@@ -209,7 +191,7 @@ class ToolBinding:
         return (self.own, "") if self.own else (self.name, self.asked)
 
     def exists_for(self, context: ToolContext) -> bool:
-        """Whether its source lists it to a caller."""
+        """True if its source lists it to a caller."""
         return self.personal is None or self.personal.exists(context)
 
     def called(self, name: str, execute: Executor | None = None) -> ToolBinding:
@@ -259,18 +241,13 @@ class ToolBinding:
         return self.definition.to_wire(self.name)
 
 
-MAX_LOADS: Final = 16
-"""Times that one check may lack something; a call of `call_tool` lacks at most some eight things."""
+MAX_LOADS: Final = 16  # Times that one check may lack something; a call lacks at most some eight things.
 
 _T = TypeVar("_T")
 
 
 class StoreMiss(Exception):
-    """Control flow, not an error: something has to be fetched before the check can be made.
-
-    A gate answers from what is in this process. Its caller awaits `loaded`, which fetches what is missing by
-    `load` and asks the gate again; a call for which nothing is missing does not wait.
-    """
+    """Control flow: a gate, which never waits, lacks something; `loaded` fetches it and asks again."""
 
     def __init__(self, load: Callable[[], Awaitable[object]]) -> None:
         super().__init__("something has to be fetched first")
@@ -278,7 +255,6 @@ class StoreMiss(Exception):
 
 
 async def loaded(ask: Callable[[], _T], miss: StoreMiss | None = None) -> _T:
-    """What a check says, once everything that it lacks was fetched."""
     if miss is None:
         try:
             return ask()

@@ -45,8 +45,7 @@ else:
     _Tool = ForwardRef("Tool[..., Any]", module="mcp_toolset.tools.declare.tool")
     ToolSelector = Union[str, _Tool, type, FunctionType, Tagged]  # noqa: UP007
 
-MAX_NEAR: Final = 3
-"""The number of close matches that an error names."""
+MAX_NEAR: Final = 3  # The number of close matches that an error names.
 
 
 @runtime_checkable
@@ -134,7 +133,6 @@ def near_names(name: str, table: Mapping[str, ToolBinding]) -> list[str]:
 
 
 def means(selector: object, binding: ToolBinding) -> bool:
-    """Whether a selector that is not a name refers to a tool: the tool itself, or what it was made from."""
     if isinstance(selector, Tagged):
         return selector.tags <= binding.tags
     origin: Any = binding.origin
@@ -142,7 +140,6 @@ def means(selector: object, binding: ToolBinding) -> bool:
 
 
 def own_name(selector: object) -> str | None:
-    """The name of a selector: its text, or the name of its tool or of the object that a tool is made from."""
     if isinstance(selector, str):
         return selector
     tool = declared_tool(selector) or selector
@@ -150,8 +147,7 @@ def own_name(selector: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-EVERY_TOOL: Final = "*"
-"""The pattern for every tool."""
+EVERY_TOOL: Final = "*"  # The pattern for every tool.
 
 KEPT: Final = qualified("_" * MAX_NAME_LENGTH, "").rindex("_")
 """The number of characters of a long name before the digest that keeps it apart from others."""
@@ -161,21 +157,14 @@ _MAGIC: Final = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class NameUse:
-    """A name, a pattern or a tool for which a hook, middleware, limit or the like was given.
+    """A name, a pattern or a tool for which a hook, middleware, limit or the like was given."""
 
-    Attributes:
-        name: The name or the pattern; for a tool or a toolset, its name.
-        where: Where it was given, for messages, such as `hooks.execution`.
-        tool: The tool or the toolset itself, if that was given.
-    """
-
-    name: str
-    where: str
-    tool: object = field(default=None, compare=False)
+    name: str  # The name or the pattern; for a tool or a toolset, its name.
+    where: str  # Where it was given, for messages, such as `hooks.execution`.
+    tool: object = field(default=None, compare=False)  # The tool or the toolset itself, if that was given.
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it may match several tools, or no tool for the time being."""
         return self.tool is None and bool(_MAGIC.search(self.name))
 
 
@@ -202,7 +191,7 @@ def _fault_of(selector: str) -> tuple[str, str] | None:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a name or pattern matches a name; a long name may have been cut within its prefixes."""
+    """True if a name or pattern matches a name; a long name may have been cut within its prefixes."""
     if pattern == name:
         return True
     if not _MAGIC.search(pattern):
@@ -254,7 +243,6 @@ class ToolNames:
         )
 
     def exact(self, binding: ToolBinding) -> tuple[str, ...]:
-        """The names that refer to a tool, its public name first."""
         return tuple(
             name
             for name in names_had(binding)
@@ -316,17 +304,12 @@ class ToolNames:
 
 
 def names_had(binding: ToolBinding) -> list[str]:
-    """Every name of a tool: the public one, the one that its host gave it, and its former names."""
     had = (binding.name, binding.asked, *reversed(binding.former), binding.definition.name)
     return [name for name in dict.fromkeys(had) if name]
 
 
 def _first(now: list[ToolBinding], before: list[ToolBinding]) -> list[ToolBinding]:
-    """The tools that have a name; those that had it, if no tool has it.
-
-    A server can give its tools any name. So a mounted tool with a local tool's former name does not
-    take that name over: it then refers to both.
-    """
+    """The tools that have a name; those that had it, if no local tool has it: a server may give any name."""
     if not now or any(not one.source for one in now):
         return now or before
     return [*now, *(one for one in before if not one.source)]

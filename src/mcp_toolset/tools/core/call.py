@@ -117,10 +117,9 @@ CAPABILITIES: Final = {
     "processes": "start processes whose records outlive the program, list, await and cancel them",
     "events": "append events to the record of the session",
 }
-"""What each capability allows."""
+"""Each capability, and what it allows."""
 
-ALWAYS: Final = frozenset({"progress", "log"})
-"""Granted to every tool: they only report to the caller about its own call."""
+ALWAYS: Final = frozenset({"progress", "log"})  # Granted to every tool: reports about its own call.
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +164,7 @@ class Membership(Protocol):
 
     def members(self) -> Mapping[str, bool]: ...
 
-    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
-        """Add tools to the members or remove them, all or nothing; return the new generation."""
-        ...
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int: ...
 
 
 class Background(Protocol):
@@ -215,16 +212,14 @@ class Effects(Protocol):
 
     async def once(
         self, key: str, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...], *, repeat: bool
-    ) -> Any:
-        """Do a step, or give the recorded value of it; see `ToolContext.effect`."""
+    ) -> Any: ...
 
 
 EFFECTS: Final[ContextVar[Effects | None]] = ContextVar("mcp_toolset_effects", default=None)
 """The effects of the call that runs; `None` if no journal records it."""
 
 
-MOST_EDITED: Final = 65_536
-"""Characters of edited arguments, in JSON, that are kept for a call that is made again."""
+MOST_EDITED: Final = 65_536  # Characters of edited arguments, in JSON, that are kept for a repeat.
 
 _EMPTY: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.tools")
@@ -345,7 +340,7 @@ class ToolContext:
     """The protocol revision of this call; `None` without a client."""
 
     is_inner: bool = False
-    """Whether the call is one of several that are made for one request, such as by code of a model."""
+    """True if the call is one of several that are made for one request, such as by code of a model."""
 
     capabilities: frozenset[str] = ALWAYS
     """The capabilities that the tool was granted, by name."""
@@ -357,7 +352,7 @@ class ToolContext:
     """The values for injected parameters, by the parameter's name or its type."""
 
     is_task: bool = False
-    """Whether the call may become a task, whose result the client gets later (2026-07-28)."""
+    """True if the call may become a task, whose result the client gets later (2026-07-28)."""
 
     model: str | None = None
     """The model that the loop works with, where the loop says so; clients of MCP do not."""
@@ -367,12 +362,12 @@ class ToolContext:
 
     @property
     def resumed(self) -> bool:
-        """Whether the client makes the call again, with answers to what it was asked (2026-07-28)."""
+        """True if the client makes the call again, with answers to what it was asked (2026-07-28)."""
         return False
 
     @property
     def follows(self) -> bool:
-        """Whether the call was made before and has become a task of a mounted server, which goes on."""
+        """True if the call was made before and has become a task of a mounted server, which goes on."""
         return False
 
     @property
@@ -384,7 +379,7 @@ class ToolContext:
         """Keep the edits of a call that ends with a question, for its next run."""
 
     def counts(self, what: str) -> bool:
-        """Whether a use is to be counted now: not if the run that ended with a question has counted it."""
+        """True if a use is to be counted now: not if the run that ended with a question has counted it."""
         return True
 
     def injecting(self, values: Mapping[Any, Any]) -> ToolContext:
@@ -413,7 +408,7 @@ class ToolContext:
 
     @property
     def wants_progress(self) -> bool:
-        """Whether the caller asked for progress reports."""
+        """True if the caller asked for progress reports."""
         return False
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
@@ -425,7 +420,7 @@ class ToolContext:
 
     @property
     def can_ask(self) -> bool:
-        """Whether the client can answer questions."""
+        """True if the client can answer questions."""
         own = type(self)
         return own.request is not ToolContext.request or own.elicit is not ToolContext.elicit
 
@@ -433,10 +428,8 @@ class ToolContext:
     async def ask(
         self, question: str, schema: type[_Wanted], *, key: str = ""
     ) -> ElicitationAnswer[_Wanted]: ...
-
     @overload
     async def ask(self, question: str, schema: Any = None, *, key: str = "") -> ElicitationAnswer: ...
-
     async def ask(self, question: str, schema: Any = None, *, key: str = "") -> ElicitationAnswer[Any]:
         """Ask the user at the client (capability `ask`).
 
@@ -479,7 +472,7 @@ class ToolContext:
         system: str | None = None,
         key: str = "",
     ) -> SampledMessage:
-        """Have the client's model write something (capability `sample`); the call runs again as with `ask`.
+        """Ask the client's model for a message (capability `sample`); the call runs again as with `ask`.
 
         Args:
             messages: A text of the user, or messages in wire form.

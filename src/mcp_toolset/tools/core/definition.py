@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 
-MAX_DEPTH: Final = 200
-"""The number of levels that are frozen; a schema that is nested deeper is refused when it is compiled."""
+MAX_DEPTH: Final = 200  # Levels that are frozen; deeper schemas are refused when compiled.
 
 _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 
@@ -95,7 +94,6 @@ def thawed(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 
 def copied(arguments: dict[str, Any]) -> dict[str, Any]:
-    """A deep copy; values that JSON does not have are copied by `copy.deepcopy`."""
     try:
         return _copied_object(arguments)
     except RecursionError:
@@ -205,12 +203,12 @@ class ToolDefinition:
 
     @property
     def read_only(self) -> bool:
-        """Whether the tool is annotated as read-only; without the hint it may change things."""
+        """True if the tool is annotated as read-only; without the hint it may change things."""
         return self.annotations is not None and self.annotations.get("readOnlyHint") is True
 
     @property
     def repeatable(self) -> bool:
-        """Whether the tool is annotated so that a second run does no more than the first."""
+        """True if the tool is annotated so that a second run does no more than the first."""
         hints = self.annotations or {}
         return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
@@ -247,7 +245,7 @@ class ToolDefinition:
 
 
 def task_support(definition: ToolDefinition) -> str:
-    """Whether a tool runs as a task: `optional`, `required`, or empty (`execution.taskSupport`)."""
+    """True if a tool runs as a task: `optional`, `required`, or empty (`execution.taskSupport`)."""
     execution: object = definition.extra.get("execution") if definition.extra else None
     found = (
         cast("Mapping[str, Any]", execution).get("taskSupport") if isinstance(execution, Mapping) else None
@@ -265,21 +263,15 @@ def _expect(tool: str, wire: Mapping[str, Any], key: str, kind: type, *, require
         raise DefinitionError(f"tool {tool!r}: {key} must be {wanted}, found {found}")
 
 
-MAX_LINES: Final = 8
-"""The number of differences that are listed; the rest are counted."""
-
-MAX_VALUE: Final = 100
-"""The number of characters shown of one value."""
+MAX_LINES: Final = 8  # The number of differences that are listed; the rest are counted.
+MAX_VALUE: Final = 100  # The number of characters shown of one value.
 
 _ABSENT: Final = object()
 _Wire = Mapping[str, Any]
 
 
 def difference(old: _Wire, new: _Wire) -> list[str]:
-    """The parts of a definition in wire form that differ, each as `path: before → after`.
-
-    Texts come from strangers: each is shown as JSON and cut, so that none looks like a line of the list.
-    """
+    """The differing parts of two definitions, each as `path: before → after`, cut and in JSON: safe lines."""
     lines: list[str] = []
     found = _walk(old, new, "")
     for line in found:
@@ -319,7 +311,6 @@ class Tagged:
 
     @property
     def name(self) -> str:
-        """The selector as source code, for messages."""
         return f"tagged({', '.join(map(repr, sorted(self.tags)))})"
 
     def __repr__(self) -> str:
@@ -350,39 +341,27 @@ _HINTS: Final = {
 
 
 class ToolOptions(TypedDict, total=False):
-    """Keyword arguments that every way to define a tool takes.
+    """Keyword arguments that every way to define a tool takes."""
 
-    Attributes:
-        title: A name for people.
-        description: What the tool does, for the model.
-        meta: The definition's `_meta`.
-        manual: Whether the application answers its calls, even if it has a handler.
-        timeout: Seconds that one call may take.
-        id: The stable id of the tool, independent of its name.
-        tags: The application's words for selectors and policies; clients do not see them.
-        metadata: The application's notes about it, JSON data; clients do not see them.
-        read_only: The annotation `readOnlyHint`; likewise `destructive`, `idempotent`, `open_world`.
-        task: Whether a client that takes tasks gets one in place of the result (`execution.taskSupport`):
-            `optional`, or `required` if it is refused to other clients of 2026-07-28. See docs/tasks.md.
-    """
-
-    title: str | None
-    description: str | None
-    meta: Mapping[str, Any] | None
-    manual: bool
-    timeout: float | None
-    id: str
-    tags: Iterable[str]
-    metadata: Mapping[str, Any]
+    title: str | None  # A name for people.
+    description: str | None  # What the tool does, for the model.
+    meta: Mapping[str, Any] | None  # The definition's `_meta`.
+    manual: bool  # True if the application answers its calls, even if it has a handler.
+    timeout: float | None  # Seconds that one call may take.
+    id: str  # The stable id of the tool, independent of its name.
+    tags: Iterable[str]  # The application's words for selectors and policies; clients do not see them.
+    metadata: Mapping[str, Any]  # The application's notes about it, JSON data; clients do not see them.
+    # The annotation `readOnlyHint`; likewise `destructive`, `idempotent`, `open_world`.
     read_only: bool | None
     destructive: bool | None
     idempotent: bool | None
     open_world: bool | None
+    # True if a client that takes tasks gets one in place of the result (`execution.taskSupport`): `optional`,
+    # or `required` if it is refused to other clients of 2026-07-28. See docs/tasks.md.
     task: Literal["optional", "required"] | None
 
 
 def checked(maker: str, options: ToolOptions) -> ToolOptions:
-    """The options, if there are no others among them; `TypeError` of `maker` if there are."""
     unknown = sorted(options.keys() - ToolOptions.__annotations__.keys())
     if unknown:
         raise TypeError(f"{maker} got an unexpected keyword argument {unknown[0]!r}")
@@ -390,7 +369,6 @@ def checked(maker: str, options: ToolOptions) -> ToolOptions:
 
 
 def annotations_of(options: ToolOptions) -> dict[str, Any] | None:
-    """The behaviour annotations in wire form; `DefinitionError` for one that is neither true nor false."""
     for key in _HINTS:
         if not isinstance(said := options.get(key), bool | None):
             raise DefinitionError(f"{key} is True, False or None, not {said!r}")

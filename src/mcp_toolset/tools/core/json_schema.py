@@ -49,10 +49,7 @@ def _is_finite(value: Any) -> bool:
 
 
 class PlainSchema(GenerateJsonSchema):
-    """JSON Schema without the titles that pydantic makes from field names: each costs tokens.
-
-    A default without a JSON form, such as a sentinel, is left out; the function still gets it.
-    """
+    """JSON Schema without titles from field names, which cost tokens, and defaults that JSON lacks."""
 
     ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}
 
@@ -71,13 +68,11 @@ class PlainSchema(GenerateJsonSchema):
 
 
 def reason_of(fault: Exception) -> str:
-    """Why a type has no schema, in one line: pydantic names the innermost cause last, then its advice."""
     lines = [line.strip() for line in str(fault).split("\n\n")[0].splitlines()]
     return lines[-1] if isinstance(fault, SchemaError) else lines[0]
 
 
-_FIELD: Final = "value"
-"""The only field of a form for a type that is no object."""
+_FIELD: Final = "value"  # The only field of a form for a type that is no object.
 
 
 class AnswerForm:
@@ -114,7 +109,6 @@ class AnswerForm:
 
 
 def _inlined(shape: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without references, and without forms of one plain field that clients do not know."""
     made = {key: value for key, value in shape.items() if key != "$defs"}
     if isinstance(name := made.pop("$ref", None), str):
         made = {**_inlined(defs[name.removeprefix("#/$defs/")], defs), **made}

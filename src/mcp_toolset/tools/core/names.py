@@ -1,11 +1,9 @@
 """Names of tools: public ones that every client accepts, stable ids, and importable names of handlers.
 
-The protocol allows 128 of `[A-Za-z0-9_.-]`; widely used clients accept 64 of `[A-Za-z0-9_-]`. A name
-that must be altered gets a short digest of the original, so that two names never become one. Names
-are mapped back through a view, never by parsing.
-
-`mounted_name` makes the names of a hub's tools: each depends on its server and tool only, and the names of
-two servers never collide, whichever of them are up (docs/decisions/0008-names-that-depend-on-nobody-else.md).
+The protocol allows 128 of `[A-Za-z0-9_.-]`; widely used clients accept 64 of `[A-Za-z0-9_-]`. A name that
+must be altered gets a short digest of the original, so that two names never become one, whichever servers are
+up (docs/decisions/0008-names-that-depend-on-nobody-else.md). Names are mapped back through a view, never by
+parsing.
 """
 
 from __future__ import annotations
@@ -33,10 +31,7 @@ _SHORTEST: Final = 24
 
 
 def public_name(name: str, *, prefix: str = "", limit: int = MAX_NAME_LENGTH) -> str:
-    """A name that every client accepts: `prefix_name`, or its legal characters, cut, with a digest.
-
-    `limit` is the largest length of the name; see `limit_beside`.
-    """
+    """A name that every client accepts: `prefix_name`, or its legal characters, cut, with a digest."""
     whole = f"{prefix}_{name}" if prefix else name
     legal = _OUTSIDE.sub("_", whole)
     if legal == whole and len(legal) <= limit:
@@ -84,10 +79,7 @@ def readable_name(name: str, own: str) -> str | None:
 
 
 def limit_beside(client_prefix: str) -> int:
-    """The number of characters left for a name when a client puts `client_prefix` before it.
-
-    Claude Code, for example, shows `mcp__SERVER__TOOL` to its model, with at most 64 characters in all.
-    """
+    """The number of characters left for a name beside a client's prefix, such as `mcp__SERVER__`."""
     limit = MAX_NAME_LENGTH - len(client_prefix)
     if limit < _SHORTEST:
         raise DefinitionError(
@@ -128,7 +120,6 @@ def plain_prefix(prefix: str) -> str:
 
 @lru_cache(1_000)
 def prefix_from(name: str) -> str:
-    """A usable prefix made from a server's name: unchanged, or its legal characters, cut, with a digest."""
     legal = re.sub("_+", "_", _OUTSIDE.sub("_", name)).rstrip("_")
     if legal == name and _PREFIX.fullmatch(name):
         return name
@@ -141,12 +132,10 @@ def _without(prefix: str, name: str) -> str:
     return rest if head.lower() == prefix.lower() and joint and joint in _SEPARATORS and rest else name
 
 
-DECLARED: Final = "__mcp_toolset_tool__"
-"""The attribute of a class declared with `@tool_input` that has its tool."""
+DECLARED: Final = "__mcp_toolset_tool__"  # The attribute of a class with `@tool_input` that has its tool.
 
 
 def declared_tool(model: object) -> Any:
-    """The tool of a class declared with `@tool_input`; a subclass does not inherit it."""
     return vars(model).get(DECLARED) if isinstance(model, type) else None
 
 
@@ -159,7 +148,6 @@ def default_id(name: str, function: object) -> str:
 
 
 def handler_name(handler: object) -> str | None:
-    """`module:function` if importing that gives the handler, or the tool made from it."""
     if handler is None or isinstance(handler, str):
         return handler
     path = _path_of(handler)

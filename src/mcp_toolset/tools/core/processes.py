@@ -1,4 +1,4 @@
-"""What a tool sees of processes (capability `processes`): handles, events, and the work while it runs."""
+"""Processes as a tool sees them (capability `processes`): handles, events, and the work while it runs."""
 
 from __future__ import annotations
 
@@ -62,24 +62,20 @@ class OwnProcesses(Protocol):
     @property
     def current(self) -> RunningProcess: ...
 
-    async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
-        """Run `work(process, *arguments)`, also after the call; it is on record before it begins."""
-        ...
+    async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process: ...
 
     async def get(self, id: str) -> Process: ...
 
     async def list(self, *, limit: int = 100) -> Sequence[Process]: ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
-        """What the work returned, in JSON form, once it has ended; `within` bounds the wait, in seconds."""
+        """The result of the work, in JSON form, once it has ended; `within` bounds the wait, in seconds."""
 
     async def cancel(self, id: str) -> Process:
         """Ask for the end of a process, also of one that another program runs; returns its handle."""
         ...
 
-    async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
-        """The events of a process with numbers above `after`, in order."""
-        ...
+    async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]: ...
 
 
 class ProcessesOf(Protocol):

@@ -23,14 +23,9 @@ ROOTS: Final = "roots/list"
 ANSWERABLE: Final = ("elicitation", "roots", "sampling")
 """The client capabilities that let a tool send requests to the client."""
 
-CALL_META_KEY: Final = "mcp-toolset/call"
-"""Key in the `_meta` of a sampling request: the call and tool that caused it."""
-
-REPLAY_META_KEY: Final = "mcp-toolset/replay-key"
-"""Key in the `_meta` of a sampling request: its number among the requests of the same call."""
-
-USAGE_META_KEY: Final = "mcp-toolset/usage"
-"""Key in the `_meta` of a message that the program's own model wrote: its tokens by kind."""
+CALL_META_KEY: Final = "mcp-toolset/call"  # In the `_meta` of a sampling request: its call and tool.
+REPLAY_META_KEY: Final = "mcp-toolset/replay-key"  # In the same: its number among those of the call.
+USAGE_META_KEY: Final = "mcp-toolset/usage"  # In the `_meta` of our own model's message: tokens by kind.
 
 ANY_ANSWER: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -68,7 +63,7 @@ class ElicitationAnswer(Generic[Value]):
 
     @property
     def accepted(self) -> bool:
-        """Whether the user accepted."""
+        """True if the user accepted."""
         return self.action == "accept"
 
     @classmethod
@@ -151,7 +146,6 @@ def _leaves(group: BaseExceptionGroup[InputRequired]) -> Iterator[InputRequired]
 
 
 def elicitation(question: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The parameters of a question to the user (client/elicitation, form mode)."""
     form = ANY_ANSWER if schema is None else schema
     fault = _fault_of_form(form)
     if fault:
@@ -188,7 +182,6 @@ def roots_in(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def sampling(
     messages: str | Sequence[Mapping[str, Any]], *, max_tokens: int, system: str | None
 ) -> dict[str, Any]:
-    """The parameters of a sampling request; a text becomes one message of the user."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
     params: dict[str, Any] = {"messages": [dict(message) for message in messages], "maxTokens": max_tokens}
@@ -226,8 +219,7 @@ class Halt:
             )
 
 
-Block = Mapping[str, Any]
-"""One content block in wire form (`{"type": "text", "text": …}`)."""
+Block = Mapping[str, Any]  # One content block in wire form (`{"type": "text", "text": …}`).
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +229,10 @@ class ToolResult:
     Attributes:
         wire: The result in wire form.
         ask: The question that the call waits for; it is then not complete.
-        halt: Whether the loop should end after this call.
-        unstructured: Whether it has no structured content, although its tool's output schema requires some,
+        halt: True if the loop should end after this call.
+        unstructured: True if it has no structured content, although its tool's output schema requires some,
             because the client's protocol revision cannot carry it.
-        stopped: Whether its tool was stopped before its end, so that it is not known what the call has done.
+        stopped: True if its tool was stopped before its end, so that it is not known what the call has done.
     """
 
     wire: Mapping[str, Any]
@@ -288,7 +280,7 @@ class ToolResult:
             content: A text, a block, or several of both.
             structured: The structured content, which may be a model or anything else with a JSON form.
             meta: The `_meta` of the result, for clients; models do not see it.
-            is_error: Whether the call failed in a way that the model should see.
+            is_error: True if the call failed in a way that the model should see.
         """
         several = [content] if isinstance(content, str | Mapping) else content
         blocks = [
@@ -322,12 +314,12 @@ class ToolResult:
 
     @property
     def is_error(self) -> bool:
-        """Whether the call failed in a way that the model should see."""
+        """True if the call failed in a way that the model should see."""
         return self.wire.get("isError") is True
 
     @property
     def is_complete(self) -> bool:
-        """Whether the call has ended; `False` while input is required from the client (2026-07-28)."""
+        """True if the call has ended; `False` while input is required from the client (2026-07-28)."""
         return self.ask is None and self.wire.get("resultType", "complete") == "complete"
 
     @property

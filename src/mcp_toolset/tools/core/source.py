@@ -20,29 +20,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """One tool that differs from its pin.
+    """One tool that differs from its pin."""
 
-    Attributes:
-        name: The tool's original name at its source.
-        held: Whether it is quarantined until a person accepts it; else it is served with the new definition.
-        pinned: The definition that was accepted, safe to show; `None` for a tool that is new.
-        offered: The present definition, without the mount's secrets; hostile until accepted.
-        gained: What the new definition can do that the old could not; empty if nothing.
-        differences: Where the two definitions differ, such as `inputSchema.properties.path`.
-        reason: All of that in one line, for people and models; it quotes nothing from the server.
-    """
-
-    name: str
+    name: str  # The tool's original name at its source.
+    # True if it is quarantined until a person accepts it; else it is served with the new definition.
     held: bool
+    # The definition that was accepted, safe to show; `None` for a tool that is new.
     pinned: ToolDefinition | None = field(repr=False)
+    # The present definition, without the mount's secrets; hostile until accepted.
     offered: ToolDefinition = field(repr=False)
-    gained: tuple[str, ...] = ()
+    gained: tuple[str, ...] = ()  # What the new definition can do that the old could not; empty if nothing.
+    # Where the two definitions differ, such as `inputSchema.properties.path`.
     differences: tuple[str, ...] = ()
-    reason: str = ""
+    reason: str = ""  # All of that in one line, for people and models; it quotes nothing from the server.
 
     @property
     def is_new(self) -> bool:
-        """Whether the tool is new on a server that was pinned without it."""
         return self.pinned is None
 
 
@@ -65,7 +58,7 @@ class SourceStatus:
         set_aside: Tools that cannot be used, or are quarantined, each with the reason.
         changes: Tools that differ from their pins, quarantined or not.
         flagged: Tools with hidden text, and what was found.
-        remembered: Whether its tools are those that it listed in the last run, or before it was stopped.
+        remembered: True if its tools are those that it listed in the last run, or before it was stopped.
         stops: How often it was stopped because nothing used it.
         about: The source's own description, in one line.
     """
@@ -83,26 +76,21 @@ class SourceStatus:
 
     @property
     def is_up(self) -> bool:
-        """Whether calls reach it: it is ready, or is stopped and a call starts it."""
+        """True if calls reach it: it is ready, or is stopped and a call starts it."""
         return self.state in ("ready", "stopped")
 
     @property
     def is_starting(self) -> bool:
-        """Whether it has neither listed its tools nor failed."""
+        """True if it has neither listed its tools nor failed."""
         return self.state in STARTING
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The server and definition behind a mounted tool at this moment; a grant is valid for these only.
+    """The server and definition behind a mounted tool at this moment; a grant is valid for these only."""
 
-    Attributes:
-        endpoint: A digest of the server's address and of the name that it gives itself.
-        digest: The digest of the definition in the server's last list; empty if the list has it no more.
-    """
-
-    endpoint: str
-    digest: str
+    endpoint: str  # A digest of the server's address and of the name that it gives itself.
+    digest: str  # The digest of the definition in the server's last list; empty if the list has it no more.
 
 
 @runtime_checkable
@@ -134,8 +122,7 @@ class AtHand(Protocol):
 STDERR_LOGGER: Final = "mcp_toolset.stderr"
 """The logger of what the processes of servers write to stderr; `.NAME` follows, the name of the server."""
 
-PRINTED_LOGGER: Final = "mcp_toolset.printed"
-"""The logger of servers that print to standard output what is no message."""
+PRINTED_LOGGER: Final = "mcp_toolset.printed"  # The logger of servers that print what is no message.
 
 
 @runtime_checkable
@@ -172,11 +159,10 @@ _P = TypeVar("_P")
 
 
 def fits(one: object, protocol: type[_P]) -> TypeIs[_P]:
-    """Whether an object has the members of a runtime protocol; `isinstance` takes 10 µs each time."""
+    """True if an object has the members of a runtime protocol; `isinstance` takes 10 µs each time."""
     return _all_fit(type(one), protocol) or isinstance(one, protocol)
 
 
 @lru_cache(maxsize=1024)
 def _all_fit(kind: type, protocol: type) -> bool:
-    """Whether a class itself has every member, so that each of its instances fits."""
     return isinstance(kind, protocol)

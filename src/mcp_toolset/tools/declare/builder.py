@@ -51,7 +51,7 @@ class ToolBuilder:
             name: The parameter's name.
             type: A type's name, or a schema in extended notation, such as `{"enum": ["a", "b"]}`.
             description: What it means, for the model.
-            optional: Whether it may be left out.
+            optional: True if it may be left out.
             default: Its value when it is left out; makes it optional.
         """
         if name in self._params:

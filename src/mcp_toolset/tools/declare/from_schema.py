@@ -79,7 +79,6 @@ def type_name(name: object, where: str) -> str:
 
 
 def _is_full(notation: Mapping[str, Any], where: str) -> bool:
-    """Whether the notation is a JSON Schema; a schema of anything but an object is refused."""
     kind = notation.get("type")
     if isinstance(kind, list) or (isinstance(kind, str) and kind.lower() in TYPE_NAMES):
         return _is_object(notation, cast("str | list[Any]", kind), where)
@@ -114,7 +113,7 @@ def _is_reference(value: object) -> bool:
 
 
 def _is_properties(value: object) -> bool:
-    """Whether the notation maps names to schemas, and is not one parameter with the name `properties`."""
+    """True if the notation maps names to schemas, and is not one parameter with the name `properties`."""
     if not isinstance(value, Mapping):
         return False
     named = cast("Mapping[str, Any]", value)
@@ -173,7 +172,6 @@ def _named(name: object, place: str) -> dict[str, Any]:
 
 
 def _subschema(schema: Any, place: str) -> Any:
-    """A schema within a parameter: JSON Schema, with aliases of types replaced."""
     if isinstance(schema, str):
         return _named(schema, place)
     if not isinstance(schema, Mapping):
@@ -202,7 +200,6 @@ def _inner(word: str, value: Any, place: str) -> Any:
 
 
 def _nested(schema: object, place: str) -> Any:
-    """A property of a parameter that is an object, whose `required` list says what is required."""
     if isinstance(schema, Mapping):
         marked = [word for word in _MARKERS if isinstance(cast("Mapping[str, Any]", schema).get(word), bool)]
         if marked:

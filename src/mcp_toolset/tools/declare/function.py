@@ -68,15 +68,12 @@ class FunctionCall(Generic[P, R]):
     async def call(
         self: FunctionCall[P, CoroutineType[Any, Any, V]], context: ToolContext = LOCAL_CONTEXT
     ) -> V: ...
-
     @overload
     async def call(
         self: FunctionCall[P, Coroutine[Any, Any, V]], context: ToolContext = LOCAL_CONTEXT
     ) -> V: ...
-
     @overload
     async def call(self, context: ToolContext = LOCAL_CONTEXT) -> R: ...
-
     async def call(self: Any, context: ToolContext = LOCAL_CONTEXT) -> Any:
         """Run the function with the present input; its exceptions propagate.
 
@@ -116,10 +113,7 @@ class FunctionCall(Generic[P, R]):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class FunctionTool(Tool[P, R]):
-    """A tool made from a function by `@tool`.
-
-    In a class it may be a method, `unbound`: each instance then has its own tool, bound to the instance.
-    """
+    """A tool made from a function by `@tool`; of an `unbound` method, each instance has its own tool."""
 
     __name__: ClassVar[str]
     __qualname__: ClassVar[str]
@@ -132,7 +126,6 @@ class FunctionTool(Tool[P, R]):
         return self.signature.arguments.read
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> FunctionCall[P, R]:
-        """The call with its arguments typed; `view` has its public name, if the tool was renamed."""
         # Typed calls are for loops of an application: no server needs their seven classes.
         from mcp_toolset.tools.declare.typed_call import binding_of, metadata_of
 
@@ -156,15 +149,12 @@ class FunctionTool(Tool[P, R]):
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...
-
     @overload
     def __get__(
         self: FunctionTool[Concatenate[S, Q], R], instance: S, owner: type | None = None
     ) -> FunctionTool[Q, R]: ...
-
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> Self: ...
-
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., Any]:
         return self if instance is None or not self.unbound else self.bound_to(instance)
 
@@ -204,14 +194,10 @@ async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) ->
 
 @overload
 def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
-
-
 @overload
 def tool(
     *, name: str | None = None, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
-
-
 def tool(
     function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Unpack[ToolOptions]
 ) -> Any:

@@ -260,7 +260,6 @@ class _FunctionResource:
         return None if any(one in (".", "..") or {*one} & {"/", "\\", "\0"} for one in segments) else values
 
     async def read(self, uri: str, values: Mapping[str, str]) -> Mapping[str, Any]:
-        """The contents; raises `LookupError` if a value is not of the parameter's type."""
         arguments = {name: self._typed(uri, name, value) for name, value in values.items()}
         call = partial(self._function, **arguments)
         is_async = inspect.iscoroutinefunction(self._function)

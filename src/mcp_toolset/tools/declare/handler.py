@@ -1,8 +1,6 @@
-"""Handlers of tools that are defined by a schema: functions of the arguments.
+"""Handlers of tools that are defined by a schema: functions of `(arguments)` or `(arguments, context)`.
 
-A handler takes the arguments as a dictionary, or the arguments and a `ToolContext`. It is async, or sync and
-runs in a worker thread. It may also be given by its name `module:function`, which is plain data and is
-imported at the first call.
+A sync handler runs in a worker thread. One that is given by its name is imported at the first call.
 """
 
 from __future__ import annotations
@@ -24,8 +22,7 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import JSON, Returned
 
-Handler = Callable[..., Any] | str
-"""A function of `(arguments)` or `(arguments, context)`, or its name as `module:function`."""
+Handler = Callable[..., Any] | str  # A function of `(arguments[, context])`, or its name `module:function`.
 
 
 _NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -81,7 +78,6 @@ class HandlerCall:
 
 
 def answering(handler: Callable[..., Any], tool: str) -> Callable[[Any, ToolContext], Awaitable[Any]]:
-    """A handler as an async function of its input and the context; `DefinitionError` for other parameters."""
     takes_context = _takes_context(handler, tool)
 
     async def answer(input: Any, context: ToolContext) -> Any:
@@ -95,7 +91,6 @@ def answering(handler: Callable[..., Any], tool: str) -> Callable[[Any, ToolCont
 
 
 def arguments_reader(schema: Mapping[str, Any]) -> Callable[[ToolCall], dict[str, Any]]:
-    """The arguments of a call, with the schema's defaults for missing ones."""
     properties: dict[str, Any] = schema.get("properties", {})
     defaults = {
         name: cast("Any", item["default"])
@@ -111,7 +106,6 @@ def arguments_reader(schema: Mapping[str, Any]) -> Callable[[ToolCall], dict[str
 
 
 def is_async(handler: Callable[..., Any]) -> bool:
-    """Whether it returns an awaitable, judging by its definition."""
     inner = cast("partial[Any]", handler).func if isinstance(handler, partial) else handler
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 

@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 
-VALUE: Final = "value"
-"""The only parameter of an input that is not an object, such as an enum."""
+VALUE: Final = "value"  # The only parameter of an input that is not an object, such as an enum.
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def read_input(model: Any, place: str) -> tuple[InputReader, dict[str, Any]]:
 
 
 def _is_object(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
-    """Whether every value of the type is an object; a recursive type refers to itself by name."""
+    """True if every value of the type is an object; a recursive type refers to itself by name."""
     reference: str | None = schema.get("$ref")
     if reference is not None:
         return _is_object(definitions[reference.rsplit("/", 1)[-1]], definitions)
@@ -221,19 +220,16 @@ class InputTool(Tool[..., I], Generic[I, O]):
     def of(
         model: type[A], /, *, output: type[B], name: str | None = None, **options: Unpack[ToolOptions]
     ) -> InputTool[A, B]: ...
-
     @overload
     @staticmethod
     def of(
         model: type[A], /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
     ) -> InputTool[A, Any]: ...
-
     @overload
     @staticmethod
     def of(
         model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
     ) -> InputTool[Any, Any]: ...
-
     @staticmethod
     def of(
         model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
@@ -257,7 +253,6 @@ class InputTool(Tool[..., I], Generic[I, O]):
 
     @property
     def reads(self) -> Reads:
-        """Parses the typed input of a call."""
         return self.reader
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> DecodedCall[I, O]:
@@ -272,7 +267,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
         return DecodedCall(metadata, (binding.reads or self.reader)(own), self, own, binding)
 
     def is_call(self, call: object) -> TypeIs[DecodedCall[I, O]]:
-        """Whether a typed call is one of this tool; type checkers narrow its type by it."""
+        """True if a typed call is one of this tool; type checkers narrow its type by it."""
         return (
             isinstance(call, DecodedCall) and cast("DecodedCall[Any, Any]", call).metadata.tool_id == self.id
         )
@@ -309,7 +304,7 @@ class ToolInput(Generic[O]):
 
     @classmethod
     def is_call(cls, call: object) -> TypeIs[DecodedCall[Self, O]]:
-        """Whether a typed call is one of this tool; type checkers narrow its type by it."""
+        """True if a typed call is one of this tool; type checkers narrow its type by it."""
         return cls._tool().is_call(call)
 
     @classmethod
@@ -320,7 +315,6 @@ class ToolInput(Generic[O]):
 
 
 def _output_of(model: type) -> Any:
-    """The result type that a class names by `ToolInput[…]`, in its own bases or in inherited ones."""
     for kind in model.__mro__:
         for base in vars(kind).get("__orig_bases__", ()):
             if get_origin(base) is ToolInput and not isinstance(output := get_args(base)[0], TypeVar):
@@ -330,14 +324,10 @@ def _output_of(model: type) -> Any:
 
 @overload
 def tool_input(model: M, /) -> M: ...
-
-
 @overload
 def tool_input(
     *, name: str | None = None, output: Any = None, **options: Unpack[ToolOptions]
 ) -> Callable[[M], M]: ...
-
-
 def tool_input(
     model: Any = None, /, *, name: str | None = None, output: Any = None, **options: Unpack[ToolOptions]
 ) -> Any:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     )
 
     Reference = PromptReference | ResourceTemplateReference
-    """What an argument belongs to: a prompt by its name, or a resource template by its URI template."""
+    """The owner of an argument: a prompt by its name, or a resource template by its URI template."""
     Written = str | PromptMessage | Sequence[PromptMessage | str] | GetPromptResult
-    """What a prompt function may return; a text becomes one message of the user."""
+    """Results of a prompt function; a text becomes one message of the user."""
 else:
 
     def __getattr__(name: str) -> Any:
@@ -73,10 +73,7 @@ class CompletionProvider(Protocol):
     def __call__(
         self, reference: Reference, argument: str, value: str, others: Mapping[str, str]
     ) -> Awaitable[Completion | Mapping[str, Any] | Sequence[str]]:
-        """Values of `argument` that start with `value`, the likeliest first; at most 100 are sent.
-
-        `others` are arguments that the user has filled in already.
-        """
+        """At most 100 values that start with `value`; `others` are arguments that are filled in already."""
         ...
 
 

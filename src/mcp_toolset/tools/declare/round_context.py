@@ -1,11 +1,4 @@
-"""`RoundContext`: the capabilities that an owned loop grants to its tools.
-
-```python
-async with BackgroundWork() as work:
-    context = RoundContext(view=view, background=work, events=EventLog())
-    report = await plan.run_pending(context=context)
-```
-"""
+"""`RoundContext`: the capabilities that an owned loop grants to its tools."""
 
 from __future__ import annotations
 
@@ -131,7 +124,6 @@ class RoundContext(ToolContext):
         self.capabilities = ALWAYS | (offered if grant is None else granted(grant, "RoundContext"))
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
-        """This context with the call and the capabilities of the call's tool."""
         made = object.__new__(type(self))
         for slot in RoundContext.__slots__:
             setattr(made, slot, getattr(self, slot))
@@ -140,7 +132,6 @@ class RoundContext(ToolContext):
         return made
 
     def snapshot(self) -> SessionSnapshot:
-        """The user of the loop, and the tools that the model was offered."""
         view: ToolView = self._granted("session")
         return SessionSnapshot(self.session, self.principal, None, tuple(view))
 
@@ -150,38 +141,31 @@ class RoundContext(ToolContext):
         return known_session(sessions, session, self)
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
-        """Search the deferred tools."""
         search: Search = self._granted("catalog")
         return search(query, server=server, limit=limit)
 
     @property
     def membership(self) -> Membership:
-        """Which tools are members of the catalog."""
         return self._granted("membership")
 
     @property
     def background(self) -> Background:
-        """Work that continues after the call."""
         return self._granted("background")
 
     @property
     def processes(self) -> OwnProcesses:
-        """The processes of the loop's user, or else of its session."""
         processes: ProcessesOf = self._granted("processes")
         return processes.owned_by(self)
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
-        """Append an event for the application."""
         events: Events = self._granted("events")
         return events.append(kind, data, call=self._call, context=self)
 
     @property
     def can_ask(self) -> bool:
-        """Whether it was given a way to ask."""
         return self._request is not None
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Put a question to the application's own interface."""
         return await (super().request if self._request is None else self._request)(method, params)
 
     def require(self, capability: str) -> None:

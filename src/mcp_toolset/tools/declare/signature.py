@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from docstring_parser import Docstring
 
 
-PlainType: TypeAlias = tuple[core.CoreSchema, dict[str, Any]]
-"""What checks and writes the values of a type, and its JSON Schema."""
+PlainType: TypeAlias = tuple[core.CoreSchema, dict[str, Any]]  # Checks and writes values; JSON Schema.
 
 _PLAIN: Final[dict[Any, tuple[Callable[[], core.CoreSchema], str]]] = {
     str: (core.str_schema, "string"),
@@ -80,7 +79,6 @@ def plain_type(annotation: Any) -> PlainType | None:
 
 
 def plain_arguments(parameters: Iterable[Parameter]) -> PlainType | None:
-    """The schemas of the keyword arguments of a function; `None` unless all its parameters are plain."""
     accepted: list[core.ArgumentsParameter] = []
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -102,7 +100,6 @@ def plain_arguments(parameters: Iterable[Parameter]) -> PlainType | None:
 
 
 def _described_type(annotation: Any) -> PlainType | None:
-    """The schemas of a plain type, or of one with its description: `Annotated[int, "How many"]`."""
     if get_origin(annotation) is not Annotated:
         return plain_type(annotation)
     inner, *notes = get_args(annotation)
@@ -133,7 +130,6 @@ class Described:
 
 
 def described_by(docstring: str) -> Described:
-    """Parse a cleaned docstring; if it is broken in every form, all of it is text."""
     forms = [form for marks, form in _MARKS if marks.search(docstring)]
     read = [parsed for form in forms if (parsed := _parsed(docstring, form)) is not None]
     if not read:
@@ -231,10 +227,7 @@ _UNTYPED: Final = (Any, str, None, type(None), ToolResult, inspect.Signature.emp
 
 
 def _content() -> tuple[type[Any], ...]:
-    """The protocol's models of content blocks; empty until some module imports them.
-
-    Importing them takes longer than importing all of this package, and most tools return none.
-    """
+    """The models of content blocks; none until some module imports them, which takes long."""
     models = sys.modules.get("mcp_types")
     found = (getattr(models, name, None) for name in _CONTENT)
     return tuple(model for model in found if model is not None)
@@ -242,17 +235,12 @@ def _content() -> tuple[type[Any], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The return type of a function: a schema if it is typed, and the conversion of values to results.
-
-    Attributes:
-        wrapped: Whether the value is not an object, and is sent in one as `result`.
-        plain: Whether an untyped mapping is structured content too, for handlers of JSON.
-    """
+    """The return type of a function: a schema if it is typed, and the conversion of values to results."""
 
     schema: Mapping[str, Any] | None = None
     serializer: SchemaSerializer | None = None
-    wrapped: bool = False
-    plain: bool = False
+    wrapped: bool = False  # True if the value is not an object, and is sent in one as `result`.
+    plain: bool = False  # True if an untyped mapping is structured content too, for handlers of JSON.
 
     def to_result(self, value: Any, tool: str) -> ToolResult:
         """The returned value as a result; `InvalidOutputError` if it has no JSON form clients could read."""
@@ -293,15 +281,14 @@ def _mend(value: object) -> str:
     )
 
 
-UNTYPED: Final = Returned()
-"""Without a schema: any value is shown as text or content."""
+UNTYPED: Final = Returned()  # Without a schema: any value is shown as text or content.
 
 JSON: Final = Returned(plain=True)
 """Without a schema, for a handler of JSON: a mapping is structured content, the rest is shown as text."""
 
 
 def returned_as(annotation: Any, place: str) -> Returned:
-    """What a return annotation promises; a question and a halt are no part of it."""
+    """The promise of a return annotation; a question and a halt are no part of it."""
     annotation = _value_type(annotation)
     if _is_untyped(annotation):
         return UNTYPED
@@ -352,7 +339,6 @@ def _returned(serializer: SchemaSerializer, schema: dict[str, Any]) -> Returned:
 
 
 def _value_type(annotation: Any) -> Any:
-    """The annotation without the outcomes that its union may contain."""
     if annotation in (AskUser, Halt):
         return None
     if get_origin(annotation) not in (Union, types.UnionType):
@@ -373,7 +359,6 @@ def _is_untyped(annotation: Any) -> bool:
 
 
 def _is_content(annotation: Any) -> bool:
-    """Whether it is content that a result contains unchanged, or a union or list of such."""
     nests = get_origin(annotation) in (Annotated, Union, types.UnionType, list, tuple, Sequence)
     inner = get_args(annotation) if nests else ()
     return annotation in (*_content(), ToolResult) or any(map(_is_content, inner))
@@ -458,7 +443,6 @@ class FunctionSignature:
 
 
 def is_method(function: object) -> bool:
-    """Whether a function is defined in a class and takes a bare `self` first."""
     if not isinstance(function, types.FunctionType):
         return False
     scope, _, _ = function.__qualname__.rpartition(".")
@@ -470,7 +454,6 @@ def is_method(function: object) -> bool:
 def read_signature(
     function: Callable[..., Any], name: str | None = None, *, without_self: bool = False
 ) -> FunctionSignature:
-    """Inspect a function as a tool; for a method, `without_self`. Raises `DefinitionError`: see `tool`."""
     target = _innermost(function)
     place = place_of(target)
     own = getattr(target, "__name__", "<lambda>") if name is None else name
@@ -488,7 +471,6 @@ def read_signature(
 
 
 def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that has the annotations and the docstring, inside wrappers and partials."""
     if isinstance(function, type):
         raise DefinitionError(f"a class cannot be a tool: {function!r}; use a function that makes one")
     inner: Callable[..., Any] = inspect.unwrap(function)
@@ -496,7 +478,6 @@ def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def resolved_hints(function: Callable[..., Any], place: str) -> dict[str, Any]:
-    """The annotations of a function as types, string annotations included."""
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
     target = function if inspect.isroutine(function) else type(function).__call__
@@ -548,7 +529,6 @@ def _arguments(
 
 
 def _check_defaults(validator: SchemaValidator, parameters: Iterable[inspect.Parameter], place: str) -> None:
-    """Check that a default is of its parameter's type; `None` may stand for any absent value."""
     plain = (str, int, float, bool, bytes, list, dict, tuple)
     given = {one.name: one.default for one in parameters if type(one.default) in plain}
     if not given:
@@ -614,7 +594,6 @@ def _notes(annotation: Any) -> tuple[Any, ...]:
 
 
 def _made(place: str, parameters: Sequence[inspect.Parameter]) -> tuple[SchemaValidator, dict[str, Any]]:
-    """What checks the arguments, and their JSON Schema."""
     if (plain := plain_arguments(parameters)) is not None:
         return SchemaValidator(plain[0]), plain[1]
     # pydantic's models take long to import; they are needed when a tool of other types is declared.
@@ -664,7 +643,6 @@ _MISFITS: Final = {
 
 
 def invalid_arguments(tool: str, fault: ValidationError) -> str:
-    """What is wrong with the arguments of a call; each fault with its place."""
     lines = [
         f"{'.'.join(map(str, error['loc']))}: {_MISFITS.get(error['type'], error['msg'])}"
         for error in fault.errors(include_url=False)
@@ -673,7 +651,6 @@ def invalid_arguments(tool: str, fault: ValidationError) -> str:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Where a function is defined, for messages: its name, file and line."""
     code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", type(function).__qualname__)
     if code is None:

@@ -39,7 +39,7 @@ class Tool(Generic[P, R]):
         definition: The tool's definition.
         function: The function it was made from, if any.
         place: Where it was defined, for messages.
-        manual: Whether the application answers its calls; always so without a handler.
+        manual: True if the application answers its calls; always so without a handler.
         timeout: Seconds that one call may take; `None` leaves the default.
         id: The stable id of the tool, independent of its public name.
         handler: The function that `run` calls with the arguments, for a tool defined by a schema.
@@ -118,7 +118,7 @@ class Tool(Generic[P, R]):
 
     @property
     def waits(self) -> bool:
-        """Whether the application answers its calls: it is manual, or has no handler."""
+        """True if the application answers its calls: it is manual, or has no handler."""
         return self.manual or self.run is None
 
     def bind(self) -> ToolBinding:

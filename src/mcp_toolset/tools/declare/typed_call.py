@@ -126,7 +126,6 @@ class Decodes(Protocol[C_co]):
 
 
 def metadata_of(call: ToolCall, tool_id: str) -> tuple[CallMetadata, ToolCall]:
-    """The metadata of a call, and a copy of the call that an application may keep."""
     sent = call.arguments if call.original is None else call.original
     metadata = CallMetadata(call.id, call.name, deepcopy(dict(sent)), tool_id)
     arguments = deepcopy(call.arguments)
@@ -145,7 +144,6 @@ def binding_of(call: ToolCall, tool: Tool[..., Any], view: ToolView | None) -> T
 
 
 def fitting(result: ToolResult, binding: ToolBinding) -> ToolResult:
-    """The result, checked against the output schema. Raises `InvalidOutputError`: the result does not fit."""
     check = binding.output
     if check is None or result.is_error or not result.is_complete or check.is_valid(result.structured):
         return result

@@ -19,11 +19,8 @@ from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.schema.validation import SchemaCheck, resolved
 from mcp_toolset.tools.text.hidden_text import in_log
 
-MAX_DEPTH: Final = 16
-"""The number of levels of arguments that are repaired."""
-
-MAX_STEPS: Final = 20_000
-"""Values and subschemas that one repair looks at; a model's slips are few."""
+MAX_DEPTH: Final = 16  # The number of levels of arguments that are repaired.
+MAX_STEPS: Final = 20_000  # Values and subschemas that one repair looks at; a model's slips are few.
 
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
 _NUMBER: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?")
@@ -42,7 +39,6 @@ _log = logging.getLogger("mcp_toolset.calls")
 
 
 def repaired(schema: Mapping[str, Any], check: SchemaCheck, call: ToolCall, _: object = None) -> ToolCall:
-    """The call with repaired arguments; the same call if its arguments fit, or cannot be repaired."""
     if check.is_valid(call.arguments):
         return call
     arguments, done = repairs_of(schema, call.arguments)
@@ -50,7 +46,6 @@ def repaired(schema: Mapping[str, Any], check: SchemaCheck, call: ToolCall, _: o
 
 
 def repairs_of(schema: Mapping[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Arguments with every single repair that is possible, and what was done; they may still not fit."""
     repair = _Repair(schema)
     try:
         return repair.value(schema, arguments, "", 0), repair.done
@@ -140,7 +135,6 @@ class _Repair:
         return {}
 
     def _meanings(self, schema: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
-        """A schema and the schemas it refers to; of alternatives, the only one besides `null`."""
         yield schema
         if depth == MAX_DEPTH:
             return

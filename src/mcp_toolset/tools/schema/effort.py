@@ -13,11 +13,8 @@ from typing import Any, Final, cast
 
 from mcp_toolset.tools.core.definition import FrozenArray, FrozenObject
 
-_DEEPEST: Final = 64
-"""Subschemas of members and items that are followed into each other."""
-
-_LONGEST: Final = 500_000
-"""Subschemas that are looked at, of all places of a schema together."""
+_DEEPEST: Final = 64  # Subschemas of members and items that are followed into each other.
+_LONGEST: Final = 500_000  # Subschemas that are looked at, of all places of a schema together.
 
 _EACH: Final = {
     "additionalProperties": ".",
@@ -41,7 +38,7 @@ class Branching:
     Attributes:
         most: Subschemas that one value is held against at most, wherever it is; `beyond` if nobody knows.
         widest: Subschemas that hold one member or item each time their place is checked.
-        recursive: Whether a definition leads back to itself, through members or items.
+        recursive: True if a definition leads back to itself, through members or items.
     """
 
     __slots__ = (
@@ -123,7 +120,6 @@ class Branching:
 
 
 def resolved(schema: object, pointer: str) -> object:
-    """The value that a local reference such as `#/$defs/name` points to; `None` if there is none."""
     from urllib.parse import unquote
 
     found = schema
@@ -138,7 +134,6 @@ def resolved(schema: object, pointer: str) -> object:
 
 
 def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """The subschemas of members and items by their places; `.` and `[` are every place."""
     for keyword, part in schema.items():
         if keyword == "properties" and isinstance(part, Mapping):
             yield from ((f".{name}", one) for name, one in cast("Mapping[str, object]", part).items())
@@ -157,44 +152,24 @@ def _width(sums: Counter[str]) -> int:
     )
 
 
-MAX_CHECKS: Final = 2_000_000
-"""Subschemas times values of one check: about a quarter of a second."""
-
-MAX_STEPS: Final = 10_000_000
-"""States of regular expressions times characters of one check: about as long."""
-
-MAX_SHARED: Final = 10_000_000
-"""The same where references share subschemas; beyond it the references that are followed are counted."""
-
-COUNTED: Final = "x-mcp-toolset-counted"
-"""The keyword that counts them."""
-
-MAX_TOLD: Final = 5_000
-"""Subschemas that may be tried for the problems of a value whose choices have choices."""
-
-MAX_CHOSEN: Final = 100_000
-"""Subschemas times values up to which a schema with choices tells problems: each choice has all its own."""
-
-MAX_COPIED: Final = 50_000_000
-"""Characters in all problems of a value, up to which they are collected; the library copies it into each."""
-
-MAX_REPORTED: Final = 10_000
-"""Subschemas times values up to which all problems are collected, and not the first alone."""
-
-FEW_STATES: Final = 16
-"""States of an expression that is certain to be fast."""
-
-BACKTRACKS: Final = 10_000
-"""Steps back that an expression with look-around or references may take in one text."""
+MAX_CHECKS: Final = 2_000_000  # Subschemas times values of one check: about a quarter of a second.
+MAX_STEPS: Final = 10_000_000  # States of regular expressions times characters of one check: about as long.
+MAX_SHARED: Final = 10_000_000  # Of shared subschemas; beyond it, references that are followed are counted.
+COUNTED: Final = "x-mcp-toolset-counted"  # The keyword that counts them.
+MAX_TOLD: Final = 5_000  # Subschemas tried for problems, if choices have choices.
+MAX_CHOSEN: Final = 100_000  # Subschemas times values up to which choices tell their problems.
+MAX_COPIED: Final = 50_000_000  # Characters in all problems of a value: each has a copy of it.
+MAX_REPORTED: Final = 10_000  # Subschemas times values up to which all problems are collected.
+FEW_STATES: Final = 16  # States of an expression that is certain to be fast.
+BACKTRACKS: Final = 10_000  # Steps back that an expression with look-around may take in one text.
 
 REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 _PER_TEXT: Final = 2_000
 _PER_CHARACTER: Final = 100
-"""What such an expression counts for a text, and for each of its characters, which it may read again."""
+"""Cost of such an expression for a text, and for each of its characters, which it may read again."""
 
-FEW: Final = 30
-"""Values that are held against any schema that has no expressions for names."""
+FEW: Final = 30  # Values that are held against any schema that has no expressions for names.
 
 _PER_FLOAT: Final = 10
 _LARGEST: Final = 10**6
@@ -220,9 +195,9 @@ class Effort:
     """The cost that one schema allows, and the cost of the check at hand so far.
 
     Attributes:
-        names: Whether names are held against expressions.
+        names: True if names are held against expressions.
         left: What the references that are counted may still cost in this check.
-        shares: Whether they are to be counted.
+        shares: True if they are to be counted.
         steps: The steps of regular expressions in this check.
     """
 
@@ -237,13 +212,7 @@ class Effort:
         sized: Callable[[Mapping[str, Any]], int],
         look: Callable[[int], Branching],
     ) -> None:
-        """Begin with no check.
-
-        Args:
-            mappings: Every object in the schema.
-            sized: Tells how many subschemas a value is held against that a subschema applies to.
-            look: Looks how often parts of the schema hold one value; takes a number that is too many.
-        """
+        """`sized` tells how many subschemas hold a value beside one of `mappings`."""
         self._look = look
         self._branching: Branching | None = None
         self._mappings, self._sized = mappings, sized
@@ -274,13 +243,13 @@ class Effort:
         return each * count
 
     def copied(self, value: object, work: int) -> int:
-        """The characters of all problems that a value can have, each of which holds a copy of it."""
         # The work of few values is their number.
+        """The characters of all problems that a value can have, each of which holds a copy of it."""
         each = self._most()[0] if work <= FEW else 1
         return work * each * (1 + self._missing) * _length(value)
 
     def is_told(self, value: object, work: int, copied: int) -> bool:
-        """Whether the problems of a value can be collected: each choice has those of the choices in it."""
+        """True if the problems of a value can be collected: each choice has those of the choices in it."""
         seen, told = self._seen(), 1
         if self._chooses and (work > MAX_CHOSEN or copied > MAX_COPIED):
             return False
@@ -334,7 +303,6 @@ class Guards:
         self.formats: dict[str, Callable[[str], bool]] = {}
 
     def guarded(self, part: Any) -> Any:
-        """A part of a schema with formats in the place of costly expressions."""
         if isinstance(part, list):
             return [self.guarded(item) for item in cast("list[Any]", part)]
         if not isinstance(part, dict):
@@ -392,7 +360,6 @@ def states_of(pattern: str) -> int:
 
 
 def levels(value: object) -> Iterator[list[Any]]:
-    """The containers in a value, by depth."""
     level: list[Any] = [value] if _is_container(value) else []
     while level:
         yield level
@@ -432,7 +399,7 @@ def _names_in(value: object) -> Iterator[str]:
 
 
 def _slow(schema: Mapping[str, Any]) -> Iterator[int]:
-    """What keywords count that take longer than a subschema; texts and integers are looked up."""
+    """Cost of keywords that take longer than a subschema; texts and integers are looked up."""
     listed: object = schema.get("enum")
     if isinstance(listed, list):
         yield from (

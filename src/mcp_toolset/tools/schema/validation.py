@@ -48,7 +48,7 @@ _DIALECTS: Final = frozenset(
 
 
 def is_simple(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema has nothing but keywords that are known here, with values that no compiler refuses."""
+    """True if a schema has nothing but keywords that are known here, with values that no compiler refuses."""
     for keyword, value in schema.items():
         is_sound = _SOUND.get(keyword)
         if is_sound is None or not is_sound(value):
@@ -63,7 +63,7 @@ def _is_schema(value: object) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is a text that JSON can carry, which has no half of a surrogate pair."""
+    """True if it is a text that JSON can carry, which has no half of a surrogate pair."""
     return isinstance(value, str) and (value.isascii() or value.isprintable() or _is_encodable(value))
 
 
@@ -155,7 +155,7 @@ _KINDS: Final[Mapping[type, tuple[str, ...]]] = {
 
 
 def surely_fits(schema: Mapping[str, Any], value: object) -> bool:
-    """Whether a value is certain to fit a simple schema; `False` says nothing."""
+    """True if a value is certain to fit a simple schema; `False` says nothing."""
     if (choices := schema.get("anyOf")) is not None:
         return schema.keys() <= {*_TOLD, "anyOf"} and any(surely_fits(one, value) for one in choices)
     kind = type(value)
@@ -193,24 +193,16 @@ def _fit_members(schema: Mapping[str, Any], members: dict[Any, Any]) -> bool:
     )
 
 
-MAX_SCHEMA_DEPTH: Final = 64
-"""The largest nesting depth of a schema; deeper ones are refused unread."""
+MAX_SCHEMA_DEPTH: Final = 64  # The largest nesting depth of a schema; deeper ones are refused unread.
 
 MAX_EXPANSION: Final = 10_000
 """The largest number of subschemas to check one value against, references followed; a few lines of
 schema can otherwise ask for billions."""
 
-MAX_PROBLEMS: Final = 5
-"""The number of problems in one message; a model corrects them step by step."""
-
-MAX_PROBLEM: Final = 400
-"""The characters of one problem: what does not fit may be a value of megabytes."""
-
-MAX_READ: Final = 100
-"""Problems that are collected before the first few are chosen: the same arguments give the same text."""
-
-_SPARED: Final = 4
-"""Values that a simple schema may accept before it is compiled."""
+MAX_PROBLEMS: Final = 5  # The number of problems in one message; a model corrects them step by step.
+MAX_PROBLEM: Final = 400  # The characters of one problem: what does not fit may be a value of megabytes.
+MAX_READ: Final = 100  # Problems to choose the first few from: the same arguments give the same text.
+_SPARED: Final = 4  # Values that a simple schema may accept before it is compiled.
 
 
 class SchemaCheck:
@@ -237,7 +229,7 @@ class SchemaCheck:
         return self._schema
 
     def is_valid(self, value: object) -> bool:
-        """Whether `value` fits; what is too big to check, or has no JSON form, does not."""
+        """True if `value` fits; what is too big to check, or has no JSON form, does not."""
         effort, validator = self._effort, self._validator
         try:
             given: Any = value
@@ -258,7 +250,6 @@ class SchemaCheck:
             return False
 
     def problems(self, value: object) -> list[str]:
-        """What is wrong with `value`, a line each with the place first; empty if it is valid."""
         try:
             return self._problems(value)
         except TooMuchError as fault:
@@ -345,7 +336,6 @@ class _Expansion:
         self._open: list[str] = []
 
     def check(self, mappings: Sequence[Mapping[str, Any]]) -> None:
-        """Refuse endless and exploding references anywhere in the schema."""
         self.count("#")
         for mapping in mappings:
             for reference in _references(mapping):
@@ -390,7 +380,7 @@ def _applied(schema: Mapping[str, Any]) -> Iterator[object]:
 
 
 def _together(schema: Mapping[str, Any]) -> Iterator[object]:
-    """What holds a value together with a subschema; references are texts."""
+    """Subschemas that hold the same value as a subschema; references are texts."""
     yield from _applied(schema)
     yield from (reference for keyword in REFERRING if isinstance(reference := schema.get(keyword), str))
 
@@ -461,7 +451,6 @@ def _refused(where: str, fault: jsonschema_rs.ValidationError) -> DefinitionErro
 
 
 def checks_of(definition: ToolDefinition) -> tuple[SchemaCheck, SchemaCheck | None]:
-    """The compiled input and output schemas of a definition. Raises `DefinitionError`: see `SchemaCheck`."""
     arguments = SchemaCheck(definition.input_schema, tool=definition.name, part="inputSchema")
     if definition.output_schema is None:
         return arguments, None
@@ -478,5 +467,4 @@ def _mappings_in(schema: Mapping[str, Any], where: str) -> list[Mapping[str, Any
 
 
 def depth_exceeds(value: object, limit: int) -> bool:
-    """Whether containers are nested more than `limit` deep in `value`; deeper levels are not read."""
     return any(depth == limit for depth, _ in enumerate(levels(value)))

@@ -1,10 +1,9 @@
 """Hidden text: characters that are invisible, reorder a line or steer a terminal, and their removal.
 
-Models read, and people are shown, text from strangers. Tag characters, runs of variation selectors
-and zero-width characters carry invisible words; bidirectional overrides show words in another order;
-escape sequences steer a terminal. The same characters are part of real writing, such as joiners in Persian,
-marks of direction in Hebrew, tags in the flag of Wales. They are kept where writing has them, and removed
-everywhere else. Plain ASCII is recognised here; `hidden_characters` holds the rules for everything else.
+Tag characters, variation selectors and zero-width characters carry invisible words; bidirectional overrides
+show words in another order; escape sequences steer a terminal. Where real writing has such characters, as
+Persian has joiners and the flag of Wales tags, they are kept. `hidden_characters` has the rules for all but
+plain ASCII.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ from collections.abc import Callable
 from typing import Final, Literal, cast
 
 HiddenTextPolicy = Literal["strip", "flag", "refuse"]
-"""What is done with a definition that has hidden characters: clean it where that is safe, serve it with a
+"""The treatment of a definition that has hidden characters: clean it where that is safe, serve it with a
 note, or set it aside."""
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text is ASCII with only visible characters, line breaks and tabs, as most texts are."""
     return text.isascii() and (text.isprintable() or text.translate(_SPACES).isprintable())
 
 
@@ -36,7 +34,6 @@ def cleaned(text: str) -> str:
 
 
 def hidden_in(text: str) -> tuple[str, ...]:
-    """The kinds of hidden characters in a text, with a count each; empty for plain text."""
     if _is_plain(text):
         return ()
     from mcp_toolset.tools.text.hidden_characters import hidden_kinds
@@ -45,10 +42,7 @@ def hidden_in(text: str) -> tuple[str, ...]:
 
 
 def cleaned_metadata(value: object) -> object:
-    """A JSON value with every text in it cleaned, keys included: for titles, descriptions, instructions.
-
-    A value that needs no cleaning is not copied.
-    """
+    """A JSON value with every text in it cleaned, keys included, for metadata; itself if it was clean."""
     if isinstance(value, str):
         return cleaned(value)
     if isinstance(value, dict):

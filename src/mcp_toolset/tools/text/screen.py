@@ -8,7 +8,6 @@ from typing import Final, TextIO
 
 
 def fitted(line: str, stream: TextIO) -> str:
-    """The line for `stream`: wrapped on a terminal, unchanged in a file or pipe."""
     if not stream.isatty():
         return line
     return wrapped(line, shutil.get_terminal_size().columns)
@@ -33,10 +32,8 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-BYTES_PER_TOKEN: Final = 4
-"""Bytes per token of JSON in English."""
+BYTES_PER_TOKEN: Final = 4  # Bytes per token of JSON in English.
 
 
 def tokens_of(size: int) -> int:
-    """The tokens of so many bytes, rounded up."""
     return -(-size // BYTES_PER_TOKEN)

@@ -35,11 +35,7 @@ class ClassMembers(Generic[T]):
         self._taken = taken
 
     def of(self, kind: type[T]) -> dict[str, Tool[..., Any] | T]:
-        """The members of a class: inherited ones first, then its own, in the order of definition.
-
-        A subclass that assigns another tool to an inherited name puts it in the same place; one that
-        assigns anything else, such as `None`, removes the tool.
-        """
+        """The members of a class, inherited ones first; any other value than a tool removes one."""
         members: dict[str, Tool[..., Any] | T] = {}
         for declaring in reversed(kind.__mro__):
             is_toolset = declaring is not self._base and issubclass(declaring, self._base)
@@ -54,7 +50,6 @@ class ClassMembers(Generic[T]):
         return self._member(name, getattr(kind, name, None)) is not None
 
     def of_instance(self, instance: T) -> list[Tool[..., Any] | T]:
-        """The members of an instance; a method's tool is bound to the instance and becomes its attribute."""
         found: list[Tool[..., Any] | T] = []
         for name, member in self.of(type(instance)).items():
             if isinstance(member, FunctionTool) and member.unbound:
@@ -66,7 +61,6 @@ class ClassMembers(Generic[T]):
         return found
 
     def adopt(self, kind: type[T]) -> None:
-        """Make tools of the plain functions that a class declares, except of methods."""
         for name, value in [*vars(kind).items()]:
             function: Any = cast("Any", value).__func__ if isinstance(value, staticmethod) else value
             if name.startswith("_") or not isinstance(cast("object", function), FunctionType | partial):
@@ -147,7 +141,6 @@ class ClassMembers(Generic[T]):
 
 
 def _is_plain_method(function: object, name: str, kind: type) -> bool:
-    """Whether a function in a class body is a method of the class: its first parameter is the instance."""
     if not isinstance(function, FunctionType):
         return False
     first = _parameters(function)[:1]

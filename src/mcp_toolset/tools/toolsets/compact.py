@@ -1,7 +1,7 @@
 """A compact listing: short stubs in place of definitions, and the full definition on request.
 
-A stub has the tool's real name, so a call of it is an ordinary call. The listing depends on the view only:
-asking for help does not change it, so that a prompt cache stays valid.
+A call of a stub is an ordinary call, and asking for help does not change the listing: a prompt cache stays
+valid.
 """
 
 from __future__ import annotations
@@ -15,14 +15,9 @@ from mcp_toolset._records import replace
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.definition import ToolDefinition
 
-MAX_SUMMARY: Final = 120
-"""The largest number of characters of a stub's summary."""
-
-MAX_HINT: Final = 160
-"""The largest number of characters of a stub's argument hint."""
-
-MAX_VALUES: Final = 4
-"""The largest number of enum values in a hint."""
+MAX_SUMMARY: Final = 120  # The largest number of characters of a stub's summary.
+MAX_HINT: Final = 160  # The largest number of characters of a stub's argument hint.
+MAX_VALUES: Final = 4  # The largest number of enum values in a hint.
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
 _PLAIN: Final = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -51,16 +46,12 @@ def help_text(view: Mapping[str, ToolBinding], names: Iterable[str]) -> str:
 
 
 def summary_of(description: str | None) -> str:
-    """The first sentence of a description, on one line and cut to `MAX_SUMMARY` characters."""
     paragraph = (description or "").strip().split("\n\n")[0]
     return _cut(_SENTENCE.split(" ".join(paragraph.split()), maxsplit=1)[0], MAX_SUMMARY)
 
 
 def argument_hint(schema: Mapping[str, Any]) -> str:
-    """The arguments and their types on one line, optional ones with a question mark.
-
-    `city: string, days?: integer` in at most `MAX_HINT` characters; the rest are counted.
-    """
+    """The arguments on one line of at most `MAX_HINT` characters: `city: string, days?: integer`."""
     properties = _mapping(schema.get("properties"))
     required = schema.get("required") or ()
     hints = [f"{name}{'' if name in required else '?'}: {_kind(of)}" for name, of in properties.items()]

@@ -18,8 +18,7 @@ from mcp_toolset.errors import sole
 from mcp_toolset.tools.core.source import AtHand, ToolSource, fits
 from mcp_toolset.tools.text.hidden_text import visible
 
-QUIET: Final = 1.0
-"""Seconds of waiting before the first line; most servers are ready earlier."""
+QUIET: Final = 1.0  # Seconds of waiting before the first line; most servers are ready earlier.
 
 
 class OpeningReport:
@@ -66,27 +65,21 @@ class OpeningReport:
             sys.stderr.flush()
 
 
-PATIENCE: Final = 3.0
-"""Seconds that an opened server with a usable tool waits for the rest, which joins later."""
+PATIENCE: Final = 3.0  # Seconds that an opened server with a usable tool waits for the rest.
 
 
-MOMENT: Final = 1.0
-"""Seconds for servers in this process, if nothing else is waited for."""
+MOMENT: Final = 1.0  # Seconds for servers in this process, if nothing else is waited for.
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """How long opening waits for the first attempts of the sources.
+class OpeningWait:
+    """How long opening waits for the first attempts of the sources."""
 
-    Attributes:
-        limit: Seconds; `None` leaves it to each source's `start_timeout`, 0 waits for this process alone.
-        patience: Seconds to wait for the rest once something is usable; `None` waits for all.
-        tells: Whether to report on a terminal which sources are waited for.
-    """
-
+    # Seconds; `None` leaves it to each source's `start_timeout`, 0 waits for this process alone.
     limit: float | None = None
+    # Seconds to wait for the rest once something is usable; `None` waits for all.
     patience: float | None = None
-    tells: bool = False
+    tells: bool = False  # Whether to report on a terminal which sources are waited for.
 
 
 class _Settled(anyio.abc.TaskStatus[None]):
@@ -100,9 +93,8 @@ class _Settled(anyio.abc.TaskStatus[None]):
 
 
 async def open_sources(
-    group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], waiting: Waiting, *, has_local_tools: bool
+    group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], waiting: OpeningWait, *, has_local_tools: bool
 ) -> None:
-    """Start every source in `group`, and wait for each first attempt as `waiting` says."""
     opened = [(source, _Settled()) for source in sources]
     for source, status in opened:
         group.start_soon(partial(source.run, task_status=status))
@@ -144,7 +136,6 @@ def _hurry(scope: anyio.CancelScope, patience: float | None) -> None:
 
 
 async def settled(sources: Sequence[ToolSource]) -> None:
-    """Wait until no source is at its first attempt; each has its own deadline for that."""
     for source in sources:
         changed = anyio.Event()
         stop = source.on_change(changed.set)

@@ -1,8 +1,4 @@
-"""`Turn`, and `.prepared(…)`: a tool and its calls adapted to the input of a turn.
-
-The first function is called when a view is made and may change or hide a tool; the second is called for each
-call before its arguments are validated. Both get the turn that the view was made for.
-"""
+"""`.prepared(…)`: a tool and its calls adapted to the turn for which the view was made."""
 
 from __future__ import annotations
 
@@ -23,8 +19,7 @@ from mcp_toolset.tools.declare.signature import resolved_hints
 from mcp_toolset.tools.schema.validation import checks_of
 from mcp_toolset.tools.text.hidden_text import in_log
 
-TurnOf = Callable[[ToolContext], Any]
-"""Returns the turn's input from the context of one call; never waits."""
+TurnOf = Callable[[ToolContext], Any]  # Returns the turn's input from the context of one call; never waits.
 
 _log = logging.getLogger("mcp_toolset.tools")
 
@@ -44,11 +39,7 @@ class Turns:
         return f"Turns({', '.join(map(repr, self._turns))})"
 
 
-class PerCall:
-    """The turn of a toolset whose calls have their own turns."""
-
-
-PER_CALL: Final = PerCall()
+PER_CALL: Final = object()  # The turn of a toolset whose calls have their own turns.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +49,6 @@ class TurnStep:
     turn_of: TurnOf
 
     def inside(self, turn: object) -> object:
-        """The turn that the inner toolset is compiled for: a given turn wins over those of calls."""
         return PER_CALL if turn is None else turn
 
     def __call__(self, binding: ToolBinding) -> ToolBinding:
@@ -128,11 +118,7 @@ PrepareCall = Callable[[ToolCall], Mapping[str, Any]] | Callable[[ToolCall, Any]
 """The arguments of a call, to be validated next."""
 
 
-class _Unprepared:
-    """The turn of a toolset that is inspected but not used: no function is called for it."""
-
-
-UNPREPARED: Final = _Unprepared()
+UNPREPARED: Final = object()  # The turn of a toolset that is only inspected: no function is called.
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +136,6 @@ class TurnFunction:
         return self.function(subject, turn.of(self.turn_type) if isinstance(turn, Turns) else turn)
 
     def require(self, turn: object) -> None:
-        """Raise `DefinitionError` unless the turn's input has the annotated type."""
         given = turn.of(self.turn_type) if isinstance(turn, Turns) else turn
         if self.takes_turn and self.turn_type is not None and not isinstance(given, self.turn_type):
             wanted = getattr(self.turn_type, "__name__", str(self.turn_type))
@@ -179,7 +164,6 @@ def turn_function(function: Callable[..., Any]) -> TurnFunction:
 
 
 def _checkable(annotation: Any) -> Any:
-    """The annotation if `isinstance` can check a turn against it; others are not checked."""
     try:
         isinstance(None, annotation)
     except TypeError:
@@ -195,7 +179,6 @@ class PreparedStep:
     adjust: TurnFunction | None
 
     def for_turn(self, turn: object) -> Callable[[ToolBinding], ToolBinding | None]:
-        """The step for one turn; bindings that are only inspected stay unchanged."""
         if turn is UNPREPARED:
             return lambda binding: binding
         shown = None if turn is PER_CALL else turn
@@ -213,7 +196,6 @@ class PreparedStep:
 
 
 def prepared_step(define: PrepareDefinition | None, adjust: PrepareCall | None) -> PreparedStep:
-    """The step of two functions, or of one; `DefinitionError` if one of them cannot be called so."""
     functions = [None if one is None else turn_function(one) for one in (define, adjust)]
     return PreparedStep(*functions)
 
@@ -243,7 +225,6 @@ def _redefined(binding: ToolBinding, definition: object) -> ToolBinding:
 def _adjusted(
     adjust: TurnFunction, turn: object, inner: Prepare | None, call: ToolCall, context: ToolContext
 ) -> ToolCall:
-    """Prepare a call from the outermost toolset inward; if a function fails, the call does not run."""
     try:
         if turn is PER_CALL:
             turn = context.turn

@@ -1,7 +1,6 @@
 """`Toolset`: tools grouped, nested and transformed; each verb returns a new toolset.
 
-A toolset is a recipe. Compiling it (`bindings`, `view`) walks it once and gives flat bindings; a call does
-not walk it.
+A toolset is a recipe: compiling it (`bindings`, `view`) gives flat bindings, and a call does not walk it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from mcp_toolset.tools.declare.function import FunctionTool, tool
 from mcp_toolset.tools.declare.providers import PromptProvider, ResourceProvider
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
-from mcp_toolset.tools.toolsets.opening import Waiting, open_sources, unwind
+from mcp_toolset.tools.toolsets.opening import OpeningWait, open_sources, unwind
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED, PreparedStep, TurnStep
 from mcp_toolset.tools.toolsets.transform import ArgumentStep, NamedStep
 from mcp_toolset.tools.toolsets.verbs import Step, ToolsetVerbs
@@ -107,7 +106,6 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
         resources: ResourceProvider | None = None,
         prompts: PromptProvider | None = None,
     ) -> None: ...
-
     @overload
     def __init__(
         self: Toolset[AnyCall],
@@ -117,7 +115,6 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
         resources: ResourceProvider | None = None,
         prompts: PromptProvider | None = None,
     ) -> None: ...
-
     def __init__(
         self,
         *members: object,
@@ -216,7 +213,7 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
 
     @property
     def defers(self) -> bool:
-        """Whether some tools are behind search, even if a mounted server has not answered yet."""
+        """True if some tools are behind search, even if a mounted server has not answered yet."""
         return any(member.defers for member in self._nested())
 
     @property
@@ -239,7 +236,7 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
         Args:
             availability: Which tools; by default those that are on.
             turn: A value for this request, which the functions of `.prepared()` get.
-            deferred: Whether deferred tools are included, for providers with their own search; by default
+            deferred: True if deferred tools are included, for providers with their own search; by default
                 they are left out, because they are found by search, not listed.
 
         Raises:
@@ -281,14 +278,10 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
                 done = other.complete(await other.call())
         ```
 
-        A class toolset names the union: `class App(Toolset[DecodedCall[WebSearch, Snippets]])`.
-
-        Args:
-            call: A call, such as one of `plan.pending`.
-            view: The view in which the tool was offered; without it the toolset is compiled for each call.
+        A class toolset names the union: `class App(Toolset[DecodedCall[WebSearch, Snippets]])`. `view` is
+        that in which the tool was offered; without it the toolset is compiled for each call.
 
         Raises:
-            UnknownToolError: the tool does not exist.
             ToolMismatchError: the tool has no typed calls: it was made from a schema, or is mounted.
             InvalidArgumentsError: the arguments do not fit.
         """
@@ -336,7 +329,7 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
     _stack: AsyncExitStack | None = None
 
     async def __aenter__(self) -> Self:
-        await self._open(Waiting(tells=True))
+        await self._open(OpeningWait(tells=True))
         return self
 
     @asynccontextmanager
@@ -345,18 +338,18 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
 
         A source that is not ready then continues to start; its tools join when it is. `None` waits for all.
         """
-        async with self.opening(Waiting(limit=patience, tells=True)):
+        async with self.opening(OpeningWait(limit=patience, tells=True)):
             yield self
 
     @asynccontextmanager
-    async def opening(self, waiting: Waiting) -> AsyncGenerator[None]:
+    async def opening(self, waiting: OpeningWait) -> AsyncGenerator[None]:
         """Open every source for the length of a block, and wait for them as `waiting` says."""
         await self._open(waiting)
         async with AsyncExitStack() as stack:
             stack.push_async_exit(self.__aexit__)
             yield
 
-    async def _open(self, waiting: Waiting) -> None:
+    async def _open(self, waiting: OpeningWait) -> None:
         if self._stack is not None:
             raise StateError("this toolset is already open; enter it once, or make another")
         async with AsyncExitStack() as stack:
@@ -390,20 +383,16 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
 
     @overload
     def including(self, *members: Decodes[D]) -> Toolset[C | D]: ...
-
     @overload
     def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset | InputClass) -> Toolset: ...
-
     def including(self, *members: Any) -> Toolset[Any]:
         """The toolset with more members; `toolset + other` adds one."""
         return Toolset(self, *members, name=self.name)
 
     @overload
     def __add__(self, other: Decodes[D]) -> Toolset[C | D]: ...
-
     @overload
     def __add__(self, other: Tool[..., Any] | Toolset | InputClass) -> Toolset: ...
-
     def __add__(self, other: Any) -> Toolset[Any]:
         return self.including(other)
 
@@ -439,7 +428,6 @@ def _bound(tool: Tool[..., Any], known: dict[int, ToolBinding]) -> ToolBinding:
 
 
 def _check_names(bindings: Iterable[ToolBinding]) -> None:
-    """Refuse two local tools of one name; mounted tools are renamed when they are served."""
     ToolView(binding for binding in bindings if not binding.source)
 
 
@@ -547,10 +535,7 @@ class Transformed(Toolset[C]):
 
 
 def check_ids(bindings: Iterable[ToolBinding]) -> None:
-    """Raise `NameConflictError` if two tools have one id that was chosen for one of them.
-
-    One tool may have several names; so may the tools of several instances or of one factory.
-    """
+    """Raise `NameConflictError` if different tools have one id that was chosen for one of them."""
     groups: dict[tuple[str, str], list[ToolBinding]] = defaultdict(list)
     for binding in bindings:
         groups[binding.source, binding.tool_id].append(binding)
@@ -560,7 +545,6 @@ def check_ids(bindings: Iterable[ToolBinding]) -> None:
 
 
 def check_id(id: str, group: Sequence[ToolBinding]) -> None:
-    """Refuse the bindings of one id if they are different tools and the id was chosen; see `check_ids`."""
     tools = {builtins.id(one.origin): one for one in group if one.origin is not None}
     if len(tools) > 1 and any(map(chosen_id, tools.values())):
         places = " and ".join(one.place or "one" for one in list(tools.values())[:2])

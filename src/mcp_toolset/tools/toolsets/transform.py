@@ -1,14 +1,15 @@
 """Argument transforms: hide, rename, default or re-describe one parameter of a tool.
 
-The model sees one schema, the tool gets the arguments of another, and a table made once converts them. The
-converted arguments are also checked against the tool's own schema, so that a transform can never make an
-invalid call.
+The model sees one schema, the tool gets the arguments of another, and a table made once converts them.
+Converted arguments are checked against the tool's own schema, so that a transform never makes an invalid
+call.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
@@ -57,7 +58,6 @@ def refuse_ties(where: str, schema: Schema, names: set[str]) -> None:
 
 
 def _names_any(value: object, names: set[str]) -> bool:
-    """Whether a text in the value, key or item, is one of the names, or it concerns all parameters."""
     if isinstance(value, str):
         return value in names
     if isinstance(value, Mapping):
@@ -69,30 +69,17 @@ def _names_any(value: object, names: set[str]) -> bool:
 
 
 def detached(schema: Schema) -> Schema:
-    """The schema with its references into the root pointing to a copy of the root.
-
-    A recursive schema refers to its root with `#`, and some generators refer from one parameter to another.
-    Both mean the tool's schema, which differs from the one that the model will see.
-    """
-    if not any(map(_is_rooted, _references(schema))):
-        return schema
+    """The schema with its references into the root, whose parameters change, to a copy of the root."""
     known: Mapping[str, Any] = schema.get("$defs") or {}
     key = "arguments"
     while key in known:
         key += "_"
-    own = {
-        name: value
-        for name, value in schema.items()
-        if name not in ("$id", "$schema", "$defs", "definitions")
-    }
     turned = _turned(schema, f"#/$defs/{key}")
-    return {**turned, "$defs": {**turned.get("$defs", {}), key: _turned(own, f"#/$defs/{key}")}}
-
-
-def _is_rooted(reference: str) -> bool:
-    return reference == "#" or (
-        reference.startswith("#/") and not reference.startswith(("#/$defs/", "#/definitions/"))
-    )
+    if turned == schema:
+        return schema
+    outer = ("$id", "$schema", "$defs", "definitions")
+    own = {name: value for name, value in turned.items() if name not in outer}
+    return {**turned, "$defs": {**turned.get("$defs", {}), key: own}}
 
 
 def _turned(schema: Any, home: str) -> Any:
@@ -102,8 +89,13 @@ def _turned(schema: Any, home: str) -> Any:
         return schema
     done: dict[str, Any] = {}
     for keyword, value in cast("Schema", schema).items():
-        if keyword == "$ref" and isinstance(value, str) and _is_rooted(value):
-            done[keyword] = home + value[1:]
+        if keyword in ("$dynamicRef", "$recursiveRef"):
+            raise DefinitionError(
+                f"a schema with {keyword!r} cannot have its parameters changed, only described"
+            )
+        if keyword == "$ref" and isinstance(value, str):
+            is_rooted = value == "#" or re.match(r"#/(?!\$defs/|definitions/)", value)
+            done[keyword] = home + value[1:] if is_rooted else value
         elif keyword in _MAPS and isinstance(value, Mapping):
             done[keyword] = {name: _turned(one, home) for name, one in cast("Schema", value).items()}
         else:
@@ -111,27 +103,7 @@ def _turned(schema: Any, home: str) -> Any:
     return done
 
 
-def _references(schema: object) -> Iterator[str]:
-    if isinstance(schema, list):
-        for item in cast("list[object]", schema):
-            yield from _references(item)
-    if not isinstance(schema, Mapping):
-        return
-    for keyword, value in cast("Schema", schema).items():
-        if keyword in ("$dynamicRef", "$recursiveRef"):
-            raise DefinitionError(
-                f"a schema with {keyword!r} cannot have its parameters changed, only described"
-            )
-        if keyword == "$ref" and isinstance(value, str):
-            yield value
-        elif keyword in _MAPS and isinstance(value, Mapping):
-            yield from (found for one in cast("Schema", value).values() for found in _references(one))
-        elif keyword not in _DATA:
-            yield from _references(value)
-
-
 def examples_mapped(schema: dict[str, Any], public: Mapping[str, str], *, hidden: set[str]) -> dict[str, Any]:
-    """The schema with its examples of whole arguments under the names that the model sees."""
 
     def mapped(example: Any) -> Any:
         if not isinstance(example, Mapping):
@@ -155,7 +127,7 @@ BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector
 
 
 class NamedStep(Generic[V]):
-    """What a verb does to each tool, given its value for that tool, if any."""
+    """The step of a verb for each tool, given its value for that tool, if any."""
 
     def __init__(
         self,
@@ -167,11 +139,11 @@ class NamedStep(Generic[V]):
         self._by = [(use, value) for use, value in uses if use is not None]
         self._act = act
         self.is_bound = False
-        """Whether each name matched a tool when this was last used."""
+        """True if each name matched a tool when this was last used."""
 
     @property
     def names_only(self) -> bool:
-        """Whether it depends on the tools only: the members of a group of tools may change."""
+        """True if it depends on the tools only: the members of a group of tools may change."""
         return all(use.tool is None for use, _ in self._by)
 
     def among(self, bindings: Iterable[ToolBinding]) -> Callable[[ToolBinding], ToolBinding | None]:
@@ -186,7 +158,6 @@ class NamedStep(Generic[V]):
         return [replace(one, server=known.sources[0].source_name) for one in found]
 
     def told(self, bindings: Iterable[ToolBinding]) -> Mapping[str, V]:
-        """The value for each tool, by public name; a name wins over a tool, and a tool over a pattern."""
         return self._told(ToolNames(bindings))
 
     def _told(self, names: ToolNames) -> Mapping[str, V]:
@@ -224,7 +195,7 @@ class ArgumentTransform:
     `|` combines several for the same parameter: `rename("q") | describe("What to look for")`.
 
     Attributes:
-        hidden: Whether the parameter is hidden from the model.
+        hidden: True if the parameter is hidden from the model.
         value: The fixed value of a hidden parameter; unset means the tool's own default.
         name: The name that the model sees.
         fallback: The value if the model leaves it out.
@@ -251,7 +222,7 @@ class ArgumentTransform:
 
     @property
     def only_describes(self) -> bool:
-        """Whether the arguments stay unchanged."""
+        """True if the arguments stay unchanged."""
         return not self.hidden and self.name is None and self.fallback is UNSET
 
 
@@ -279,19 +250,12 @@ def describe(text: str) -> ArgumentTransform:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentMap:
-    """Converts the model's arguments to the tool's.
+    """Converts the model's arguments to the tool's."""
 
-    Attributes:
-        inner: The tool's name of each renamed parameter, by the name that the model sees.
-        fixed: Hidden parameters with their values.
-        fallbacks: Values of parameters that the model may leave out.
-        blocked: Names that only the tool uses; a model cannot set them.
-    """
-
-    inner: Mapping[str, str]
-    fixed: Mapping[str, Any]
-    fallbacks: Mapping[str, Any]
-    blocked: frozenset[str]
+    inner: Mapping[str, str]  # The tool's name of each renamed parameter, by the name that the model sees.
+    fixed: Mapping[str, Any]  # Hidden parameters with their values.
+    fallbacks: Mapping[str, Any]  # Values of parameters that the model may leave out.
+    blocked: frozenset[str]  # Names that only the tool uses; a model cannot set them.
 
     def inward(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         given = {
@@ -364,7 +328,6 @@ class ArgumentStep(NamedStep[Transforms]):
         return [(name, reason) for name, reason in made if isinstance(reason, str)]
 
     def _arranged(self, binding: ToolBinding, transforms: Transforms) -> Arrangement | str:
-        """The result for a tool, or why it fails; cached until the definition changes."""
         known = self._made.get(binding.name)
         if known is None or known[0] != binding.definition:
             known = (binding.definition, _arranged(binding, transforms))
@@ -453,7 +416,6 @@ def _table(moving: Transforms) -> ArgumentMap:
 
 
 def _shown(schema: Schema, transforms: Transforms) -> dict[str, Any]:
-    """The schema that the model sees; its nested types stay unchanged."""
     if any(not one.only_describes for one in transforms.values()):
         schema = detached(schema)
     every = _every(schema.get("properties") or {}, transforms)

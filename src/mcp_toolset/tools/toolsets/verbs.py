@@ -38,8 +38,7 @@ from mcp_toolset.tools.view.view import Each, KnownTools, ToolView, rules_of, un
 if TYPE_CHECKING:
     from mcp_toolset.extensions.keywords import DeferredKeywords
 
-Transform = Callable[[ToolBinding], ToolBinding | None]
-"""One step of a verb: the changed binding, or `None` to leave it out."""
+Transform = Callable[[ToolBinding], ToolBinding | None]  # One step: the changed binding, or `None`.
 
 Step = Transform | Each | PreparedStep | NamedStep[Any] | TurnStep
 """A step, or what makes a step for a turn, or for the present tools."""
@@ -58,27 +57,20 @@ class ToolsetVerbs(Generic[T]):
         raise NotImplementedError
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        """Every tool for one turn."""
         raise NotImplementedError
 
     def sources(self) -> list[ToolSource]:
-        """Every source that must be opened."""
         raise NotImplementedError
 
     def known_tools(self) -> KnownTools:
-        """What names are resolved against."""
         raise NotImplementedError
 
     def carrying(self, rules: object) -> T:
         """Add rules to the toolset, which apply to its tools wherever the toolset is mounted.
 
         `rules` is `Rules`, or one rule of any form: see `Rules.of`. The rules run inside the rules of the
-        server or the loop, and use the names of this toolset. In a
-        round they run when its calls run. A tool that a carried policy denies to every caller is left out.
-
-        Raises:
-            UnknownNameError: a rule is for a tool that this toolset does not have.
-            DefinitionError: the value is not a rule, or has observers: add these to a server or a loop.
+        server or the loop, and use the names of this toolset. In a round they run when its calls run. A tool
+        that a carried policy denies to every caller is left out. Observers are for a server or a loop.
         """
         made = rules_of(rules)
         made.check_carried(ToolView(self.compiled(UNPREPARED), known=self.known_tools()))
@@ -93,13 +85,7 @@ class ToolsetVerbs(Generic[T]):
         return self.through(Each(lambda binding: binding.called(public_name(binding.name, prefix=prefix))))
 
     def renamed(self, names: BySelector[str]) -> T:
-        """Rename tools: `{"old": "new"}`; all other tools keep their names.
-
-        Raises:
-            UnknownToolError: a toolset of local tools has no such tool.
-            DefinitionError: the protocol does not allow a new name.
-            NameConflictError: two local tools would have the same name.
-        """
+        """Rename tools: `{"old": "new"}`; all other tools keep their names."""
         new = self._known("renamed", names)
         for before, after in new.items():
             check_name(after, f"renamed({before!r})")
@@ -114,10 +100,7 @@ class ToolsetVerbs(Generic[T]):
         include: ToolSelector | Iterable[ToolSelector] = (EVERY_TOOL,),
         exclude: ToolSelector | Iterable[ToolSelector] = (),
     ) -> T:
-        """Keep only some of the tools: by tools, name patterns (`get_*`) and a predicate.
-
-        All other tools cannot be called.
-        """
+        """Keep only some of the tools: by tools, name patterns (`get_*`) and a predicate."""
         if predicate is not None:
             _check_predicate(predicate)
         wanted = self._known("include", dict.fromkeys(_several(include), True))
@@ -232,7 +215,6 @@ class ToolsetVerbs(Generic[T]):
         return self.through(step, defers=True, extensions=wanted)
 
     def _known(self, verb: str, by: BySelector[V]) -> dict[ToolSelector, V]:
-        """A copy of a verb's selectors, each checked; a mounted server may list the tool of a name later."""
         table = dict(cast("Mapping[ToolSelector, V]", by))
         if not set(table) - {EVERY_TOOL}:
             return table
@@ -254,7 +236,7 @@ def _check_predicate(predicate: object) -> None:
 
 
 def _told(kept: object) -> bool:
-    """What a predicate says; `DefinitionError` for an answer that is true whatever it says."""
+    """A predicate's answer; `DefinitionError` for an answer that is true whatever it says."""
     if isinstance(kept, str) or isawaitable(kept):
         raise DefinitionError(f"the function of filtered() returns True or False, not {kept!r}")
     return bool(kept)

@@ -12,13 +12,12 @@ from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.binding.selector import ToolSelector, names_of, public_name_of
 from mcp_toolset.tools.core.call import ToolCall
 
-MAX_NAMED: Final = 10
-"""The number of names that one message lists."""
+MAX_NAMED: Final = 10  # The number of names that one message lists.
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRequirement:
-    """Whether the model must call a tool, and which; checked against the available tools before a request."""
+    """True if the model must call a tool, and which; checked against the available tools before a request."""
 
     kind: Literal["optional", "at_least_one", "specific"] = "optional"
     selector: ToolSelector | None = None
@@ -74,8 +73,7 @@ Provider = Literal["openai", "openai_responses", "anthropic", "gemini"]
 """The provider of the request; `openai` is chat completions."""
 
 
-WayBack = Callable[[dict[str, Any]], dict[str, Any]]
-"""Converts the arguments that the model sent to those that the tool declares."""
+WayBack = Callable[[dict[str, Any]], dict[str, Any]]  # Converts arguments of the model to the tool's.
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,38 +99,28 @@ class OwnSearch:
 
 @dataclass(frozen=True)
 class Export:
-    """The content of one request, and the decoder of its answer.
+    """The content of one request, and the decoder of its answer."""
 
-    Attributes:
-        provider: The provider of the request.
-        tools: The tools, and the provider's own search if some are deferred.
-        tool_choice: The requirement in the provider's words.
-        names: From each name in the request to the tool's public name, in the order of the request.
-        strict: The names in the request of the tools whose arguments the provider enforces.
-        deferred: The deferred tools that the provider's search may show to the model, by public name, in
-            the version of the export: a call of one runs only while the tool is unchanged.
-        view: The tools that were exported.
-        search: The search of the application, if it offers one; a tool that has changed since the request is
-            not run then.
-    """
-
-    provider: Provider
-    tools: list[dict[str, Any]]
-    tool_choice: Any
+    provider: Provider  # The provider of the request.
+    tools: list[dict[str, Any]]  # The tools, and the provider's own search if some are deferred.
+    tool_choice: Any  # The requirement in the provider's words.
+    # From each name in the request to the tool's public name, in the order of the request.
     names: Mapping[str, str]
+    # The names in the request of the tools whose arguments the provider enforces.
     strict: frozenset[str] = frozenset()
+    # The deferred tools that the provider's search may show to the model, by public name, in the version of
+    # the export: a call of one runs only while the tool is unchanged.
     deferred: Mapping[str, ToolMark] = field(default_factory=dict[str, "ToolMark"])
+    # The tools that were exported.
     view: Mapping[str, ToolBinding] | None = field(default=None, repr=False, compare=False)
+    # The search of the application, if it offers one; a tool that has changed since the request is not run
+    # then.
     search: OwnSearch | None = field(default=None, repr=False, compare=False)
     _request: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     _ways_back: Mapping[str, WayBack] = field(default_factory=dict[str, WayBack], repr=False)
 
     def request(self) -> dict[str, Any]:
-        """The part of a request that offers the tools, by field; empty without tools.
-
-        Pass it with `**` to `chat.completions.create`, `responses.create`, `messages.create`, or Gemini's
-        `GenerateContentConfig`.
-        """
+        """The part of a request that offers the tools, to be passed with `**`; empty without tools."""
         return dict(self._request) if self.tools else {}
 
     def decode(self, name: str) -> str:
@@ -143,10 +131,7 @@ class Export:
         return public
 
     def decode_arguments(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the tool declares them: under their own names, absent where `null` means that.
-
-        They are not checked; invalid arguments stay as the model sent them.
-        """
+        """The arguments as the tool declares them, unchecked, and without `null` for absent ones."""
         self.decode(name)
         way_back = self._ways_back.get(name)
         return dict(arguments) if way_back is None else way_back(dict(arguments))

@@ -32,10 +32,7 @@ def python_name(name: str) -> str:
 
 
 class Functions:
-    """Public names of tools by the names of their functions.
-
-    `ambiguous` has the names that several tools would have, with the names that their functions have instead.
-    """
+    """Public names of tools by the names of their functions; `ambiguous` names have several instead."""
 
     def __init__(self, names: Iterable[str]) -> None:
         wanted: dict[str, list[str]] = {}
@@ -51,7 +48,6 @@ class Functions:
 
 
 def _marked(plain: str, names: Collection[str], taken: Collection[str]) -> Mapping[str, str]:
-    """Tools by names with a digest; empty if a server has named its tools so that none is left."""
     for length in _MARKS:
         marked = {f"{plain}_{_digest(name, length)}": name for name in names}
         if len(marked) == len(names) and not any(name in taken for name in marked):
@@ -63,11 +59,8 @@ def _digest(name: str, length: int = _MARKS[0]) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
-MAX_DEPTH: Final = 4
-"""Objects within objects that have types of their own; deeper ones are `dict[str, Any]`."""
-
-MAX_VALUES: Final = 12
-"""Values of an enumeration that are spelt out."""
+MAX_DEPTH: Final = 4  # Objects within objects that have types of their own; deeper ones are `dict[str, Any]`.
+MAX_VALUES: Final = 12  # Values of an enumeration that are spelt out.
 
 _PLAIN: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _ANY_OBJECT: Final = "dict[str, Any]"
@@ -77,8 +70,7 @@ _WORD: Final = re.compile(r"[^0-9A-Za-z]+")
 def python_stub(name: str, definition: ToolDefinition) -> str:
     """`async def orders_list(*, month: str, limit: int = 200) -> OrdersList: ...` with its docstring.
 
-    The result is a `TypedDict` if the tool has an output schema, else `Any`. A parameter whose name is none
-    in Python is named in the docstring.
+    A parameter whose name is none in Python is named in the docstring.
     """
     function = python_name(name)
     types = _Types(_camel(function))
@@ -116,7 +108,6 @@ class _Types:
         self._within: list[str] = []
 
     def of(self, schema: object, name: str, root: Mapping[str, Any]) -> str:
-        """The type of a schema; `name` tells the class of an object from others of the same stub."""
         keywords = _mapping(schema)
         reference = keywords.get("$ref")
         if isinstance(reference, str):

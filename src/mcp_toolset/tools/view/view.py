@@ -59,7 +59,6 @@ def same(ones: Sequence[object], others: Sequence[object]) -> bool:
 
 
 def distinct(bindings: list[ToolBinding]) -> list[ToolBinding]:
-    """The tools; a tool that occurs twice counts as two, like any two tools of one name."""
     if len(set(map(id, bindings))) == len(bindings):
         return bindings
     seen: set[int] = set()
@@ -67,7 +66,6 @@ def distinct(bindings: list[ToolBinding]) -> list[ToolBinding]:
 
 
 def by_source(bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, list[ToolBinding]]]:
-    """The tools in runs of one source each; a source may have several runs."""
     return ((source, list(run)) for source, run in groupby(bindings, _SOURCE))
 
 
@@ -109,25 +107,16 @@ _log = logging.getLogger("mcp_toolset.names")
 
 @dataclass(frozen=True, slots=True)
 class UnboundName:
-    """A name that matches no tool, or several tools that had it before.
+    """A name that matches no tool, or several tools that had it before."""
 
-    Attributes:
-        name: The name as it was given.
-        where: Where it was given, such as `hooks.execution`.
-        near: The public names that it may have been meant for.
-        waiting: The mounted servers that are not ready and may have the tool.
-        kind: What is wrong with it; `caller` is a tool that calls another one, which rules are asked about.
-        server: The mounted server of all the tools, if there is only one.
-        starting: Those of `waiting` that are still starting.
-    """
-
-    name: str
-    where: str
-    near: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()
+    name: str  # The name as it was given.
+    where: str  # Where it was given, such as `hooks.execution`.
+    near: tuple[str, ...] = ()  # The public names that it may have been meant for.
+    waiting: tuple[str, ...] = ()  # The mounted servers that are not ready and may have the tool.
+    # The fault; `caller` is a tool that calls another one, which rules are asked about.
     kind: Literal["unknown", "pattern", "moved", "ambiguous", "server", "caller"] = "unknown"
-    server: str = ""
-    starting: tuple[str, ...] = ()
+    server: str = ""  # The mounted server of all the tools, if there is only one.
+    starting: tuple[str, ...] = ()  # Those of `waiting` that are still starting.
 
     @property
     def is_settled(self) -> bool:
@@ -160,18 +149,14 @@ class UnboundName:
 
 @dataclass(frozen=True, slots=True)
 class KnownTools:
-    """The tools that names are resolved against.
+    """The tools that names are resolved against."""
 
-    Attributes:
-        everything: Returns every tool, also those that are filtered out or switched off.
-        sources: Sources that may add tools.
-        is_part: Whether these tools are a part of a larger toolset, so that no name counts as missing.
-        verbs: Returns the names that were given to verbs and match no tool.
-    """
-
+    # Returns every tool, also those that are filtered out or switched off.
     everything: Callable[[], Iterable[ToolBinding]]
-    sources: Sequence[ToolSource] = ()
+    sources: Sequence[ToolSource] = ()  # Sources that may add tools.
+    # True if these tools are a part of a larger toolset, so that no name counts as missing.
     is_part: bool = False
+    # Returns the names that were given to verbs and match no tool.
     verbs: Callable[[], Iterable[UnboundName]] = tuple[UnboundName, ...]
 
     @property
@@ -180,7 +165,6 @@ class KnownTools:
 
     @property
     def starting(self) -> tuple[str, ...]:
-        """The sources that have neither listed their tools nor failed."""
         return tuple(one.source_name for one in self.sources if one.status.is_starting)
 
     def missing(self, use: NameUse, near: Iterable[str]) -> UnboundName:
@@ -213,7 +197,6 @@ _DECIDING: Final = ("hooks.execution", "hooks.result", "tool_middleware")
 
 
 def passed_by(uses: Iterable[NameUse], bindings: Iterable[ToolBinding]) -> list[UnboundName]:
-    """The names of tools that call others, such as `call_tool`: rules see the calls of those others."""
     callers = {one.name for one in bindings if one.redirect is not None}
     found = (use for use in uses if use.name in callers and use.where in _DECIDING)
     return [UnboundName(use.name, use.where, kind="caller") for use in found]
@@ -237,7 +220,6 @@ class NameReport:
     def look(
         self, uses: Iterable[NameUse], names: ToolNames, known: KnownTools, verbs: Iterable[UnboundName] = ()
     ) -> None:
-        """Resolve names against the present tools; `verbs` are names that verbs found missing."""
         if known.is_part:
             return
         uses = list(uses)
@@ -380,7 +362,7 @@ class ToolView(Mapping[str, ToolBinding]):
         return self._known or KnownTools(self._table.values)
 
     def knows(self, name: str) -> bool:
-        """Whether a tool of the view's toolset has this name, also if it is off, deferred or filtered."""
+        """True if a tool of the view's toolset has this name, also if it is off, deferred or filtered."""
         known = (*self.left_out, *(one.name for one in self.known_tools.everything()))
         return name in self or name in known
 
@@ -465,7 +447,7 @@ class ToolView(Mapping[str, ToolBinding]):
 
         Args:
             provider: `openai` (chat completions), `openai_responses`, `anthropic` or `gemini`.
-            requirement: Whether the model must call a tool, and which; optional by default.
+            requirement: True if the model must call a tool, and which; optional by default.
             strict: Have the provider enforce each schema that its strict mode can express; the tools
                 with other schemas are sent unchanged.
             deferred: Deferred tools are offered through the provider's own search, if it has one (Anthropic,
@@ -506,7 +488,6 @@ def _forms() -> Any:
 
 
 def required_view(given: object, where: str) -> ToolView:
-    """The view that was given; `DefinitionError` with the mend if it is something else, such as a toolset."""
     if isinstance(given, ToolView):
         return given
     kind = type(given).__name__

@@ -9,11 +9,9 @@ from copy import deepcopy
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
-Schema = Mapping[str, Any]
-"""A JSON Schema that is an object; not changed here."""
+Schema = Mapping[str, Any]  # A JSON Schema that is an object; not changed here.
 
-DEFINITIONS: Final = ("$defs", "definitions")
-"""The keywords under which a schema has its definitions."""
+DEFINITIONS: Final = ("$defs", "definitions")  # The keywords under which a schema has its definitions.
 
 _MAPS_OF_SCHEMAS: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
@@ -146,7 +144,6 @@ def references(schema: Any) -> Iterator[str]:
 
 
 def recursive_references(root: Schema) -> set[str]:
-    """The references whose definitions refer back to themselves."""
     steps: dict[str, set[str]] = {}
     waiting = set(references(root))
     while waiting:
@@ -173,7 +170,7 @@ def with_note(schema: dict[str, Any], note: str) -> dict[str, Any]:
 
 
 def lost(schema: Schema, kept: Collection[str]) -> str:
-    """What a schema requires and its copy cannot express, as words for the description; empty if nothing."""
+    """Requirements that a schema's copy cannot express, as words for the description; empty if nothing."""
     told = [
         f"{key}: {json.dumps(value, ensure_ascii=False, default=str)}"
         for key, value in schema.items()
@@ -189,7 +186,6 @@ _PER_PART: Final = frozenset({"properties", "required", "additionalProperties", 
 
 
 def rooted(schema: Schema) -> Schema:
-    """The schema as an object schema without a union, reference or fixed value at its root."""
     if not _REFUSED & schema.keys():
         return schema
     notes: list[str] = []
@@ -203,7 +199,6 @@ class _Root:
         self._root = root
 
     def flat(self, part: Any, notes: list[str]) -> dict[str, Any]:
-        """One part of the root as an object schema; what cannot be expressed is added to `notes`."""
         if not isinstance(part, dict):
             return {}
         keywords = cast("dict[str, Any]", part)
@@ -228,7 +223,6 @@ class _Root:
 
 
 def both(base: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """One schema for two that both apply; where they differ, `base` wins."""
     properties = dict(base.get("properties", {}))
     for name, inner in part.get("properties", {}).items():
         other = properties.get(name)
@@ -240,7 +234,6 @@ def both(base: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _either(base: dict[str, Any], branches: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A schema and a choice of others; what the schema says about a property wins."""
     properties = dict(base.get("properties", {}))
     if not _closed(base):
         for name in dict.fromkeys(name for branch in branches for name in branch.get("properties", {})):

@@ -34,10 +34,7 @@ _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_]")
 def provider_names(
     names: Iterable[str], legal: re.Pattern[str], reserved: Collection[str] = ()
 ) -> dict[str, str]:
-    """A name that matches `legal` for each of `names`, all different, none of them `reserved`.
-
-    An altered name gets a digest of the original, so that it is the same in every request.
-    """
+    """Different legal names, none `reserved`; an altered one gets a digest, the same each time."""
     listed = list(names)
     kept = {name: name for name in listed if legal.fullmatch(name) and name not in reserved}
     taken = {*kept, *reserved}
@@ -66,10 +63,7 @@ _NAMES_PROPERTIES: Final = frozenset(
 
 
 def with_legal_properties(schema: Schema, legal: re.Pattern[str]) -> tuple[Schema, WayBack | None]:
-    """The schema with argument names that match `legal`, and a decoder if any was renamed.
-
-    Keywords of the root that name arguments are then left out; the tool's own schema still checks them.
-    """
+    """The schema with legal argument names, and a decoder if one changed; keywords that name others go."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     names = provider_names(properties, legal)
     if all(name == own for own, name in names.items()):
@@ -94,7 +88,6 @@ def _told(schema: Any, own: str, name: str) -> Any:
 
 
 def check_of(schema: Schema, root: Schema) -> SchemaCheck:
-    """A compiled part of a schema, with the definitions of its root."""
     dialect = {"$schema": root["$schema"]} if "$schema" in root else {}
     return SchemaCheck({**dialect, **definitions_of(root), **schema}, tool="exported", part="inputSchema")
 
@@ -112,7 +105,7 @@ def accepts_null(schema: Any, root: Schema) -> bool:
 
 
 def null_is_absence(schema: Any, root: Schema) -> bool:
-    """Whether `null` for an optional property leaves it out: it is refused there, or is the default."""
+    """True if `null` for an optional property leaves it out: it is refused there, or is the default."""
     default_is_null = isinstance(schema, Mapping) and cast("Schema", schema).get("default", ...) is None
     return default_is_null or not accepts_null(schema, root)
 
@@ -158,7 +151,6 @@ class NullsLeftOut:
         return found
 
     def _applied(self, schema: Schema, value: Any) -> Iterator[Any]:
-        """The schemas that apply to `value` besides this one."""
         if isinstance(schema.get("$ref"), str):
             yield resolved(self._root, schema["$ref"])
         yield from schema.get("allOf", ())
@@ -204,22 +196,15 @@ _KINDS: Final[Mapping[type, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class StrictDialect:
-    """The part of JSON Schema that one provider can enforce.
+    """The part of JSON Schema that one provider can enforce."""
 
-    Attributes:
-        kept: Keywords that may stay, besides the structure of objects, arrays and unions.
-        formats: Values of `format` that may stay.
-        all_required: Whether every property must be required, the optional ones being nullable.
-        recursion: Whether a definition may refer back to itself.
-        keeps: Whether a keyword's value may stay, if that depends on the value.
-        fits: Whether a finished schema is within the provider's size limits.
-    """
-
-    kept: frozenset[str]
-    formats: frozenset[str]
-    all_required: bool
-    recursion: bool
+    kept: frozenset[str]  # Keywords that may stay, besides the structure of objects, arrays and unions.
+    formats: frozenset[str]  # Values of `format` that may stay.
+    all_required: bool  # True if every property must be required, the optional ones being nullable.
+    recursion: bool  # True if a definition may refer back to itself.
+    # True if a keyword's value may stay, if that depends on the value.
     keeps: Callable[[str, Any], bool] = lambda key, value: True
+    # True if a finished schema is within the provider's size limits.
     fits: Callable[[Schema], bool] = lambda schema: True
 
 
@@ -228,7 +213,6 @@ class _UnfitError(Exception):
 
 
 def strict_schema(schema: Schema, dialect: StrictDialect) -> dict[str, Any] | None:
-    """A strict copy of a root object schema, or `None` if there can be none."""
     if not dialect.recursion and recursive_references(schema):
         return None
     try:
@@ -320,7 +304,6 @@ class _Strict:
 
 
 def _simplified(schema: Schema) -> Schema:
-    """Replace unions that have a simpler form: an `allOf` of one, and `oneOf` by `anyOf`."""
     every = schema.get("allOf")
     if isinstance(every, list) and len(cast("list[Any]", every)) == 1 and isinstance(every[0], dict):
         rest = {key: value for key, value in schema.items() if key != "allOf"}
@@ -335,7 +318,6 @@ def _simplified(schema: Schema) -> Schema:
 
 
 def _name_the_type(made: dict[str, Any], schema: Schema) -> None:
-    """Add the type to a fixed value, which strict mode requires."""
     if "const" not in schema and "enum" not in schema:
         return
     values: list[object] = [schema["const"]] if "const" in schema else schema["enum"]

@@ -1,7 +1,7 @@
 """`ToolRoundPlan`: the calls of a round, and the steps that lead to their results.
 
-`apply_hooks` returns a new plan and closes the old one, which then refuses every step: so a plan without the
-last hooks cannot be run or committed by mistake.
+`apply_hooks` returns a new plan and closes the old one, so that no plan without the last hooks is run by
+mistake.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
     HandledCall,
     OnToolError,
     RejectedCall,
+    RoundCommit,
     RunReport,
     answer_result,
     is_placeholder,
     result_of,
     user_answer,
+    within_budget,
 )
-from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit, within_budget
 from mcp_toolset.extensions.model_loop.rounds.round_status import RoundStanding
 from mcp_toolset.extensions.model_loop.rounds.runner import (
     RUN_CONCURRENCY,

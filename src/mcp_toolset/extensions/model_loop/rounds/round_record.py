@@ -9,8 +9,11 @@ from pydantic_core import PydanticSerializationError
 
 from mcp_toolset.calls.pipeline.decision import RejectionSource
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason, is_placeholder
-from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
+from mcp_toolset.extensions.model_loop.rounds.call_result import (
+    InvalidCallReason,
+    RoundCommit,
+    is_placeholder,
+)
 from mcp_toolset.extensions.model_loop.rounds.round_status import RoundStanding, RoundState, RoundStatus
 from mcp_toolset.extensions.model_loop.rounds.runner import asks_anything
 from mcp_toolset.extensions.model_loop.turns import AssistantCall, Origin
@@ -45,7 +48,7 @@ class PendingRecord(_Record):
     running: bool = False
     waits: bool = False
     guarded: bool = False
-    """Whether its hooks run inside of middleware, when it runs."""
+    """True if its hooks run inside of middleware, when it runs."""
 
 
 class HandledRecord(_Record):
@@ -124,7 +127,7 @@ class RoundRecord(_Record):
     needs_hooks: bool
     needs_rules: bool = False
     has_no_hooks: bool = False
-    """Whether no hook was applied, so that those of `from_state` have seen no call yet."""
+    """True if no hook was applied, so that those of `from_state` have seen no call yet."""
     calls: list[CallRecord]
 
 
@@ -150,7 +153,7 @@ def stored(plan: RoundStanding) -> dict[str, Any]:
 
 
 def _needs_hooks(plan: RoundStanding) -> bool:
-    """Whether a hook must still see something: a result, or the call behind a calling tool."""
+    """True if a hook must still see something: a result, or the call behind a calling tool."""
     if plan.state != "open":
         return False
     to_run = plan.to_run()

@@ -17,11 +17,11 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
     HandledCall,
     InvalidCall,
     RejectedCall,
+    RoundCommit,
     changed,
     interrupted,
     not_callable,
 )
-from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.extensions.model_loop.rounds.round_record import (
     FORMAT,
@@ -125,7 +125,6 @@ def _found(
 def _moved(
     standing: PendingRecord, made: AssistantCall, view: ToolView, known: Container[str]
 ) -> InvalidCall | None:
-    """Why a call that was still to run when it was stored cannot run now."""
     binding: ToolBinding | None = view.get(made.name)
     if binding is None:
         return not_callable(made, known=made.name in known or view.knows(made.name))

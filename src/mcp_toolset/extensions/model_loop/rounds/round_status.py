@@ -16,61 +16,55 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
     CallResult,
     HandledCall,
     InvalidCall,
+    Ledger,
     RejectedCall,
+    RoundCommit,
     RoundHalt,
     RoundQuestion,
     ToolFailure,
     placeholder,
 )
-from mcp_toolset.extensions.model_loop.rounds.round_commit import Ledger, RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.runner import Around, CallOutcome
 from mcp_toolset.extensions.model_loop.turns import AssistantTurn
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, ToolResult
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
-RoundState = Literal["open", "committed", "discarded"]
-"""The state of a round; the last two are final."""
+RoundState = Literal["open", "committed", "discarded"]  # The state of a round; the last two are final.
 
-Activity = Literal["asking hooks", "running calls"]
-"""A step of a round that takes time."""
+Activity = Literal["asking hooks", "running calls"]  # A step of a round that takes time.
 
 
+@dataclass(slots=True, eq=False)
 class RoundProgress:
-    """The state of a round, the results so far, and the newest plan.
+    """The state of a round, the results so far, and the newest plan."""
 
-    Attributes:
-        holder: The newest plan.
-        given: The ids of those results that came from the application or the user.
-        questions: Questions without an answer, by the id of the call.
-        keys: By the id of the call, the key of the answer to a question of middleware.
-        answers: Answers to questions of middleware, by the id of the call and the key.
-        halts: The reasons of the calls that request the end of the loop, by id.
-        waiting: Calls of tools that turned out to be manual when they ran.
-        running: Calls whose tools are running now.
-        failures: Failures in this process, by id.
-    """
-
-    __slots__ = (
-        *("activity", "answers", "committed", "failures", "given", "halts", "holder", "id", "keys"),
-        *("questions", "results", "running", "state", "waiting"),
+    id: str = ""
+    state: RoundState = "open"
+    holder: object = None  # The newest plan.
+    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    # The ids of those results that came from the application or the user.
+    given: set[str] = field(default_factory=set[str])
+    # Questions without an answer, by the id of the call.
+    questions: dict[str, AskUser] = field(default_factory=dict[str, AskUser])
+    # By the id of the call, the key of the answer to a question of middleware.
+    keys: dict[str, str] = field(default_factory=dict[str, str])
+    # Answers to questions of middleware, by the id of the call and the key.
+    answers: dict[str, dict[str, ElicitationAnswer]] = field(
+        default_factory=dict[str, dict[str, ElicitationAnswer]]
     )
+    # The reasons of the calls that request the end of the loop, by id.
+    halts: dict[str, str] = field(default_factory=dict[str, str])
+    # Calls of tools that turned out to be manual when they ran.
+    waiting: set[str] = field(default_factory=set[str])
+    running: set[str] = field(default_factory=set[str])  # Calls whose tools are running now.
+    # Failures in this process, by id.
+    failures: dict[str, ToolFailure] = field(default_factory=dict[str, ToolFailure])
+    committed: RoundCommit | None = None
+    activity: Activity | None = None
 
-    def __init__(self, id: str = "") -> None:
-        self.id = id or secrets.token_hex(8)
-        self.state: RoundState = "open"
-        self.holder: object = None
-        self.results: dict[str, ToolResult] = {}
-        self.given: set[str] = set()
-        self.questions: dict[str, AskUser] = {}
-        self.keys: dict[str, str] = {}
-        self.answers: dict[str, dict[str, ElicitationAnswer]] = {}
-        self.halts: dict[str, str] = {}
-        self.waiting: set[str] = set()
-        self.running: set[str] = set()
-        self.failures: dict[str, ToolFailure] = {}
-        self.committed: RoundCommit | None = None
-        self.activity: Activity | None = None
+    def __post_init__(self) -> None:
+        self.id = self.id or secrets.token_hex(8)
 
     def require(self, holder: object) -> None:
         if self.state != "open":
@@ -84,14 +78,12 @@ class RoundProgress:
             raise RoundError(f"this round is {self.activity} just now; wait until that has ended")
 
     def require_open_to_results(self, holder: object) -> None:
-        """Check that results may be given: also during a run, but not while hooks run."""
         self.require(holder)
         if self.activity == "asking hooks":
             raise RoundError("this round is asking hooks just now; wait until that has ended")
 
     @contextmanager
     def doing(self, holder: object, activity: Activity) -> Generator[None]:
-        """Mark a step as running, so that no other step can start."""
         self.require_rest(holder)
         self.activity = activity
         try:
@@ -104,7 +96,6 @@ class RoundProgress:
         self.state = state
 
     def came_to(self, id: str) -> ToolResult | None:
-        """The result of a call so far; a placeholder while its question has no answer."""
         ask = self.questions.get(id)
         return self.results.get(id) if ask is None else placeholder(ask)
 
@@ -124,7 +115,6 @@ class RoundProgress:
             self.results[id] = outcome.result
 
     def hear(self, id: str, answer: ElicitationAnswer) -> None:
-        """Note the answer to a question of middleware; the call can be run again."""
         self.answers.setdefault(id, {})[self.keys.pop(id)] = answer
         del self.questions[id]
 
@@ -147,27 +137,19 @@ RoundStatus = Literal["idle", "awaiting_user", "awaiting_tools", "completed", "e
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundStanding:
-    """The state of a round's calls.
+    """The state of a round's calls."""
 
-    Attributes:
-        pending: Calls that no hook has answered or refused, with their arguments after all hooks; a call
-            remains here when it has a result.
-        handled: Calls that hooks answered.
-        rejected: Calls that were refused.
-        issues: Calls that cannot run; see `InvalidCall`.
-        progress: The mutable part; only the steps of a plan change it.
-        around: The middleware that was applied.
-    """
-
+    # Calls that no hook has answered or refused, with their arguments after all hooks; a call remains here
+    # when it has a result.
     pending: tuple[ToolCall, ...]
-    handled: tuple[HandledCall, ...]
-    rejected: tuple[RejectedCall, ...]
-    issues: tuple[InvalidCall, ...]
+    handled: tuple[HandledCall, ...]  # Calls that hooks answered.
+    rejected: tuple[RejectedCall, ...]  # Calls that were refused.
+    issues: tuple[InvalidCall, ...]  # Calls that cannot run; see `InvalidCall`.
     turn: AssistantTurn = field(repr=False)
     view: ToolView = field(repr=False)
     hooks: HookSet = field(repr=False)
-    progress: RoundProgress = field(repr=False)
-    around: Around = field(default_factory=Around, repr=False)
+    progress: RoundProgress = field(repr=False)  # The mutable part; only the steps of a plan change it.
+    around: Around = field(default_factory=Around, repr=False)  # The middleware that was applied.
 
     @property
     def state(self) -> RoundState:
@@ -243,30 +225,29 @@ class RoundStanding:
         return [call for call in self.pending if call.id not in self.progress.results]
 
     def is_guarded(self, call: ToolCall) -> bool:
-        """Whether a call must still pass middleware."""
+        """True if a call must still pass middleware."""
         return self.around.guards(call, self.view) and not self._is_through(call)
 
     def _is_through(self, call: ToolCall) -> bool:
         return call.id in self.progress.waiting or self._asks(call)
 
     def _carries(self, call: ToolCall) -> bool:
-        """Whether a call must pass rules that its toolset carries, which run with it."""
+        """True if a call must pass rules that its toolset carries, which run with it."""
         binding: ToolBinding | None = self.view.get(call.name)
         return binding is not None and binding.redirect is None and bool(binding.carried)
 
     def _asks(self, call: ToolCall) -> bool:
-        """Whether its tool has run and asks the user."""
         return call.id in self.progress.questions and call.id not in self.progress.keys
 
     def is_manual(self, call: ToolCall) -> bool:
-        """Whether a pending call is left to the application; its middleware comes first."""
+        """True if a pending call is left to the application; its middleware comes first."""
         binding: ToolBinding | None = self.view.get(call.name)
         if call.id in self.progress.waiting or binding is None or not binding.manual:
             return call.id in self.progress.waiting
         return not self.around.guards(call, self.view) and not self._carries(call)
 
     def has_nothing(self, call: ToolCall) -> bool:
-        """Whether a call has neither a result nor a question yet."""
+        """True if a call has neither a result nor a question yet."""
         return call.id not in self.progress.results and call.id not in self.progress.questions
 
     def ledger(self) -> Ledger:

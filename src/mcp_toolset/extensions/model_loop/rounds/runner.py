@@ -47,17 +47,13 @@ from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, InputRequi
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
-Answer = ToolCall | HandledCall | RejectedCall
-"""The outcome of hooks for a call: answered, refused, or to be run with its last input."""
+Answer = ToolCall | HandledCall | RejectedCall  # The outcome of hooks: answered, refused or to be run.
 
 
 async def ask_hooks(
     call: ToolCall, view: ToolView, hooks: HookSet, seeing: HookSet, context: ToolContext
 ) -> Answer:
-    """Run the hooks of a tool on a call, in order, after its gate.
-
-    Answers and refusals are shown to the result hooks in `seeing`. A call of `call_tool` is left for its run.
-    """
+    """Run a tool's hooks on a call, after its gate; `seeing` see the answer. `call_tool` waits."""
     binding = view[call.name]
     if binding.redirect is not None:
         return call
@@ -65,18 +61,14 @@ async def ask_hooks(
     if isinstance(found, ToolCall):
         return found
     call, decision = found
-    made = _completed(binding, decision) if isinstance(decision, Complete) else decision
+    try:
+        made = completed(binding, decision) if isinstance(decision, Complete) else decision
+    except InvalidOutputError as fault:
+        made = Reject(str(fault))
     shown_to = seeing.result_hooks(binding, view.names)
     if isinstance(made, Reject):
         return RejectedCall(call, made, await seen(call, rejection(made), shown_to, context))
     return HandledCall(call, await seen(call, made, shown_to, context))
-
-
-def _completed(binding: ToolBinding, decision: Complete) -> Reject | ToolResult:
-    try:
-        return completed(binding, decision)
-    except InvalidOutputError as fault:
-        return Reject(str(fault))
 
 
 def asks_anything(hooks: HookSet, view: ToolView) -> bool:
@@ -144,23 +136,18 @@ def tell_given(
     tell(observers, replace(report, round=round))
 
 
-Answers = dict[str, ElicitationAnswer]
-"""The user's answers to the questions of one call, by their keys; and the edits of its hooks."""
+Answers = dict[str, ElicitationAnswer]  # A user's answers by their keys; and the edits of hooks.
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The middleware around the calls of a round, and by the ids of such calls the hooks to run `inside`.
-
-    `had_hooks` tells whether hooks had been applied when the round was stored.
-    """
+    """The middleware around the calls of a round, and by the ids of such calls the hooks `inside`."""
 
     rules: Rules = field(default_factory=Rules)
     inside: Mapping[str, HookSet] = field(default_factory=dict[str, HookSet])
     had_hooks: bool = False
 
     def guards(self, call: ToolCall, view: ToolView) -> bool:
-        """Whether a call has middleware around it; for a calling tool, that of the called tool."""
         is_inside = call.id in self.inside
         if call.name not in view or not (is_inside or self.rules.guards or self.rules.has_middleware):
             return False
@@ -208,7 +195,6 @@ class AnsweringContext(ToolContext):
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
     ) -> ElicitationAnswer:
-        """The user's answer; without one the call ends here and runs again with it."""
         found = self._answers.get(key or question)
         if found is not None:
             return found
@@ -226,11 +212,8 @@ class AnsweringContext(ToolContext):
         return getattr(object.__getattribute__(self, "_inner"), name)
 
 
-RUN_DEADLINE: Final = 30.0
-"""The default seconds that a tool may run."""
-
-RUN_CONCURRENCY: Final = 16
-"""The default number of tools of a round that run at the same time."""
+RUN_DEADLINE: Final = 30.0  # The default seconds that a tool may run.
+RUN_CONCURRENCY: Final = 16  # The default number of tools of a round that run at the same time.
 
 _NOT_YET: Final = ToolResult({"content": [], "resultType": "inputRequired"})
 """The result inside the dispatch of a call that the application or the user must answer."""
@@ -258,28 +241,20 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """The outcome of a call's run.
-
-    Attributes:
-        result: Its result; meaningless while it waits or asks.
-        ask: The tool's question to the user.
-        halt: Why the loop should end.
-        waits: Whether the tool turned out to be manual.
-        key: The key of the answer to a question of middleware; empty if the answer is the result.
-    """
+    """The outcome of a call's run."""
 
     call: ToolCall
-    result: ToolResult
-    ask: AskUser | None = None
-    halt: str | None = None
-    waits: bool = False
+    result: ToolResult  # Its result; meaningless while it waits or asks.
+    ask: AskUser | None = None  # The tool's question to the user.
+    halt: str | None = None  # Why the loop should end.
+    waits: bool = False  # True if the tool turned out to be manual.
     failure: ToolFailure | None = None
-    key: str = ""
+    key: str = ""  # The key of the answer to a question of middleware; empty if the answer is the result.
 
 
 @dataclass(slots=True)
 class _Told:
-    """What a tool said besides its result: a question or a halt."""
+    """Questions and halts of a tool besides its result."""
 
     ask: AskUser | None = None
     halt: str | None = None
@@ -290,23 +265,19 @@ class _Told:
 
 @dataclasses.dataclass(slots=True)
 class CallRunner:
-    """Runs calls of a view whose hooks have run; any failure of a call becomes its result.
-
-    Attributes:
-        hooks: Result hooks see every result. Execution hooks run for the call that a calling tool stands
-            for, as they could not run before.
-        around: The middleware, and the execution hooks that run inside of it.
-        answers: The user's answers to questions of middleware, by call.
-        round: The id of the round.
-    """
+    """Runs calls of a view whose hooks have run; any failure of a call becomes its result."""
 
     view: ToolView
+    # Result hooks see every result. Execution hooks run for the call that a calling tool stands for, as they
+    # could not run before.
     hooks: HookSet
     options: RunOptions
     calls: InitVar[Sequence[ToolCall]]
+    # The middleware, and the execution hooks that run inside of it.
     around: Around = field(default_factory=Around)
+    # The user's answers to questions of middleware, by call.
     answers: dict[str, Answers] = field(default_factory=dict[str, Answers])
-    round: str = ""
+    round: str = ""  # The id of the round.
     _told: dict[str, _Told] = field(default_factory=dict[str, _Told], init=False)
     _plain: ToolDispatch = field(init=False)
     _guarded: dict[str, ToolDispatch] = field(init=False)
@@ -359,7 +330,6 @@ class CallRunner:
             return ToolResult.of_error(str(fault))
 
     def _listened(self, binding: ToolBinding) -> ToolBinding:
-        """The binding with its deadline, which records what its tool says besides its result."""
 
         async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
             told = self._told[call.id]

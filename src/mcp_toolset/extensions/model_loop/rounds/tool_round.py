@@ -1,16 +1,8 @@
 """`ToolRound`: one assistant turn with tool calls, from its message to a committed set of results.
 
-The application owns the loop and calls each step:
-
-```python
-round = ToolRound.from_openai(reply.choices[0].message, view)
-plan = await round.apply_hooks(hooks)
-messages += plan.commit(await plan.run_pending()).to_openai()
-```
-
 A round goes from `open` to `committed` or `discarded`, once. Every step either succeeds or raises
-`RoundError` and changes nothing. `round_plan` has the steps in between; after any step, `to_state` returns
-the round as plain data, and `from_state` continues it.
+`RoundError` and changes nothing. `round_plan` has the steps in between; `to_state` returns the round as plain
+data after any of them, and `SuspendedRounds` as a sealed text.
 """
 
 from __future__ import annotations
@@ -27,11 +19,11 @@ from mcp_toolset.errors import DefinitionError, RequestStateError, RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     NOTHING_OFFERED,
     InvalidCall,
+    RoundCommit,
     examined,
     original_of,
     searched,
 )
-from mcp_toolset.extensions.model_loop.rounds.round_commit import RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.extensions.model_loop.rounds.round_status import RoundProgress, RoundState, RoundStatus
 from mcp_toolset.extensions.model_loop.turns import (
@@ -47,11 +39,8 @@ from mcp_toolset.tools.schema.validation import depth_exceeds
 from mcp_toolset.tools.view.export import Export
 from mcp_toolset.tools.view.view import ToolView, required_view
 
-_SEARCHING: Final = ("anthropic", "openai_responses")
-"""The providers whose own search shows deferred tools to a model."""
-
-MAX_ARGUMENT_DEPTH: Final = 200
-"""The largest nesting depth of a call's arguments, also for arguments that come as JSON text."""
+_SEARCHING: Final = ("anthropic", "openai_responses")  # They have a search of their own.
+MAX_ARGUMENT_DEPTH: Final = 200  # Levels of a call's arguments, also as JSON text.
 
 
 class ToolRound:

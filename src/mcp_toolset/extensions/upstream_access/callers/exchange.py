@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.context.request import Caller
+from mcp_toolset.context.request import RequestCaller
 from mcp_toolset.errors import CallError, UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.exchange_endpoint import ExchangeEndpoint
 from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken
@@ -51,7 +51,7 @@ class Exchange:
 
 
 def _token(context: ToolContext) -> str:
-    sent = context.sent("authorization") if isinstance(context, Caller) else []
+    sent = context.sent("authorization") if isinstance(context, RequestCaller) else []
     scheme, _, token = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
     if scheme.lower() != "bearer" or not token:
         raise CallError("the request has no bearer token that can be exchanged for one of the server")

@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Final, Protocol
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.context.request import Caller
+from mcp_toolset.context.request import RequestCaller
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.tools.core.call import Identity, ToolContext
 from mcp_toolset.upstream.target import Link
@@ -111,7 +111,7 @@ def _value(source: str, context: ToolContext) -> str | None:
     if fact is not None:
         value = None if context.identity is None else fact(context.identity)
     else:
-        sent = context.sent(source.partition(".")[2].lower()) if isinstance(context, Caller) else ()
+        sent = context.sent(source.partition(".")[2].lower()) if isinstance(context, RequestCaller) else ()
         if len(sent) > 1:
             raise CallError(f"the request has more than one header {source.partition('.')[2]}; send one")
         value = sent[0] if sent else None
