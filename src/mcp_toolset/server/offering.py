@@ -42,7 +42,6 @@ from mcp_toolset.tools.core.source import fits
 from mcp_toolset.tools.declare.prompts import (
     CompletionProvider,
     PromptProvider,
-    Reference,
     ResourceProvider,
     UpdatingResources,
 )
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from mcp_toolset.context.client import ServedClient
+    from mcp_toolset.tools.declare.prompts import Reference
 
 
 LOCAL: Final = ""  # the source name of what the server has itself
