@@ -20,7 +20,6 @@ from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.config import Asked, ProtocolRule
-from mcp_toolset.config.extensions import ServerSettings
 from mcp_toolset.context.client import ANSWERABLE_WHOLE
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.principal import PendingLogin
@@ -49,6 +48,7 @@ from mcp_toolset.upstream.tool_list import ToolRefresh, UpstreamTools
 from mcp_toolset.upstream.watches import ChangeStream
 
 if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import ServerSettings
     from mcp_toolset.extending.mounts import Send
 
 Perform = Callable[[str, dict[str, Any], ToolContext, ToolDefinition], Awaitable[dict[str, Any]]]
