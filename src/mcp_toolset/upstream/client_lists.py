@@ -23,12 +23,11 @@ from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.eras import drop_own
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.in_flight import carried_to
-from mcp_toolset.upstream.offers import UpstreamOffers
+from mcp_toolset.upstream.lists import UpstreamOffers, UpstreamTools
 from mcp_toolset.upstream.pagination import Listing
 from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
 from mcp_toolset.upstream.resting import SETTLING
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
-from mcp_toolset.upstream.tool_list import UpstreamTools
 from mcp_toolset.upstream.watches import ClientWatches, ResourceWatches
 
 LIST_DEADLINE: Final = 5.0  # seconds that one list of a session may take

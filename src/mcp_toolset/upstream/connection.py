@@ -36,7 +36,7 @@ from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientOffers
 from mcp_toolset.upstream.forwarding import Exchange, fault_of_task
 from mcp_toolset.upstream.known_server import KnownServer, MountState, ServerInfo, catalog_of, keep_key
-from mcp_toolset.upstream.offers import CAPABILITY_CHANGED
+from mcp_toolset.upstream.lists import CAPABILITY_CHANGED, ToolRefresh, UpstreamTools
 from mcp_toolset.upstream.owner import Lists, Owner
 from mcp_toolset.upstream.pool import PooledSession, SessionPool
 from mcp_toolset.upstream.resting import DEFAULT, Dormancy, ListingSession, Rest, StartOptions
@@ -44,7 +44,6 @@ from mcp_toolset.upstream.routing import SessionOptions
 from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.target import Link
 from mcp_toolset.upstream.tasks import UpstreamTasks
-from mcp_toolset.upstream.tool_list import ToolRefresh, UpstreamTools
 from mcp_toolset.upstream.watches import ChangeStream
 
 if TYPE_CHECKING:

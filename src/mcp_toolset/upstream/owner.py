@@ -25,13 +25,12 @@ from mcp_toolset.tools.text.screen import counted
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.upstream.client_lists import ClientLists
 from mcp_toolset.upstream.known_server import MountState, ServerInfo
-from mcp_toolset.upstream.offers import UpstreamOffers
+from mcp_toolset.upstream.lists import ToolRefresh, UpstreamOffers
 from mcp_toolset.upstream.pool import SessionPool
 from mcp_toolset.upstream.questions import Notified
 from mcp_toolset.upstream.resting import Dormancy, ListingSession, Rest
 from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
-from mcp_toolset.upstream.tool_list import ToolRefresh
 from mcp_toolset.upstream.watches import ACKNOWLEDGING, ChangeStream, ResourceWatches
 
 LOGGED_OUT: Final = "its tokens are not kept any more: there was a logout"

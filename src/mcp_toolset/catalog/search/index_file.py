@@ -37,7 +37,7 @@ _CODED: Final = ("utf-8", "surrogatepass")
 def made_by() -> str:
     """What an index depends on beside its tools: the code and tables of search, the order of bytes."""
     digest = blake2b(f"{unidata_version} {sys.byteorder}".encode(), digest_size=16)
-    search = os.path.dirname(os.path.dirname(__file__))
+    search = os.path.dirname(__file__)
     walked = [*os.walk(search), *os.walk(os.path.join(search, "../../tools/text"))]
     paths = [os.path.join(folder, name) for folder, _, names in walked for name in names]
     for path in sorted(path for path in paths if "__pycache__" not in path):
