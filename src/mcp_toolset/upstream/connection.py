@@ -37,7 +37,7 @@ from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientOffers
 from mcp_toolset.upstream.forwarding import Exchange, fault_of_task
 from mcp_toolset.upstream.known_server import KnownServer, MountState, ServerInfo, catalog_of, keep_key
 from mcp_toolset.upstream.lists import CAPABILITY_CHANGED, ToolRefresh, UpstreamTools
-from mcp_toolset.upstream.owner import Lists, Owner
+from mcp_toolset.upstream.owner import Owner
 from mcp_toolset.upstream.pool import PooledSession, SessionPool
 from mcp_toolset.upstream.resting import DEFAULT, Dormancy, ListingSession, Rest, StartOptions
 from mcp_toolset.upstream.routing import SessionOptions
@@ -124,7 +124,9 @@ class UpstreamConnection:
         self.owner = Owner(
             link,
             self._listing,
-            Lists(self._refresh, self.offers, self.watches, self._changes, self.lists),
+            self._refresh,
+            self.offers,
+            self._changes,
             pool=self.pool,
             rest=self._rest,
             dormancy=self.dormancy,
@@ -133,9 +135,6 @@ class UpstreamConnection:
             introduced=self._server.take,
             notified=self._notification,
         )
-        self._connect_callbacks()
-
-    def _connect_callbacks(self) -> None:
         self.lists.merge = lambda: self.tools.admit_more(self.lists.more(TOOLS), self.lists.changed_tools())
         self.lists.on_change = self._state.changed
         self.offers.resting = lambda: self._rest.resting or self.dormancy.asleep

@@ -23,15 +23,15 @@ from mcp_toolset.protocol.errors import ENDED, reason_of
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.text.screen import counted
 from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.upstream.client_lists import ClientLists
+from mcp_toolset.upstream.client_lists import ClientOffers
 from mcp_toolset.upstream.known_server import MountState, ServerInfo
-from mcp_toolset.upstream.lists import ToolRefresh, UpstreamOffers
+from mcp_toolset.upstream.lists import ToolRefresh
 from mcp_toolset.upstream.pool import SessionPool
 from mcp_toolset.upstream.questions import Notified
 from mcp_toolset.upstream.resting import Dormancy, ListingSession, Rest
 from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
-from mcp_toolset.upstream.watches import ACKNOWLEDGING, ChangeStream, ResourceWatches
+from mcp_toolset.upstream.watches import ACKNOWLEDGING, ChangeStream
 
 LOGGED_OUT: Final = "its tokens are not kept any more: there was a logout"
 """Why a connection has ended whose tokens were removed."""
@@ -43,24 +43,15 @@ Introduced = Callable[[ServerInfo | None, str], None]
 """Takes what a server says about itself: its `serverInfo`, and its instructions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """What a mounted server lists, and what is told of changes of that."""
-
-    refresh: ToolRefresh
-    offers: UpstreamOffers
-    watches: ResourceWatches
-    changes: ChangeStream
-    for_clients: ClientLists
-
-
 @dataclass(eq=False)
 class Owner:
     """Supervises the connection to one mounted server, for as long as it is mounted."""
 
     link: Link  # how the upstream is reached
     listing: ListingSession  # the session that lists, which each connection renews
-    lists: Lists  # what is listed over it
+    refresh: ToolRefresh  # lists the tools over it
+    offers: ClientOffers  # what is listed over it beside the tools
+    changes: ChangeStream
     _: KW_ONLY
     pool: SessionPool  # the sessions of clients, which end with the connection
     rest: Rest  # when the connection is closed for a while
@@ -155,16 +146,16 @@ class Owner:
         main = self.listing.renew()
         main.on_lost, main.on_broken_off, main.awake = (
             self.lose,
-            self.lists.refresh.outdated,
+            self.refresh.outdated,
             self.rest.awake,
         )
         main.health.on_change = self._health_changed
         return main
 
     async def _start(self, dispatcher: Dispatcher, time: WorkingTime, group: anyio.abc.TaskGroup) -> None:
-        lists, main = self.lists, self.listing.main
+        main = self.listing.main
         self._lost = anyio.Event()
-        lists.refresh.begin()
+        self.refresh.begin()
         self._lost_by = ENDED
         # Forgotten until this attempt succeeds: the server may have come back as another one.
         era, self._era = self._era, None
@@ -173,22 +164,22 @@ class Owner:
         self.introduced(main.server, main.instructions)
         declared = main.capabilities or {}
         await self._hear_of_changes(declared, group)
-        listing = await lists.refresh.walked()
+        listing = await self.refresh.walked()
         # A quick server may list more in its time than can be looked at in what is left of it.
         time.pause()
-        await lists.refresh.admit(listing)
+        await self.refresh.admit(listing)
         time.resume()
-        await lists.offers.take(declared, modern=main.modern)
-        await lists.watches.begin(modern=main.modern)
-        lists.for_clients.begin()
+        await self.offers.take(declared, modern=main.modern)
+        await self.offers.watches.begin(modern=main.modern)
+        self.offers.lists.begin()
         self._ready_at = anyio.current_time()
         self.dormancy.started()
-        self.log.info("ready: %s", counted(len(lists.refresh.tools.snapshot.tools), "tool"))
+        self.log.info("ready: %s", counted(len(self.refresh.tools.snapshot.tools), "tool"))
 
     async def _hear_of_changes(self, declared: Mapping[str, Any], group: anyio.abc.TaskGroup) -> None:
         """Open the stream on which a modern server tells of changes, before anything is listed."""
-        told_of, changes = _told_of(declared), self.lists.changes
-        self.lists.refresh.told_of_changes = "toolsListChanged" in told_of
+        told_of, changes = _told_of(declared), self.changes
+        self.refresh.told_of_changes = "toolsListChanged" in told_of
         changes.begin()
         if self.listing.main.modern and told_of:
             group.start_soon(changes.hold, told_of, self._lost.is_set)
@@ -199,10 +190,10 @@ class Owner:
         modern = main.modern
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self.lists.refresh.keep_fresh)
-                group.start_soon(self.lists.offers.keep_fresh)
+                group.start_soon(self.refresh.keep_fresh)
+                group.start_soon(self.offers.keep_fresh)
                 if modern:
-                    group.start_soon(self.lists.watches.keep_watching)
+                    group.start_soon(self.offers.watches.keep_watching)
                 group.start_soon(self._watch, main.closed)
                 group.start_soon(self._watch_health)
                 group.start_soon(self._stop_unused, group.cancel_scope)
@@ -232,7 +223,7 @@ class Owner:
 
     def _sleep(self) -> None:
         self.dormancy.sleep()
-        self.lists.refresh.tools.sleep()
+        self.refresh.tools.sleep()
         self.pool.retire()
         self.listing.main.dispatcher = None
 

@@ -135,6 +135,12 @@ class ServerParts:
     registry: ToolRegistry  # which tools there are, and which of them can be called
     extensions: Extensions
     grants: GrantLedger  # issues and judges the grants of deferred tools
+    work: BackgroundWork  # what tools have begun in the background
+    _attachments: Attachments
+    _auth: Authenticator | None
+    _keeper: StateKeeper | None
+    _manual: ManualCalls
+    _offering: Offering
     _stack: AsyncExitStack | None
     _is_told: bool
     _said: str | None
@@ -321,10 +327,6 @@ _log = logging.getLogger("mcp_toolset.policy")
 
 class HostCalls(ClientSide):
     """The side of a server that its own program calls, without a wire."""
-
-    _auth: Authenticator | None
-    _manual: ManualCalls
-    _offering: Offering
 
     @property
     def auth(self) -> Authenticator | None:
@@ -553,8 +555,6 @@ class HostCalls(ClientSide):
 class LiveChanges(ServerParts):
     """Toolsets that join and leave, another configuration, other members: each without a restart."""
 
-    _attachments: Attachments
-
     async def attach(self, toolset: Toolset | Tool[..., Any] | Callable[..., Any]) -> SourceHandle:
         """Serve one more toolset from now on; clients are told once that the list has changed.
 
@@ -664,21 +664,7 @@ def _toolset_of(value: Toolset | Tool[..., Any] | Callable[..., Any]) -> Toolset
 
 
 class Lifecycle(ServerParts):
-    """Opens the mounted servers and the tasks of a server, and closes them in the opposite order.
-
-    Attributes:
-        name: The server's name, as clients see it.
-        toolset: What it serves.
-        work: The work that tools have begun in the background.
-    """
-
-    name: str
-    toolset: Toolset
-    work: BackgroundWork
-    _attachments: Attachments
-    _keeper: StateKeeper | None
-    _manual: ManualCalls
-    _offering: Offering
+    """Opens the mounted servers and the tasks of a server, and closes them in the opposite order."""
 
     async def __aenter__(self) -> Self:
         """Open every upstream concurrently, wait for them, and freeze the first view.
