@@ -276,20 +276,34 @@ class UpstreamOffers:
         return None if held is None else held.sequence
 
 
+PATIENCE: Final = 5.0  # seconds that a client waits for a list that is read again for it
 _SHOWN: Final = 10  # names in one line of the log
 
 _READ_AGAIN: Final = "; list the tools again, read its definition, and repeat the call"
 
 
 class UpstreamTools:
-    """The list of one server's tools, taken as a whole each time."""
+    """The list of one server's tools, taken as a whole each time, at the start and after changes."""
 
-    def __init__(self, link: Link, pins: Pins, request: Callable[..., Awaitable[dict[str, Any]]]) -> None:
+    def __init__(
+        self, link: Link, pins: Pins, listing: ListingSession, pool: SessionPool, state: MountState
+    ) -> None:
+        self.listing = listing
+        self.pool = pool  # knows how long starting and listing may take
+        self.state = state  # becomes ready with each list that is taken
+        self.told_of_changes = False
+        self.on_lost: Callable[[], None] = lambda: None  # listing found no connection
+        self.on_others: Callable[[], None] = lambda: None  # other tools are listed
+        self._due = anyio.Event()
+        self._reading = anyio.Lock()
+        self._read_at = float("-inf")
+        self._calls = 0
+        self._tools_said = False
+        self._said: set[str] = set()
         self.is_lazy = False  # whether clients are served what is remembered until a call starts the server
         self.pins = pins  # what judges its definitions
         self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT  # served, and set aside
         self._link = link
-        self._request = request
         self.known = False  # whether anything is known of the list, from this run or the last
         self.remembered: CatalogSnapshot = EMPTY_SNAPSHOT  # served until the server has listed
         self.similar: CatalogSnapshot = EMPTY_SNAPSHOT  # has compiled schemas of equal tools
@@ -303,11 +317,11 @@ class UpstreamTools:
         self._hint, self._began = STRICTEST, float("-inf")
         self._admitting = anyio.Lock()
 
-    async def walked(self, seconds: float, declared: Mapping[str, Any] | None) -> Listing:
+    async def walked(self, seconds: float | None = None) -> Listing:
         """The whole list as it is now; empty for a server that declares prompts or resources alone."""
-        listing = Listing()
+        listing, declared = Listing(), self.listing.main.capabilities
         try:
-            await listing.walk(self._request, seconds)
+            await listing.walk(self.listing.request, seconds or self.pool.start_timeout)
         except TimeoutError:
             raise UpstreamTimeoutError(self._link.name, "it listed no tools in time") from None
         except NotAListError as fault:
@@ -318,7 +332,7 @@ class UpstreamTools:
             listing.complete = True
         return listing
 
-    async def admit(self, listing: Listing) -> str:
+    async def _taken(self, listing: Listing) -> str:
         """Take a list as the state of the server, without what is held back; what is to be said of it."""
         # A big list takes its time, in which others are to have theirs.
         with staying() if len(listing.tools) > BIG else nullcontext():
@@ -424,7 +438,7 @@ class UpstreamTools:
             if self.remembered.tools:
                 self.remembered = self.snapshot
 
-    def hint(self, *, told_of_changes: bool) -> CacheHint:
+    def _hint_now(self, *, told_of_changes: bool) -> CacheHint:
         """How long the list may be kept; from any moment on if the server tells of changes."""
         if told_of_changes or not self._hint.ttl_ms:
             return self._hint
@@ -432,7 +446,7 @@ class UpstreamTools:
 
     @property
     def outlived(self) -> bool:
-        return bool(self._hint.ttl_ms) and not self.hint(told_of_changes=False).ttl_ms
+        return bool(self._hint.ttl_ms) and not self._hint_now(told_of_changes=False).ttl_ms
 
     def _judged(self, listing: Listing) -> tuple[CatalogSnapshot, CatalogSnapshot]:
         entries, names = list(listing.tools), set(listing.names())
@@ -453,34 +467,6 @@ class UpstreamTools:
     def _admissible(self, listed: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
         usable = usable_over_http(listed) if self._link.facts.carries_headers else listed
         return self.pins.admit(usable, remembered=remembered, served_first=self.is_lazy)
-
-
-def _name_of(entry: Any) -> Any:
-    name = cast("Mapping[str, Any]", entry).get("name") if isinstance(entry, dict) else None
-    return name if isinstance(name, str) else None
-
-
-PATIENCE: Final = 5.0  # seconds that a client waits for a list that is read again for it
-
-
-@dataclass(eq=False)
-class ToolRefresh:
-    """When the tools of one server are listed, and what becomes of a list."""
-
-    tools: UpstreamTools  # what takes in a list
-    listing: ListingSession  # the session that lists
-    pool: SessionPool  # knows how long starting and listing may take
-    state: MountState  # becomes ready with each list that is taken
-    log: logging.Logger  # where it is noted that listing failed
-    told_of_changes: bool = field(default=False, init=False)
-    on_lost: Callable[[], None] = field(default=(lambda: None), init=False)  # listing found no connection
-    on_others: Callable[[], None] = field(default=(lambda: None), init=False)  # other tools are listed
-    _due: anyio.Event = field(default_factory=anyio.Event, init=False)
-    _reading: anyio.Lock = field(default_factory=anyio.Lock, init=False)
-    _read_at: float = field(default=float("-inf"), init=False)
-    _calls: int = field(default=0, init=False)
-    _tools_said: bool = field(default=False, init=False)
-    _said: set[str] = field(default_factory=set[str], init=False)
 
     def begin(self) -> None:
         self._due = anyio.Event()
@@ -505,13 +491,13 @@ class ToolRefresh:
         main = self.listing.main
         if self.state.now != "ready" or main.dispatcher is None or "tools" not in (main.capabilities or ()):
             return False
-        return not self.told_of_changes or (main.modern and not self.tools.hint(told_of_changes=True).ttl_ms)
+        return not self.told_of_changes or (main.modern and not self._hint_now(told_of_changes=True).ttl_ms)
 
     @property
     def is_stale(self) -> bool:
         if not self.is_asked_for:
             return False
-        ttl = self.tools.hint(told_of_changes=True).ttl_ms / 1000
+        ttl = self._hint_now(told_of_changes=True).ttl_ms / 1000
         was_called = not ttl and self._calls != self.state.calls
         return was_called or anyio.current_time() - self._read_at > max(LEAST_AGE, ttl)
 
@@ -522,10 +508,10 @@ class ToolRefresh:
                     return
                 self._calls, self._read_at = self.state.calls, anyio.current_time()
                 try:
-                    listing = await self.tools.walked(PATIENCE, self.listing.main.capabilities)
+                    listing = await self.walked(PATIENCE)
                 except UpstreamError as fault:
-                    return self.log.info("listing again for a client failed: %s", in_log(str(fault)))
-                if listing.tools != self.tools.entries:
+                    return self._log.info("listing again for a client failed: %s", in_log(str(fault)))
+                if listing.tools != self.entries:
                     await self.admit(listing)
 
     def said(self) -> set[str]:
@@ -540,9 +526,9 @@ class ToolRefresh:
         declared = self.listing.main.capabilities
         if declared is not None and "tools" not in declared:
             return None
-        if not self.told_of_changes and self.tools.outlived:
+        if not self.told_of_changes and self.outlived:
             self._due.set()
-        return self.tools.hint(told_of_changes=self.told_of_changes)
+        return self._hint_now(told_of_changes=self.told_of_changes)
 
     async def keep_fresh(self) -> None:
         """List again after changes; any number of them during one listing cause one more."""
@@ -561,7 +547,7 @@ class ToolRefresh:
     def _failed(self, fault: UpstreamError) -> None:
         health = self.listing.main.health
         reason = f"listing again failed, the last list stays: {fault}"
-        self.log.warning("%s", in_log(reason))
+        self._log.warning("%s", in_log(reason))
         if isinstance(fault, UpstreamTimeoutError):
             health.missed(self.pool.start_timeout)
         if not health.fault:
@@ -577,18 +563,20 @@ class ToolRefresh:
             listing = await self.walked()
         await self.admit(listing, said=said)
 
-    async def walked(self) -> Listing:
-        return await self.tools.walked(self.pool.start_timeout, self.listing.main.capabilities)
-
     async def admit(self, listing: Listing, *, said: bool = False) -> None:
         """Take a list as the state of the server; `said` if the server has said that it is another one."""
         self._read_at = listing.began
-        before = self.tools.entries
-        fault = await self.tools.admit(listing)
+        before = self.entries
+        fault = await self._taken(listing)
         if before and before != listing.tools:
             self.on_others()
         if said:
             self._said.add("tools")
         if fault:
-            self.log.warning("%s", in_log(fault))
+            self._log.warning("%s", in_log(fault))
         self.state.set("ready", fault)
+
+
+def _name_of(entry: Any) -> Any:
+    name = cast("Mapping[str, Any]", entry).get("name") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) else None

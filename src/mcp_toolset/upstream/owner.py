@@ -25,7 +25,7 @@ from mcp_toolset.tools.text.screen import counted
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.upstream.client_lists import ClientOffers
 from mcp_toolset.upstream.known_server import MountState, ServerInfo
-from mcp_toolset.upstream.lists import ToolRefresh
+from mcp_toolset.upstream.lists import UpstreamTools
 from mcp_toolset.upstream.pool import SessionPool
 from mcp_toolset.upstream.questions import Notified
 from mcp_toolset.upstream.resting import Dormancy, ListingSession, Rest
@@ -49,8 +49,8 @@ class Owner:
 
     link: Link  # how the upstream is reached
     listing: ListingSession  # the session that lists, which each connection renews
-    refresh: ToolRefresh  # lists the tools over it
-    offers: ClientOffers  # what is listed over it beside the tools
+    tools: UpstreamTools  # what is listed over it
+    offers: ClientOffers
     changes: ChangeStream
     _: KW_ONLY
     pool: SessionPool  # the sessions of clients, which end with the connection
@@ -146,7 +146,7 @@ class Owner:
         main = self.listing.renew()
         main.on_lost, main.on_broken_off, main.awake = (
             self.lose,
-            self.refresh.outdated,
+            self.tools.outdated,
             self.rest.awake,
         )
         main.health.on_change = self._health_changed
@@ -155,7 +155,7 @@ class Owner:
     async def _start(self, dispatcher: Dispatcher, time: WorkingTime, group: anyio.abc.TaskGroup) -> None:
         main = self.listing.main
         self._lost = anyio.Event()
-        self.refresh.begin()
+        self.tools.begin()
         self._lost_by = ENDED
         # Forgotten until this attempt succeeds: the server may have come back as another one.
         era, self._era = self._era, None
@@ -164,22 +164,22 @@ class Owner:
         self.introduced(main.server, main.instructions)
         declared = main.capabilities or {}
         await self._hear_of_changes(declared, group)
-        listing = await self.refresh.walked()
+        listing = await self.tools.walked()
         # A quick server may list more in its time than can be looked at in what is left of it.
         time.pause()
-        await self.refresh.admit(listing)
+        await self.tools.admit(listing)
         time.resume()
         await self.offers.take(declared, modern=main.modern)
         await self.offers.watches.begin(modern=main.modern)
         self.offers.lists.begin()
         self._ready_at = anyio.current_time()
         self.dormancy.started()
-        self.log.info("ready: %s", counted(len(self.refresh.tools.snapshot.tools), "tool"))
+        self.log.info("ready: %s", counted(len(self.tools.snapshot.tools), "tool"))
 
     async def _hear_of_changes(self, declared: Mapping[str, Any], group: anyio.abc.TaskGroup) -> None:
         """Open the stream on which a modern server tells of changes, before anything is listed."""
         told_of, changes = _told_of(declared), self.changes
-        self.refresh.told_of_changes = "toolsListChanged" in told_of
+        self.tools.told_of_changes = "toolsListChanged" in told_of
         changes.begin()
         if self.listing.main.modern and told_of:
             group.start_soon(changes.hold, told_of, self._lost.is_set)
@@ -190,7 +190,7 @@ class Owner:
         modern = main.modern
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self.refresh.keep_fresh)
+                group.start_soon(self.tools.keep_fresh)
                 group.start_soon(self.offers.keep_fresh)
                 if modern:
                     group.start_soon(self.offers.watches.keep_watching)
@@ -223,7 +223,7 @@ class Owner:
 
     def _sleep(self) -> None:
         self.dormancy.sleep()
-        self.refresh.tools.sleep()
+        self.tools.sleep()
         self.pool.retire()
         self.listing.main.dispatcher = None
 
