@@ -39,7 +39,6 @@ class News:
 
     @asynccontextmanager
     async def running(self, compiled: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
-        """Follow and announce for the length of a block; `compiled` compiles anew."""
         await self._offering.news()
         async with beside(
             partial(self._follow, compiled),
@@ -121,7 +120,6 @@ class News:
         return bool(saying) and self._offering.sees_some(saying, identity)
 
     async def _announce_grants(self) -> None:
-        """Have legacy sessions list again: they list what they were granted."""
         while True:
             await self.revoked.wait()
             await self._answers.announcements.grants()

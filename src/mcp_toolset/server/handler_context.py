@@ -103,7 +103,6 @@ class ManualCalls:
         return [waiting.call for waiting in list(self._waiting.values())]
 
     async def next(self) -> PendingCall:
-        """Wait for a call that has not been handed out yet; each is handed out once."""
         while True:
             while self._fresh:
                 waiting = self._waiting.get(self._fresh.popleft())

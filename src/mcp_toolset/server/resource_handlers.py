@@ -172,11 +172,9 @@ class Announcements:
             connection.on_close(partial(self._sessions.pop, id(connection), None))
 
     async def tools(self, sources: Collection[str] = (), *, to: Recipients = everybody) -> None:
-        """Tell clients, of both eras, that the list of tools has changed: that of some sources alone."""
         await self._announce(TOOLS_CHANGED, sources, to)
 
     async def grants(self) -> None:
-        """Tell every legacy client that its own list may have changed: what it was granted is in it."""
         async with anyio.create_task_group() as group:
             for connection, _ in list(self._sessions.values()):
                 group.start_soon(_notify, connection, TOOLS_CHANGED)
@@ -370,7 +368,6 @@ class Reading:
         self._news = anyio.Event()
 
     def answers(self) -> dict[str, Answer]:
-        """How each method is answered. The door has looked at its parameters."""
         relaying: dict[str, Answer] = {
             "resources/list": partial(self._list, RESOURCES),
             "resources/templates/list": partial(self._list, TEMPLATES),
@@ -471,7 +468,6 @@ class Reading:
     async def _answered(
         self, request: RequestContext, call: ToolCall, ask: Callable[[WireContext], Awaitable[Wire]]
     ) -> dict[str, Any]:
-        """Run a request; what it has to ask of a modern client travels in its answer."""
         await self._offering.arrive()
         context = WireContext(request)
         run = partial(found_by_caller, self._offering, context, partial(ask, context))
@@ -597,7 +593,6 @@ def _enveloped(request: RequestContext, answer: Wire) -> dict[str, Any]:
 
 
 def _resumed(request: RequestContext) -> bool:
-    """Whether it is the end of an exchange of several rounds, whose answer is not cached."""
     return bool(round_trip(request.params or {}))
 
 

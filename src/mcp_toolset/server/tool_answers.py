@@ -164,7 +164,6 @@ class ToolAnswers:
         return with_tools(encoded, [lowered_tool(tool) for tool in granted]) if granted else encoded
 
     def _encoded(self, context: WireContext) -> Encoded:
-        """The list for clients of one era that see the same tools; encoded anew only when it has changed."""
         modern, tools = context.modern, self._served.listed_to(context)
         hint = self._served.list_hint() if modern else STRICTEST
         meta = self._served.list_meta(context.identity)

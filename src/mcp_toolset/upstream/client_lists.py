@@ -115,7 +115,6 @@ class ClientLists:
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
     def seen_by(self, context: ToolContext) -> Lists:
-        """The lists that a client sees in place of those that everybody sees, by method."""
         if not self._varies or not isinstance(context, WireContext):
             return _AS_ALL
         key = self._pool.routing.key(context)
@@ -125,7 +124,6 @@ class ClientLists:
         return {**shared, **own} if own else shared
 
     def more(self, method: str) -> list[Wire]:
-        """Every entry that some clients see in place of, or beside, what all clients see."""
         lists = [*self._shelves.values(), *self._own.values()]
         return [entry for each in lists if method in each for entry in each[method].entries]
 
@@ -239,7 +237,6 @@ class ClientLists:
         }
 
     def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Take in what a session says of its lists; `False` if it says nothing of them."""
         methods = METHODS_OF_CHANGE.get(method)
         if methods is None:
             return False
@@ -337,7 +334,6 @@ class ClientLists:
         await self._changed()
 
     def ended(self, pooled: PooledSession) -> None:
-        """Forget the lists of a session; its clients see again what is listed to all like them."""
         self._looked = {place: at for place, at in self._looked.items() if place[0] != pooled.serial}
         self._changed_tools.pop(pooled.key, None)
         own = self._own.pop(pooled.key, None)
@@ -448,7 +444,6 @@ class ClientOffers(UpstreamOffers, Offers):  # pyright: ignore[reportIncompatibl
             await self.lists.look(context, kind.method)
 
     def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
-        """The entries that a client sees in their place; `None` if it sees the same."""
         taken = self.lists.seen_by(context).get(kind.method)
         return None if taken is None else taken.entries
 

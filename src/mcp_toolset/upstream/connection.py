@@ -151,7 +151,6 @@ class UpstreamConnection:
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """What the server says about itself; while it is down, what it said last."""
         return self._listing.main.server or self._server.info
 
     @property

@@ -188,7 +188,6 @@ class SuspendedCall(CallInFlight):
         self._suspended.forget(self)
 
     async def drained(self) -> None:
-        """Wait until nothing is asked any more, for what may have been asked by another call."""
         while self._questions:
             await self._changed.wait()
 
@@ -608,7 +607,6 @@ class Exchange:
         raise CallError(f"{self.link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
 
     def _brought(self, client: WireContext) -> dict[str, Any]:
-        """What a modern client brings when it repeats a request, and what the lent model has written."""
         if not client.has_replay:
             return round_trip(client.params)
         is_own = client.replay.server in ("", self._whose)

@@ -141,14 +141,12 @@ class CallInFlight:
         return await self.context.relay(method, params)
 
     def bill(self) -> None:
-        """Add the tokens to the report of the call that is made in this task."""
         tokens, self.tokens = self.tokens, ()
         for usage in tokens:
             note_usage(usage)
 
     @property
     def is_asking(self) -> bool:
-        """Whether its client has a question that this very call has asked."""
         return bool(self._asking)
 
     async def settled(self) -> None:
@@ -291,7 +289,6 @@ class CallsInFlight:
 
     @contextmanager
     def told_by(self, start: Callable[..., object]) -> Generator[None]:
-        """Have notifications sent on in tasks that `start` starts, for the length of a block."""
         self._start = start
         try:
             yield
@@ -326,7 +323,6 @@ class CallsInFlight:
         return call
 
     def sole(self) -> CallInFlight | None:
-        """The newest call, if all in flight are of one client; else `None`."""
         return _newest(self._open())
 
     def _open(self) -> list[CallInFlight]:
@@ -466,7 +462,6 @@ def keep(answers: Mapping[str, dict[str, Any]], caller: WireContext) -> None:
 
 
 def with_kept(trip: dict[str, Any], caller: WireContext) -> dict[str, Any]:
-    """What a repeated request brings to the server, with the answers that were kept."""
     known = caller.replay.answers
     kept = {name.removeprefix(_KEPT): known.pop(name) for name in list(known) if name.startswith(_KEPT)}
     return {**trip, "inputResponses": {**kept, **trip.get("inputResponses", {})}} if kept else trip

@@ -76,7 +76,6 @@ class KnownServer:
         return clean_instructions(self._link.scrubbed(self.instructions), policy)
 
     def identity(self, live: ServerInfo | None) -> str:
-        """Which server this is: its address, and the name that it gave itself when it was reached."""
         server = live or self.info
         return f"{self._link.identity}:{server.name if server else ''}"
 

@@ -183,7 +183,6 @@ class UpstreamOffers:
             self.outdated()
 
     def heard(self, method: str) -> bool:
-        """Take in a notification; `False` if it does not say that resources or prompts have changed."""
         if method not in CAPABILITY_CHANGED:
             return False
         self._telling.add(CAPABILITY_CHANGED[method])
@@ -191,7 +190,6 @@ class UpstreamOffers:
         return True
 
     def told(self) -> set[str]:
-        """Of `resources` and `prompts`: what the server has said to have changed, once listed again."""
         said, self._said = self._said, set()
         return said
 
@@ -201,7 +199,6 @@ class UpstreamOffers:
         self._news.set()
 
     async def keep_fresh(self) -> None:
-        """List again after changes; any number of them during one listing cause one more."""
         while True:
             await self._news.wait()
             self._news = anyio.Event()
@@ -215,7 +212,6 @@ class UpstreamOffers:
             await anyio.sleep(REFRESH_GAP)
 
     async def listed(self, kind: Kind) -> Sequence[Wire]:
-        """The entries of a kind; asked for again only where nothing would tell of a change."""
         if not self.resting() and self.is_asked_for(kind):
             await self._relist(kind)
         return self._list(kind).sequence
@@ -347,7 +343,6 @@ class UpstreamTools:
         )
 
     async def remember(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Serve what the last run knew, as far as the pins allow, until the server has listed."""
         async with self._admitting:
             if self.known:
                 return

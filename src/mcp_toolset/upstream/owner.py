@@ -207,7 +207,6 @@ class Owner:
                 self.lose()
 
     async def _tire(self, holding: anyio.CancelScope) -> None:
-        """End this connection for a while, when sessions of clients take its place."""
         await self.rest.until_due()
         if not self._lost.is_set():
             self.rest.begin()
@@ -215,7 +214,6 @@ class Owner:
             holding.cancel()
 
     async def _stop_unused(self, holding: anyio.CancelScope) -> None:
-        """End this connection until a call needs it, once nothing uses the server."""
         await self.dormancy.until_unused()
         if not self._lost.is_set():
             self._sleep()

@@ -115,7 +115,6 @@ class PooledSession:
             )
 
     async def until_unused(self, closed: anyio.Event) -> None:
-        """Return when the session is to be closed: lost, or not used and not to be."""
         async with anyio.create_task_group() as group:
 
             async def watch() -> None:
@@ -244,7 +243,6 @@ class SessionPool:
 
     @property
     def is_kept(self) -> bool:
-        """Whether a session has a call in flight, or keeps something for its clients."""
         return any(each.is_kept for each in self._sessions.values())
 
     @property
@@ -259,7 +257,6 @@ class SessionPool:
             pooled.retire()
 
     def ready(self, key: SessionKey, owner: str | None) -> PooledSession | None:
-        """The open session of a key, for one call, if the call need not wait; see `take`."""
         pooled = self._ready.get(key)
         if pooled is None or not pooled.takes(owner):
             return None
@@ -272,7 +269,6 @@ class SessionPool:
         return None if pooled is None or pooled.retired else pooled
 
     async def take(self, key: SessionKey, caller: WireContext | None, *, within: float) -> PooledSession:
-        """A session of a key, for one call, until it is given back; it may still be opening."""
         try:
             with anyio.fail_after(within):
                 return await self._taken(key, caller)

@@ -228,7 +228,6 @@ def _hidden(value: Any, name: str = "") -> Iterator[str]:
 async def answers_to(
     name: str, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
 ) -> dict[str, dict[str, Any]]:
-    """What a legacy client answers to the requests of one round, asked all at once."""
     answers: dict[str, dict[str, Any]] = {}
     refused: list[MCPError] = []
 
@@ -287,7 +286,6 @@ def shown_in(pages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def for_modern(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A legacy server's request as 2026-07-28 has it, within a result."""
     asked = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
     return {"method": method, "params": asked} if asked else {"method": method}
 

@@ -103,7 +103,6 @@ class Rest:
         return self._back is not None
 
     async def awake(self) -> None:
-        """Wait until it is open again, or cannot be opened; at once if it does not rest."""
         if self._back is not None:
             self.want()
             await self._back.wait()
@@ -220,7 +219,6 @@ class Dormancy:
             self.resting = False
 
     async def until_unused(self) -> None:
-        """Return once nothing has used it for long enough."""
         quiet = 0
         while quiet < _LOOKS:
             self._settled, self._state.used = anyio.Event(), False

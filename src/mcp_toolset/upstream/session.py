@@ -158,7 +158,6 @@ class LogThreshold:
         self._level = None
 
     def wanted_by(self, context: ToolContext) -> str | None:
-        """The level to set before a request of this caller; `None` if the server sends enough."""
         if not self.applies or not isinstance(context, WireContext):
             return None
         wanted, level = context.log_level, self._level
@@ -167,7 +166,6 @@ class LogThreshold:
         return wanted
 
     async def lower(self, level: str, request: Request) -> None:
-        """Have the server send messages from this level on; one that refuses stays as it is."""
         self._level = level
         try:
             await request("logging/setLevel", {"level": level})
@@ -240,7 +238,6 @@ class UpstreamSession:
     async def _run(
         self, dispatcher: Dispatcher, notified: Notified, *, task_status: Started = NOT_AWAITED
     ) -> None:
-        """Take what the server sends until its connection ends."""
         closed = self.closed = anyio.Event()
         messages = self._messages
         messages.notified = notified

@@ -119,7 +119,6 @@ class FollowedTask:
                 await self._pause({"pollIntervalMs": min(POLL_MS * misses, int(LONGEST_PAUSE * 1000))})
 
     async def _take(self, state: Wire) -> None:
-        """Tell the client of a state, and end with it if it is not that of success."""
         status, said = state.get("status"), _said(state)
         if status == "failed":
             error = mapping_of(state.get("error"))
@@ -254,7 +253,6 @@ class UpstreamTasks:
     needed: set[str] = field(default_factory=set[str])  # run only as tasks, as far as said
 
     def is_for(self, context: ToolContext, tool: ToolDefinition) -> bool:
-        """Whether a call is made as one that may become a task."""
         support = "" if self._is_modern else task_support(tool)
         if not context.is_task:
             return (tool.name in self.needed or support == "required") and not self._refuses(context)

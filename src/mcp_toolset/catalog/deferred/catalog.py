@@ -171,7 +171,6 @@ class DeferredCatalog:
         return {name: binding.definition.digest for name, binding in self._shown.tools.items()}
 
     def bindings(self) -> list[ToolBinding]:
-        """The four fixed tools, then every deferred tool behind the gate."""
         return [*self.surface(), *self.gated()]
 
     def surface(self) -> list[ToolBinding]:
@@ -232,7 +231,6 @@ class DeferredCatalog:
         return preview_of(tools, ordered)
 
     def _note_of(self, server: str) -> ServerNote:
-        """The preview of one server; only its state until it has been ready once."""
         source = self._sources().get(server)
         if source is None:
             return ServerNote()

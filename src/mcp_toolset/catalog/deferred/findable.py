@@ -174,12 +174,10 @@ class HitIds:
         return next((id for id in (known.short, known.full) if self._having(id) == {name}), name)
 
     def spellings(self, name: str) -> set[str]:
-        """Everything by which a tool can be requested, given its public name."""
         known = self._known[name]
         return {name, known.short, known.full}
 
     def named(self, text: str, sees: Callable[[str], bool] = lambda name: True) -> list[str]:
-        """The public names of the tools that an id or a public name refers to; several if it is ambiguous."""
         having = sorted(name for name in self._having(text) if sees(name))
         # The host chooses local names: the tool that has one now wins over tools that had it before.
         if text in having and all(self._known[name].is_local for name in having):
@@ -187,7 +185,6 @@ class HitIds:
         return having
 
     def near(self, text: str, names: Iterable[str]) -> list[str]:
-        """The ids that may have been meant, the likeliest first, among tools given by public name."""
         alike = SequenceMatcher(b=text.casefold(), autojunk=False)
         found: list[tuple[float, str]] = []
         for name in names:
@@ -338,13 +335,11 @@ class FindableTools:
         return [*mounted, *sorted(seen - {"", *mounted})]
 
     def named(self, id: str, context: ToolContext) -> list[str]:
-        """The public names of the tools that an id may stand for, of those that the caller may know of."""
         return self.ids.named(id, lambda name: not self.policy.hides(self.found(name), context))
 
     def standing(
         self, binding: ToolBinding, grant: ToolGrant | None, context: ToolContext
     ) -> tuple[HitState, str | None, float | None]:
-        """Whether a tool can be had now, why not, and after how many seconds to ask again."""
         if binding.name in self.listed:
             return "listed", "call it by its name", None
         withheld = self.policy.withheld(binding, context)

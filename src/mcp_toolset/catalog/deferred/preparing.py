@@ -132,7 +132,6 @@ def _names(tool: str, key: str, value: object) -> bool:
 
 
 def renamed(tool: str, sent: Sent, done: list[str]) -> dict[str, Any]:
-    """The arguments of `search_tools` or `resolve_tools` under the names of the parameters."""
     known, found, given = KEYS[tool], dict[str, Any](), unwrapped(tool, sent)
     if given != sent:
         done.append("the arguments were in another object")
@@ -236,7 +235,6 @@ def _of_key(sent: Sent, key: str) -> Iterator[Reading]:
 
 
 def _beside(reference: str, inner: Sent, others: Sent, done: tuple[str, ...]) -> Iterator[Reading]:
-    """The readings of what stands beside a grant: arguments of the tool, or its name once more."""
     again = {one: value for one, value in others.items() if _is_name(one, value)}
     for left in ({}, again) if again else ({},):
         kept = {one: value for one, value in others.items() if one not in left}
@@ -250,7 +248,6 @@ def _beside(reference: str, inner: Sent, others: Sent, done: tuple[str, ...]) ->
 
 
 def _is_name(key: str, value: object) -> bool:
-    """Whether a key and its value may only say again which tool is called."""
     return isinstance(value, str) and (key_of(key) in NAMERS or key_of(key) in ("server", "servername"))
 
 

@@ -142,7 +142,6 @@ def _request(sent: Mapping[str, Any]) -> SearchRequest:
 
 
 def previewing(search: ToolBinding, preview: str, *, english: bool = False) -> ToolBinding:
-    """`search_tools` with a preview of the catalog, and whether to search in English, in its description."""
     said = _ENGLISH_SEARCH_TEXT if english else SEARCH_TEXT
     text = f"{said}\n\n{preview}" if preview else said
     return replace(search, definition=search.definition.described(text))
@@ -205,7 +204,6 @@ def _without_schema(read: Reader) -> _SchemaReader:
 
 
 def _fixed(made: Tool[..., Any], read: _SchemaReader) -> ToolBinding:
-    """The binding of a fixed tool: listed in few tokens, forgiving in what it takes."""
     bound, whole = made.bind(), made.definition
     hints = {"title": whole.title, **(whole.annotations or {})}
     listed = replace(whole, annotations=hints, input_schema=SCHEMAS[whole.name])

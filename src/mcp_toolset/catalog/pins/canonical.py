@@ -242,7 +242,6 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]
 
 
 def in_one_line(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The first places where two canonical definitions differ, each with its values, cut and made visible."""
     found = compared(old, new)
     told = [f"{each.path}: {_brief(each.before)} → {_brief(each.after)}" for each in found[:_MOST_TOLD]]
     return "; ".join(told) + (f" and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else "")

@@ -325,7 +325,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _named(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
-    """Changes of parameters by name: new ones, removed ones, those that are no longer required."""
     before, after = _table(old.get("properties")), _table(new.get("properties"))
     rest = new.get("additionalProperties", True)
     for name in sorted(after.keys() - before.keys()):
@@ -401,7 +400,6 @@ def _differs(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def _enforced(schema: Any) -> Any:
-    """A schema without descriptive keywords; a parameter that is called `title` stays."""
     if isinstance(schema, list):
         return [_enforced(part) for part in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -528,7 +526,6 @@ class Pins:
         self._first = dict(before._first)
 
     def listed(self) -> Pinned:
-        """The server's last list, canonical and without secrets: what accepting it would pin."""
         listed = self._listed.items() if self._live else ()
         return {name: dict(seen.canonical) for name, (_, seen) in listed}
 

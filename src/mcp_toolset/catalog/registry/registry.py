@@ -181,7 +181,6 @@ def compiled_anew(surface: Surface) -> Surface:
 
 
 def tell_altered(after: Surface, before: Surface) -> None:
-    """Log each name that differs from the name that the host gave, when it is assigned."""
     fresh = (part for source, part in after.parts.items() if part is not before.parts.get(source))
     for key, binding in (item for part in fresh for item in part.live.items()):
         entry = after.entries[key]
@@ -220,7 +219,6 @@ class HidingPatterns:
         tools: Iterable[ToolBinding],
         known: KnownTools,
     ) -> list[UnboundName]:
-        """The patterns that have matched no tool: remembered, present or filtered out."""
         # A pattern that matches only the name of a tool before a prefix or a rename hides nothing.
         left = self._left(patterns, entries)
         if not left:
@@ -244,7 +242,6 @@ class HidingPatterns:
                 raise UnknownToolError(one.name, f" (in hide){near}")
 
     def _left(self, patterns: Collection[str], tools: Iterable[RegistryEntry | ToolBinding]) -> list[str]:
-        """The patterns that have matched no tool so far, including the given tools."""
         left = [one for one in patterns if one not in self._fitted]
         names = {name for tool in tools for name in (tool.name, tool.asked) if name} if left else ()
         self._fitted.update(one for one in left if any(fnmatchcase(name, one) for name in names))
@@ -649,7 +646,6 @@ class ToolRegistry(RegistryContents):
 
 
 def _handle_of(toolset: Toolset) -> SourceHandle:
-    """The handle of a toolset: its name, else that of its class, else those of its first tools."""
     if not isinstance(toolset, Toolset):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DefinitionError(f"a registry takes toolsets, not {toolset!r}; write Toolset(…) around tools")
     inner = toolset

@@ -70,7 +70,6 @@ class SortedWords:
         self._changed = None
 
     def beginning_with(self, head: str, most: int | None = None) -> list[str]:
-        """The known words that begin so, in order; the first `most` of them."""
         order = self._sorted()
         start = bisect_left(order, head)
         end = bisect_left(order, head + _LAST, lo=start)
@@ -143,7 +142,6 @@ class Vocabulary:
 
 
 def _edits(term: str, places: int) -> Iterator[str]:
-    """All insertions, deletions, replacements and swaps of neighbours at the first places of a term."""
     for place in range(places):
         before, after = term[:place], term[place:]
         yield from [before + letter + after for letter in ascii_lowercase]
@@ -153,7 +151,6 @@ def _edits(term: str, places: int) -> Iterator[str]:
 
 
 def _is_one_edit(one: str, other: str) -> bool:
-    """Whether one insertion, deletion, replacement or swap of neighbours turns one word into another."""
     if abs(len(one) - len(other)) > 1:
         return False
     start = len(commonprefix((one, other)))
@@ -177,7 +174,6 @@ def _two_edits(term: str, crowd: Collection[str]) -> list[str]:
 
 
 def distance(one: str, other: str) -> int:
-    """The number of insertions, deletions, replacements and swaps of neighbours between two words."""
     older: list[int] = []
     old = list(range(len(other) + 1))
     for i, letter in enumerate(one):
@@ -430,7 +426,6 @@ class LexicalScorer:
         return self._tokenizer.name_terms(name[:_FIELD_CHARACTERS])
 
     def _renaming(self, entry: CatalogEntry, known: AbstractSet[str]) -> list[str]:
-        """The words of the public name that are neither in the tool's own name nor in its server's."""
         if entry.public_name == entry.definition.name:
             return []
         return [term for term in self._read_name(entry.public_name) if term not in known]
@@ -469,7 +464,6 @@ class LexicalScorer:
                 wanted[term] = max(weight, wanted.get(term, 0.0))
 
     def _clauses(self, wanted: Mapping[str, float], hidden: AbstractSet[int]) -> tuple[list[Clause], float]:
-        """The known terms, heaviest first, and the weight of the unknown terms together."""
         total, unknown = len(self.places.of) - len(hidden), 0.0
         clauses: list[Clause] = []
         for term, weight in wanted.items():
@@ -485,5 +479,4 @@ class LexicalScorer:
 
 
 def _rarity(having: int, total: int) -> float:
-    """How much a term tells that `having` of `total` tools have."""
     return log(1 + (total - having + 0.5) / (having + 0.5))

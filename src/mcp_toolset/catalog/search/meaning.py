@@ -33,19 +33,16 @@ _LETTERS_WORTH = 2
 
 
 def words_of(text: str) -> list[str]:
-    """The lower-case words of a text, identifiers split: `getHTMLPage_v2` gives `get html page v 2`."""
     return [word.lower() for word in _WORD.findall(plain(text))]
 
 
 def is_latin(text: str) -> bool:
-    """Whether most of a text is in Latin letters; the table reads no others."""
     letters = [letter.isascii() for letter in plain(text) if letter.isalpha()]
     # A letter of a script without an alphabet says as much as several.
     return sum(letters) >= _LETTERS_WORTH * (len(letters) - sum(letters))
 
 
 def pieces_of(word: str, vocabulary: Mapping[str, int]) -> list[int]:
-    """The places in the vocabulary of the pieces of one lower-case word; unknown letters are skipped."""
     places: list[int] = []
     start = 0
     while start < len(word):
@@ -217,7 +214,6 @@ def whole_numbers(vector: Sequence[float], most: int = _QUERY_SUM) -> tuple[list
 
 
 def zero_of(query: Sequence[int]) -> int:
-    """The number that stands for a product of 0."""
     return MIDDLE * sum(query) - MOST * sum(number for number in query if number < 0)
 
 
@@ -302,7 +298,6 @@ class PackedVectors:
         return VectorColumns(names, partial(self._rows, names), self._dimensions)
 
     def _rows(self, names: Iterable[str]) -> bytes:
-        """The vectors of names one after another; zeros for a name that has gone."""
         gone, size, vectors = bytes(self._dimensions), self._dimensions, self._vectors
         stored = b"" if self._base is None else self._base.rows
         rows = (vectors.get(name, gone) for name in names)
@@ -405,7 +400,6 @@ class Cosines:
 def best_cosines(
     similarity: Similarity, count: int, among: AbstractSet[str] | None, also: Iterable[str]
 ) -> dict[str, float]:
-    """The cosines of the `count` best names, and of every name in `also` that has one above 0."""
     every = among is not None and len(among) <= count
     cosines = similarity.of({*among, *also} if among is not None and every else also)
     found = {name: cosine for name, cosine in cosines.items() if cosine > 0}
@@ -463,7 +457,6 @@ def text_of(entry: CatalogEntry, *, name_twice: bool = True) -> str:
 
 
 def _renaming(entry: CatalogEntry) -> str:
-    """The words of the public name that are neither in the tool's own name nor in its server's."""
     known = {*words_of(entry.definition.name[:_NAME]), *words_of((entry.server or "")[:_NAME])}
     return " ".join(word for word in words_of(entry.public_name[:_NAME]) if word not in known)
 

@@ -41,7 +41,6 @@ class Heard:
 
     @property
     def nearest(self) -> float:
-        """The highest cosine, or `enough` if all are lower, so that weak cosines stay weak."""
         return max([*self.meaning.values(), self.enough])
 
     def fused(self, share: float, nearest: float) -> dict[str, float]:
@@ -68,7 +67,6 @@ class Heard:
 
 
 def beside(whole: Mapping[str, float], clauses: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each tool's score for the whole query and its best score for a clause of it."""
     best: dict[str, float] = {}
     for scores in clauses:
         for name, score in scores.items():
@@ -77,7 +75,6 @@ def beside(whole: Mapping[str, float], clauses: Iterable[Mapping[str, float]]) -
 
 
 def without_tail(scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores that are not far below the best."""
     bar = _TAIL * max(scores.values(), default=0.0)
     return {name: score for name, score in scores.items() if score >= bar}
 

@@ -86,7 +86,6 @@ def authenticator(auth: Auth | None) -> Authenticator | None:
 
 
 def observed_by(others: Iterable[CallObserver], rules: Rules) -> Rules:
-    """The rules with those of the extensions among their observers, each once."""
     known = {id(one) for one in rules.observers}
     added = [one for one in others if id(one) not in known]
     return replace(rules, observers=(*rules.observers, *added)) if added else rules
