@@ -131,7 +131,7 @@ class UpstreamConnection:
             dormancy=self.dormancy,
             state=self._state,
             log=log,
-            introduced=self._server.take,
+            server=self._server,
             notified=self._notification,
         )
         self.lists.merge = lambda: self.tools.admit_more(self.lists.more(TOOLS), self.lists.changed_tools())

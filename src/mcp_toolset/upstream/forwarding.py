@@ -219,7 +219,7 @@ class SuspendedCalls:
     """The calls of one upstream that go on between the requests of their clients."""
 
     def __init__(self) -> None:
-        self.on_freed: Callable[[], None] = _nothing
+        self.on_freed: Callable[[], None] = lambda: None
         self._calls: dict[str, SuspendedCall] = {}
         self._before: SuspendedCalls | None = None
 
@@ -294,10 +294,6 @@ class SuspendedCalls:
         if call is None:
             raise CallError("the call that waited for this answer has ended; call again")
         return call
-
-
-def _nothing() -> None:
-    return None
 
 
 MAX_ROUNDS: Final = 16  # times that a modern upstream may ask a legacy client in the course of one request

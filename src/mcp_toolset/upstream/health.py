@@ -100,7 +100,7 @@ class Health:
     ) -> None:
         self._reads = reads
         self.fault = ""  # why calls fail at once; empty while they go through
-        self.on_change: Callable[[], None] = _nothing  # called when `fault` has changed
+        self.on_change: Callable[[], None] = lambda: None  # called when `fault` has changed
         self._check = check
         self._circuit = CLOSED
         self._moved: anyio.Event | None = None
@@ -165,7 +165,3 @@ class Health:
         if circuit.reason != self.fault:
             self.fault = circuit.reason
             self.on_change()
-
-
-def _nothing() -> None:
-    return None

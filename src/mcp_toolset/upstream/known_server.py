@@ -143,7 +143,7 @@ class MountState:
         self.retry_in: float | None = None  # seconds until the next attempt, if one is waited for
         self.used = False  # whether a request of a client was sent on since this was set to `False`
         self.calls = 0  # how many were sent on
-        self.wake: Callable[[], None] = _nothing  # has the server started, if it is stopped
+        self.wake: Callable[[], None] = lambda: None  # has the server started, if it is stopped
         self._link = link
         self._listeners: dict[object, Callable[[], None]] = {}
 
@@ -188,7 +188,3 @@ class MountState:
         reason = f"the server is {self.now}" + (f": {self.reason}" if self.reason else "")
         again = f"; next attempt within {self.retry_in:g} s" if self.retry_in else ""
         raise UpstreamUnavailableError(self._link.name, reason + again, sent=False)
-
-
-def _nothing() -> None:
-    return None

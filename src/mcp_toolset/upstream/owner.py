@@ -24,7 +24,7 @@ from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.text.screen import counted
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.upstream.client_lists import ClientOffers
-from mcp_toolset.upstream.known_server import MountState, ServerInfo
+from mcp_toolset.upstream.known_server import KnownServer, MountState
 from mcp_toolset.upstream.lists import UpstreamTools
 from mcp_toolset.upstream.pool import SessionPool
 from mcp_toolset.upstream.questions import Notified
@@ -38,9 +38,6 @@ LOGGED_OUT: Final = "its tokens are not kept any more: there was a logout"
 
 _WARNING: Final = {"kept_level": logging.WARNING}
 """On stderr, a server that is down is told of once, for all servers; see `serving.log_lines`."""
-
-Introduced = Callable[[ServerInfo | None, str], None]
-"""Takes what a server says about itself: its `serverInfo`, and its instructions."""
 
 
 @dataclass(eq=False)
@@ -58,7 +55,7 @@ class Owner:
     dormancy: Dormancy  # when the server is started, and when it is stopped
     state: MountState  # how the server is doing
     log: logging.Logger  # where losses are noted
-    introduced: Introduced  # takes what the server says about itself
+    server: KnownServer  # takes what the server says about itself
     notified: Notified  # takes the notifications of the server
     _era: str | None = field(default=None, init=False)
     _ready_at: float = field(default=float("inf"), init=False)
@@ -161,7 +158,7 @@ class Owner:
         era, self._era = self._era, None
         self._era = await main.begin(dispatcher, era, self._protocol)
         self.pool.routing.listens_in("modern" if main.modern else "legacy")
-        self.introduced(main.server, main.instructions)
+        self.server.take(main.server, main.instructions)
         declared = main.capabilities or {}
         await self._hear_of_changes(declared, group)
         listing = await self.tools.walked()

@@ -248,10 +248,6 @@ def _parts(url: str) -> tuple[str, str, str, str, str]:
     return user, f"{scheme}{sign}{host}", *others
 
 
-def origin_of(url: str) -> str:
-    return _parts(url)[1]
-
-
 def shown_url(url: str) -> str:
     """A URL as it may be shown: its origin, and `/…` for a path or query."""
     _, origin, path, query, fragment = _parts(url)

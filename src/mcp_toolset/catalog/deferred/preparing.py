@@ -277,9 +277,6 @@ def inner_readings(reference: str, arguments: Sent, names: Container[str]) -> It
         yield Reading(reference, dict(table), ("arguments were in another object",))
 
 
-Known = Callable[[str, ToolContext], bool]
-"""Whether a text is the id or the name of a tool that the caller may know of."""
-
 UNKNOWN: Final[Mapping[str, Any]] = {
     "query": "<what the tool should do>",
     "ids": ["<id of a hit>"],
@@ -297,7 +294,7 @@ _BETWEEN: Final = re.compile(r"[,;\s]+")
 class Preparing:
     """Reads the arguments of the two tools that find and resolve."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Callable[[str, ToolContext], bool]) -> None:
         self._known = known
 
     def search(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
