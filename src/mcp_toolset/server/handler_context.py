@@ -231,19 +231,9 @@ class HandlerContext(ToolContext):
     """What one tool has of one call: the call itself and its named capabilities, nothing else."""
 
     __slots__ = (
-        "_call",
-        "_host",
-        "_model",
-        "_outer",
-        "arguments",
-        "capabilities",
-        "injected",
-        "name",
-        "identity",
-        "principal",
-        "protocol_version",
-        "session",
-    )
+        "_call _host _model _outer arguments capabilities injected name identity principal "
+        "protocol_version session"
+    ).split()
 
     def __init__(self, call: ToolCall, outer: ToolContext, host: Host, capabilities: frozenset[str]) -> None:
         self._call = call

@@ -276,19 +276,10 @@ async def resumable(
 
 
 _KNOWN: Final = frozenset(
-    {
-        "annotations",
-        "arguments",
-        "completion",
-        "content",
-        "contents",
-        "icons",
-        "messages",
-        "prompts",
-        "resource",
-        "resources",
-        "resourceTemplates",
-    }
+    (
+        "annotations arguments completion content contents icons messages prompts resource resources "
+        "resourceTemplates"
+    ).split()
 )
 """Members of which the protocol says what is in them; what it does not know is passed on as it is."""
 

@@ -77,19 +77,8 @@ class SuspendedCall(CallInFlight):
     """A call that outlives the requests of the client that it is for."""
 
     __slots__ = (
-        "_changed",
-        "_fault",
-        "_legs",
-        "_paced_by",
-        "_suspended",
-        "_questions",
-        "_result",
-        "_scope",
-        "collected",
-        "done",
-        "handle",
-        "share",
-    )
+        "_changed _fault _legs _paced_by _suspended _questions _result _scope collected done handle share"
+    ).split()
 
     def __init__(self, caller: WireContext, suspended: SuspendedCalls) -> None:
         super().__init__(caller, client=caller.client_key)

@@ -46,21 +46,8 @@ class CallInFlight:
     """One call that an upstream is working on, and the client that it is for now."""
 
     __slots__ = (
-        "_asking",
-        "_before",
-        "_delivery",
-        "about",
-        "answered",
-        "around",
-        "asked",
-        "client",
-        "context",
-        "ended",
-        "home",
-        "outer",
-        "time",
-        "tokens",
-    )
+        "_asking _before _delivery about answered around asked client context ended home outer time tokens"
+    ).split()
 
     def __init__(
         self, context: ToolContext, *, client: str | None = None, about: Mapping[str, Any] = _NOTHING
@@ -233,14 +220,10 @@ class Outside:
 
 _OF_NO_CALL: Final = frozenset(
     (
-        "notifications/cancelled",
-        "notifications/elicitation/complete",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-        "notifications/subscriptions/acknowledged",
-        "notifications/tools/list_changed",
-    )
+        "notifications/cancelled notifications/elicitation/complete notifications/prompts/list_changed "
+        "notifications/resources/list_changed notifications/resources/updated "
+        "notifications/subscriptions/acknowledged notifications/tools/list_changed"
+    ).split()
 )
 """Notifications of servers that are not for the client of one call."""
 

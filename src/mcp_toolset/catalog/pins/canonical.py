@@ -21,20 +21,10 @@ from mcp_toolset.tools.core.frozen import texts_in
 from mcp_toolset.tools.text.hidden_text import visible
 
 SCHEMAS: Final = frozenset(
-    {
-        "items",
-        "additionalItems",
-        "additionalProperties",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-        "contains",
-        "propertyNames",
-        "not",
-        "if",
-        "then",
-        "else",
-        "contentSchema",
-    }
+    (
+        "items additionalItems additionalProperties unevaluatedItems unevaluatedProperties contains "
+        "propertyNames not if then else contentSchema"
+    ).split()
 )
 """Keywords whose value is a schema."""
 
@@ -50,17 +40,10 @@ VALUES: Final = frozenset({"default", "example", "examples"})
 """Keywords that are not enforced, with values that a model may send unchanged."""
 
 _WORDING: Final = frozenset(
-    {
-        "title",
-        "description",
-        "$comment",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "enumNames",
-        "enumDescriptions",
-        "markdownDescription",
-    }
+    (
+        "title description $comment deprecated readOnly writeOnly enumNames enumDescriptions "
+        "markdownDescription"
+    ).split()
 )
 
 
@@ -180,21 +163,11 @@ _SPOKEN: Final = ("title", "description", "annotations", "outputSchema")
 
 _PROPOSED: Final = tuple(f".{key}" for key in VALUES)
 _TYPES: Final = ("null", "boolean", "object", "array", "number", "integer", "string")
-_NARROWING: Final = (
-    "type",
-    "enum",
-    "required",
-    "additionalProperties",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "multipleOf",
+_NARROWING: Final = tuple(
+    (
+        "type enum required additionalProperties minimum maximum exclusiveMinimum exclusiveMaximum minLength "
+        "maxLength minItems maxItems uniqueItems multipleOf"
+    ).split()
 )
 """Keywords that add no words to a schema."""
 
