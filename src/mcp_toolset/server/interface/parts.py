@@ -6,7 +6,7 @@ What mounted servers say about themselves, instructions and `serverInfo`, is pas
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from types import TracebackType
@@ -95,28 +95,6 @@ SERVERS_META_KEY: Final = "mcp-toolset/servers"
 """Where the answers to `initialize` and `server/discover` have the servers behind this one, in `_meta`."""
 
 
-def servers_meta(sources: Mapping[str, ToolSource], withheld: Collection[str]) -> dict[str, Any]:
-    """The `_meta` of a handshake: each mounted server with its state and its `serverInfo`."""
-    servers = [
-        {"name": name, "state": source.status.state, **({"serverInfo": info} if info else {})}
-        for name, source in sources.items()
-        if name not in withheld and fits(source, MountedSource)
-        for info in (source.server_info(),)
-    ]
-    return {SERVERS_META_KEY: servers} if servers else {}
-
-
-def joint_instructions(sources: Mapping[str, ToolSource], withheld: Collection[str], budget: int) -> str:
-    return instructions_of(
-        (
-            (name, source.instructions)
-            for name, source in sources.items()
-            if name not in withheld and fits(source, MountedSource)
-        ),
-        budget,
-    )
-
-
 def _instructed(toolsets: Iterable[Toolset]) -> Iterator[Toolset]:
     """The application's toolsets with instructions, each once; mounted servers speak for themselves."""
     every = (each for toolset in toolsets for each in toolsets_in(toolset))
@@ -198,7 +176,9 @@ class ServerParts:
         if alone is not None:
             said = alone.instructions
         else:
-            said = joint_instructions(sources, withheld, self._own.get("instructions_budget", BUDGET))
+            known = [one for one in sources.items() if one[0] not in withheld]
+            texts = ((name, source.instructions) for name, source in known if fits(source, MountedSource))
+            said = instructions_of(texts, self._own.get("instructions_budget", BUDGET))
         own = self._instructions_of_toolsets(identity)
         parts = (self._said, *own, self._served.preview(identity), said)
         return "\n\n".join(part for part in parts if part) or None
@@ -269,7 +249,14 @@ class ClientSide(ServerParts):
         await self._current()
 
     def handshake_meta(self, identity: Identity | None) -> dict[str, Any]:
-        return servers_meta(self.registry.sources(), self._withheld(identity))
+        withheld = self._withheld(identity)
+        servers = [
+            {"name": name, "state": source.status.state, **({"serverInfo": info} if info else {})}
+            for name, source in self.registry.sources().items()
+            if name not in withheld and fits(source, MountedSource)
+            for info in (source.server_info(),)
+        ]
+        return {SERVERS_META_KEY: servers} if servers else {}
 
     def is_arriving(self) -> bool:
         return bool(self._unlisted)
