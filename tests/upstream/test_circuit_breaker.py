@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
-from mcp_toolset.upstream.health import (
+from mcp_toolset.upstream.in_flight import (
     CLOSED,
     GIVEN_UP_AFTER,
     PATIENCE,
@@ -115,7 +115,7 @@ async def test_u41_every_answer_to_a_health_check_will_do(answer: Exception | No
 @pytest.mark.anyio
 async def test_u41_a_check_whose_connection_ends_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TELL", "PATIENCE", "SILENCE"):
-        monkeypatch.setattr(f"mcp_toolset.upstream.health.{name}", 0.01)
+        monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 0.01)
 
     async def check() -> None:
         raise UpstreamUnavailableError("up", "the connection was lost")
@@ -131,7 +131,7 @@ async def test_u41_a_check_whose_connection_ends_is_no_answer(monkeypatch: pytes
 @pytest.mark.anyio
 async def test_u41_a_server_that_is_not_read_is_not_taken_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TELL", "PATIENCE", "SILENCE"):
-        monkeypatch.setattr(f"mcp_toolset.upstream.health.{name}", 0.01)
+        monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 0.01)
     health, told = Health(anyio.sleep_forever, lambda: False), list[str]()
     health.on_change = lambda: told.append(health.fault)
     async with anyio.create_task_group() as group:

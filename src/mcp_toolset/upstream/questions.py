@@ -50,8 +50,7 @@ from mcp_toolset.security.egress import is_loopback
 from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.text.hidden_text import hidden_in, in_log, visible
-from mcp_toolset.upstream.health import Health
-from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, StandIn
+from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, Health, StandIn
 from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link
 

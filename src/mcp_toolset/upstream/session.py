@@ -42,8 +42,7 @@ from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEV
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.upstream.health import Health
-from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, StandIn, carried_to
+from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, Health, StandIn, carried_to
 from mcp_toolset.upstream.known_server import ServerInfo
 from mcp_toolset.upstream.questions import Notified, Questions, ServerMessages, missing_extensions
 from mcp_toolset.upstream.routing import CLIENT_INFO, negotiate

@@ -28,10 +28,9 @@ from mcp_toolset.context.principal import PendingLogin
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
 from mcp_toolset.extending.joined import Extensions
-from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import ManualCalls, PendingCall
 from mcp_toolset.server.interface.keywords import OwnKeywords
-from mcp_toolset.server.mcp_server import MCPServer
+from mcp_toolset.server.mcp_server import MCPServer, News
 from mcp_toolset.server.mounts import (
     DRAIN,
     PATIENCE,
