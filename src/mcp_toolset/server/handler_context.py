@@ -47,11 +47,8 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.processes import OwnProcesses
 
 
-MANUAL_TIMEOUT: Final = 300.0
-"""Seconds that a manual call waits for the application unless the server or the tool says otherwise."""
-
-NOTE_EVERY: Final = 10.0
-"""Seconds between the notes that a caller who asked for progress is sent while its call waits."""
+MANUAL_TIMEOUT: Final = 300.0  # seconds that a manual call waits for the application
+NOTE_EVERY: Final = 10.0  # seconds between notes of progress to the caller of a waiting call
 
 _T = TypeVar("_T")
 

@@ -52,16 +52,10 @@ from mcp_toolset.upstream.routing import SessionKey, canonical
 from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
 
-MAX_SUSPENDED: Final = 128
-"""Calls of one upstream that may wait for answers at once; further questions are refused."""
-
+MAX_SUSPENDED: Final = 128  # calls of one upstream that may wait for answers at once
 OWN_SUSPENDED: Final = 32  # the same of one caller
-
-MAX_LEGS: Final = 64
-"""Requests with which a client may come for one call; one that never answers is not asked forever."""
-
-GATHERING: Final = 0.01
-"""Seconds after a question in which others may join it, so that those asked at once are one round."""
+MAX_LEGS: Final = 64  # requests with which a client may come for one call
+GATHERING: Final = 0.01  # seconds after a question in which others may join its round
 
 Work = Callable[["SuspendedCall"], Awaitable[dict[str, Any]]]
 

@@ -30,8 +30,7 @@ from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, MCPError
 from mcp_toolset.tools.core.call import ToolContext
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-WITHDRAWING: Final = 2.0
-"""Seconds in which clients are told that a question is withdrawn, before the call that caused it ends."""
+WITHDRAWING: Final = 2.0  # seconds in which clients are told that a question is withdrawn
 
 
 class Asking:
@@ -454,12 +453,8 @@ def with_kept(trip: dict[str, Any], caller: WireContext) -> dict[str, Any]:
 
 TELL: Final = 0.75  # seconds that a health check may take before calls fail at once
 PATIENCE: Final = 5.0  # seconds that a health check may take before the session is given up
-
-SILENCE: Final = 10.0
-"""Seconds that the server must have been silent by then, counted from when the overdue call was sent."""
-
-GIVEN_UP_AFTER: Final = 5.0
-"""Seconds after which a call that its client cancels counts as one that got no answer."""
+SILENCE: Final = 10.0  # seconds that the server must have been silent, from the overdue call on
+GIVEN_UP_AFTER: Final = 5.0  # seconds after which a call that its client cancels counts as unanswered
 
 State = Literal["closed", "checking", "open", "lost"]
 

@@ -80,8 +80,7 @@ class KnownServer:
         return f"{self._link.identity}:{server.name if server else ''}"
 
 
-LONGEST_ICON: Final = 2048
-"""Characters of an icon's address; a longer one is an image of its own, and is left out."""
+LONGEST_ICON: Final = 2048  # characters of an icon's address; a longer one is an image of its own
 
 Wire = Mapping[str, Any]
 

@@ -16,9 +16,7 @@ from mcp_toolset.protocol.http_headers import header_fault
 
 MAX_PAGES: Final = 200
 MAX_TOOLS: Final = 20_000  # where a listing that never ends is cut
-
-MARGIN: Final = 0.25
-"""The part of the time for a listing that is kept for judging and using it when it was cut."""
+MARGIN: Final = 0.25  # part of the time of a listing that is kept for judging what was cut
 
 Request = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 

@@ -150,9 +150,7 @@ class PooledSession:
         return IDLE if self.idle is None else self.idle
 
 
-MAX_SESSIONS: Final = 32
-"""Sessions with one upstream beside the one that lists; further callers wait for one to be free."""
-
+MAX_SESSIONS: Final = 32  # with one upstream, beside the one that lists; further callers wait
 OWN_SESSIONS: Final = 8  # sessions that calls and subscriptions of one caller may hold at once
 
 MAX_ALIKE: Final = 4

@@ -311,9 +311,7 @@ def mapping_of(value: object) -> Mapping[str, Any]:
 
 
 MAX_ASKED: Final = 64  # requests that an upstream may put to the client in the course of one call
-
-MAX_PAGES: Final = 256
-"""Pages shown to users (URL elicitation) whose completion an upstream may still announce."""
+MAX_PAGES: Final = 256  # pages shown to users whose completion may still be announced
 
 PAGE_PATIENCE: Final = 30.0
 """Seconds after a page was opened in which its server may say that it is done with, which it need not."""

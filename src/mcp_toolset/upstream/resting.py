@@ -62,10 +62,7 @@ class ListingSession:
 
 QUIET: Final = 300.0  # seconds for which the session that lists stays open after its last use
 SETTLING: Final = 3.0  # seconds in which a server may still add to what it lists after the handshake
-
-LINGER: Final = 2.0
-"""Seconds after which it is opened again, once there is no session of a client to take its place."""
-
+LINGER: Final = 2.0  # seconds until it is opened again without a session of a client
 BUSY: Final = 5.0  # seconds until another look at one that is at work
 
 
@@ -136,9 +133,7 @@ class Rest:
         return self._wanted
 
 
-IDLE: Final = 300.0
-"""Seconds without a request after which a lazy server is stopped, unless its mount says otherwise."""
-
+IDLE: Final = 300.0  # seconds without a request after which a lazy server is stopped
 _LOOKS: Final = 4  # looks in a row that find a server unused before it is stopped
 
 

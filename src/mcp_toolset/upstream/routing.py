@@ -74,8 +74,7 @@ class UpstreamFacts:
         return (self.legacy if era == "legacy" else self.modern) is False
 
 
-TASK_WAIT: Final = 3600.0
-"""Seconds that a client which takes no tasks waits for the end of one, unless told otherwise."""
+TASK_WAIT: Final = 3600.0  # seconds that a client without tasks waits for one
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,7 @@ from mcp_toolset.upstream.forwarding import Exchange, Send
 from mcp_toolset.upstream.questions import answers_to, checked, mapping_of, requests_in
 from mcp_toolset.upstream.session import OWN_EXTENSIONS, OwnExtensions
 
-LEAST_PAUSE: Final = 0.02
-"""Seconds between two requests for the state of a task, however short its interval is."""
-
+LEAST_PAUSE: Final = 0.02  # seconds between two requests for the state of a task, at least
 MISSES: Final = 5  # requests for the state in a row that may be lost before a client that waits is told
 LONGEST_PAUSE: Final = 30.0  # seconds between two attempts to reach a server that has a task and is away
 TELLING: Final = 2.0  # seconds in which a server is told that its task is cancelled

@@ -30,9 +30,7 @@ from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
 from mcp_toolset.upstream.routing import SessionKey
 
-WATCH_DEADLINE: Final = 5.0
-"""Seconds that a subscription may take; a server that does not answer in time is asked again later."""
-
+WATCH_DEADLINE: Final = 5.0  # seconds that a subscription may take
 REFRESH_GAP: Final = 0.5  # seconds between the end of one stream and the next
 
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
@@ -214,8 +212,7 @@ def subscription_in(params: Mapping[str, Any] | None) -> str:
     return str(meta_of(params or {}).get(_SUBSCRIPTION))
 
 
-ACKNOWLEDGING: Final = 1.0
-"""Seconds for which the first list waits until the server has acknowledged the stream."""
+ACKNOWLEDGING: Final = 1.0  # seconds for which the first list waits for the stream
 
 
 class ChangeStream:

@@ -444,8 +444,7 @@ def _some(values: frozenset[str]) -> str:
 ChangePolicy = Literal["accept", "warn", "quarantine"]
 """Serve a changed tool; serve it and report it; or quarantine it until a person accepts it."""
 
-MAX_SEEN: Final = 50_000
-"""The number of tools of one server whose first definition is remembered; further names are refused."""
+MAX_SEEN: Final = 50_000  # tools of one server whose first definition is remembered
 
 _SHOWN: Final = 300
 _LISTED: Final = 3

@@ -38,8 +38,7 @@ from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
 from mcp_toolset.tools.view.tool_names import NameUse, ToolNames
 from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolBinding, ToolView, UnboundName, distinct
 
-MAX_ORPHANS: Final = 10_000
-"""Remembered tools without a source; the oldest without a decision are dropped first."""
+MAX_ORPHANS: Final = 10_000  # remembered tools without a source; the oldest undecided ones go first
 
 Entries = Mapping[ToolKey, RegistryEntry]
 
