@@ -206,7 +206,7 @@ def _on_thread(thread: int, function: Callable[[], _T]) -> _T:
 _S = TypeVar("_S")
 
 
-class Host(Protocol):
+class ToolHost(Protocol):
     """What a server can let its tools see of itself."""
 
     @property
@@ -232,7 +232,9 @@ class HandlerContext(ToolContext):
         "protocol_version session"
     ).split()
 
-    def __init__(self, call: ToolCall, outer: ToolContext, host: Host, capabilities: frozenset[str]) -> None:
+    def __init__(
+        self, call: ToolCall, outer: ToolContext, host: ToolHost, capabilities: frozenset[str]
+    ) -> None:
         self._call = call
         self._outer = outer
         self._host = host
@@ -335,7 +337,7 @@ class HandlerContext(ToolContext):
 class LocalTools:
     """Runs the calls of a server's own tools."""
 
-    def __init__(self, host: Host, manual: ManualCalls, capabilities: frozenset[str]) -> None:
+    def __init__(self, host: ToolHost, manual: ManualCalls, capabilities: frozenset[str]) -> None:
         """Grant `capabilities` to every tool; `manual` takes the calls of those that do not run."""
         self._host = host
         self._manual = manual

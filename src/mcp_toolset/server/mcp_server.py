@@ -32,8 +32,8 @@ from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.offering import Offering
-from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, Reading, Subscriptions
-from mcp_toolset.server.tool_answers import Surface, ToolAnswers
+from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, ResourceHandlers, Subscriptions
+from mcp_toolset.server.tool_answers import ServerSurface, ToolAnswers
 from mcp_toolset.server.tool_table import ListVariants, ServedTools
 from mcp_toolset.server.visibility import Sight
 from mcp_toolset.tools.core.identity import Identity
@@ -47,7 +47,7 @@ class Handshake:
     """The name, the version, the instructions and the capabilities of one server."""
 
     def __init__(
-        self, surface: Surface, offering: Offering, *, name: str, version: str, instructions: str | None
+        self, surface: ServerSurface, offering: Offering, *, name: str, version: str, instructions: str | None
     ) -> None:
         self._surface = surface
         self._offering = offering
@@ -143,7 +143,7 @@ class MCPServer:
 
     def __init__(
         self,
-        surface: Surface,
+        surface: ServerSurface,
         served: ServedTools,
         *,
         name: str,
@@ -165,7 +165,7 @@ class MCPServer:
         trips = RoundTrips(store=suspended)
         tools = self.tools = ToolAnswers(surface, served, trips, self.announcements, stamp, extensions)
         tools.offers_tasks = self.handshake.offers_tasks
-        self.reading = Reading(offering, trips, self.subscriptions, stamp)
+        self.reading = ResourceHandlers(offering, trips, self.subscriptions, stamp)
         self.program: Program | None = None
         self.traces = traces  # chooses requests, if the program collects none
         self.shared = shared  # what replicas of the server share; `None` without replicas

@@ -1,4 +1,4 @@
-"""`Reading`: answers to requests for resources, prompts, completions, the log level and subscriptions."""
+"""`ResourceHandlers`: answers about resources, prompts, completions, the log level and subscriptions."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 
 
 @dataclass(eq=False, slots=True)
-class _Watch:
+class _ResourceWatch:
     """A resource that one client watches."""
 
     end: Ending | None = None  # ends it; `None` while its server is still being told
@@ -345,7 +345,7 @@ class _Watch:
             await self.end()
 
 
-class Reading:
+class ResourceHandlers:
     """Answers what clients read, for one server."""
 
     def __init__(
@@ -484,7 +484,7 @@ class Reading:
             updated = partial(self._note_to, request.identity, uri, request.connection)
             context = WireContext(request)
             watch = partial(self._offering.watch, uri, updated, context)
-            own = watched[uri] = _Watch()
+            own = watched[uri] = _ResourceWatch()
             try:
                 own.end = await found_by_caller(self._offering, context, watch)
             finally:
@@ -507,8 +507,8 @@ class Reading:
                 await watched.pop(uri).ended()
         return {}
 
-    def _watched_by(self, connection: Connection) -> dict[str, _Watch]:
-        watched: dict[str, _Watch] | None = connection.state.get(_WATCHED)
+    def _watched_by(self, connection: Connection) -> dict[str, _ResourceWatch]:
+        watched: dict[str, _ResourceWatch] | None = connection.state.get(_WATCHED)
         if watched is None:
             watched = connection.state[_WATCHED] = {}
             connection.on_close(partial(_end_all, watched))
@@ -534,12 +534,12 @@ class Reading:
 
     @asynccontextmanager
     async def _watching(self, uris: Sequence[str], context: WireContext) -> AsyncGenerator[None]:
-        watched: dict[str, _Watch] = {}
+        watched: dict[str, _ResourceWatch] = {}
 
         async def watch(uri: str) -> None:
             try:
                 end = await self._offering.watch(uri, partial(self._note, uri, None), context)
-                watched[uri] = _Watch(end)
+                watched[uri] = _ResourceWatch(end)
             except (LookupError, UpstreamError) as fault:
                 _log.debug("nothing tells of changes of %s: %s", in_log(uri), in_log(fault))
 
@@ -563,7 +563,7 @@ class Reading:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
 
 
-async def _end_all(watched: dict[str, _Watch]) -> None:
+async def _end_all(watched: dict[str, _ResourceWatch]) -> None:
     while watched:
         _, watch = watched.popitem()
         await watch.ended()

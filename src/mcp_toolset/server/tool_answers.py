@@ -1,6 +1,6 @@
 """`ToolAnswers`: `tools/list` and `tools/call`, with raw dictionaries in the envelope of the client's era.
 
-It needs a `Surface` of a toolset server; `ClientSide` has it.
+It needs a `ServerSurface` of a toolset server; `ClientSide` has it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from mcp_toolset.tools.declare.signature import UNTYPED
 from mcp_toolset.tools.view.view import ToolBinding
 
 
-class Surface(Protocol):
+class ServerSurface(Protocol):
     """What the wire needs of a toolset server."""
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult: ...
@@ -136,7 +136,7 @@ class ToolAnswers:
 
     def __init__(
         self,
-        surface: Surface,
+        surface: ServerSurface,
         served: ServedTools,
         trips: RoundTrips,
         announcements: Announcements,

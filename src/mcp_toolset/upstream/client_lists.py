@@ -24,7 +24,7 @@ from mcp_toolset.protocol.eras import drop_own
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.in_flight import carried_to
 from mcp_toolset.upstream.lists import UpstreamOffers, UpstreamTools
-from mcp_toolset.upstream.pagination import Listing
+from mcp_toolset.upstream.pagination import PagedList
 from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
 from mcp_toolset.upstream.resting import SETTLING
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
@@ -371,14 +371,14 @@ class ClientLists:
             return self._tools.entries
         return self._offers.common(method) if self._offers.declares(CAPABILITIES[method]) else None
 
-    def _usable(self, listing: Listing) -> Sequence[Wire]:
+    def _usable(self, listing: PagedList) -> Sequence[Wire]:
         if listing.method == TOOLS:
             return [cast("Wire", entry) for entry in listing.tools if isinstance(entry, dict)]
         kind = next(kind for kind in KINDS if kind.method == listing.method)
         return self._offers.checked(kind, listing).sequence
 
     async def _taken(self, request: Request, method: str) -> TakenList | None:
-        listing = Listing(method, _KEYS[method])
+        listing = PagedList(method, _KEYS[method])
         try:
             await listing.walk(request, LIST_DEADLINE)
         except UpstreamError as fault:

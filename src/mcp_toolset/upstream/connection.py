@@ -1,6 +1,6 @@
 """`UpstreamConnection`: one mounted server as its toolset uses it: calls, lists, status, what is kept.
 
-`Owner` connects to the server and holds the session that lists; `Exchange` sends requests of clients on.
+`ConnectionOwner` connects to the server and holds the session that lists; `Exchange` forwards requests.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientOffers
 from mcp_toolset.upstream.forwarding import Exchange, fault_of_task
 from mcp_toolset.upstream.known_server import KnownServer, MountState, ServerInfo, catalog_of, keep_key
 from mcp_toolset.upstream.lists import CAPABILITY_CHANGED, UpstreamTools
-from mcp_toolset.upstream.owner import Owner
+from mcp_toolset.upstream.owner import ConnectionOwner
 from mcp_toolset.upstream.pool import PooledSession, SessionPool
 from mcp_toolset.upstream.resting import DEFAULT, Dormancy, ListingSession, Rest, StartOptions
 from mcp_toolset.upstream.routing import SessionOptions
@@ -120,7 +120,7 @@ class UpstreamConnection:
         self._changes = ChangeStream(
             link.name, request=request, outdated=self._outdated, refused=self.tools.not_told
         )
-        self.owner = Owner(
+        self.owner = ConnectionOwner(
             link,
             self._listing,
             self.tools,

@@ -4,7 +4,7 @@ Progress has the token of its call. Over streamable HTTP every other message com
 call, in whose context it is read. Over stdio and SSE nothing says which call it belongs to; there it can be
 told only while all calls in flight are of one client, and it goes before the results of all of them, on the
 stream of the newest. What comes while no call is in flight is for the session's only client, see `Outside`.
-A message that belongs to no client is dropped. `Health` checks the server once a call gets no answer.
+A message that belongs to no client is dropped. `SessionHealth` checks the server once a call gets no answer.
 """
 
 from __future__ import annotations
@@ -514,7 +514,7 @@ CLOSED: Final = Circuit()
 READ_ON: Final = 0.05  # seconds in which an answer is read that came while this process had no time to read
 
 
-class Health:
+class SessionHealth:
     """Checks whether a session's server still answers, once a call was left without an answer.
 
     A call that is answered costs nothing here. One that is not has the server asked for something that it

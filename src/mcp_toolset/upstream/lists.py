@@ -35,7 +35,7 @@ from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
 from mcp_toolset.upstream.known_server import MountState
-from mcp_toolset.upstream.pagination import Listing, NotAListError, usable_over_http
+from mcp_toolset.upstream.pagination import NotAListError, PagedList, usable_over_http
 from mcp_toolset.upstream.pool import SessionPool
 from mcp_toolset.upstream.resting import ListingSession
 from mcp_toolset.upstream.target import Link
@@ -57,7 +57,7 @@ class OfferList:
         return tuple(self.entries.values())
 
 
-def checked_list(kind: Kind, listing: Listing, policy: HiddenTextPolicy) -> OfferList:
+def checked_list(kind: Kind, listing: PagedList, policy: HiddenTextPolicy) -> OfferList:
     """The entries that the protocol allows; one that is broken goes alone."""
     entries: dict[str, Wire] = {}
     set_aside: list[tuple[str, str]] = []
@@ -173,7 +173,7 @@ class UpstreamOffers:
     def remember(self, declared: Mapping[str, Any], lists: Mapping[str, Sequence[Wire]]) -> None:
         self.declared, self.known = declared, True
         for kind in KINDS:
-            listing = Listing(kind.method, kind.key, tools=list(lists.get(kind.method, ())))
+            listing = PagedList(kind.method, kind.key, tools=list(lists.get(kind.method, ())))
             self._lists[kind.method] = checked_list(kind, listing, self._hidden_text)
 
     def settle(self, hidden_text: HiddenTextPolicy) -> None:
@@ -249,7 +249,7 @@ class UpstreamOffers:
         return before.entries != taken.entries
 
     async def _walked(self, kind: Kind) -> OfferList | None:
-        listing = Listing(kind.method, kind.key)
+        listing = PagedList(kind.method, kind.key)
         try:
             await listing.walk(self._request, LIST_DEADLINE)
         except UpstreamProtocolError as fault:
@@ -264,7 +264,7 @@ class UpstreamOffers:
             return None
         return self.checked(kind, listing)
 
-    def checked(self, kind: Kind, listing: Listing) -> OfferList:
+    def checked(self, kind: Kind, listing: PagedList) -> OfferList:
         return checked_list(kind, listing, self._hidden_text)
 
     def common(self, method: str) -> Sequence[Wire] | None:
@@ -306,16 +306,16 @@ class UpstreamTools:
         self._superseded: dict[str, ToolDefinition] = {}
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
-        self._listing = Listing()
+        self._listing = PagedList()
         self._more: list[Any] = []
         self._newer: Mapping[str, Any] = {}
         self.common: frozenset[str] = frozenset()  # the names of the tools that are listed to everybody
         self._hint, self._began = STRICTEST, float("-inf")
         self._admitting = anyio.Lock()
 
-    async def walked(self, seconds: float | None = None) -> Listing:
+    async def walked(self, seconds: float | None = None) -> PagedList:
         """The whole list as it is now; empty for a server that declares prompts or resources alone."""
-        listing, declared = Listing(), self.listing.main.capabilities
+        listing, declared = PagedList(), self.listing.main.capabilities
         try:
             await listing.walk(self.listing.request, seconds or self.pool.start_timeout)
         except TimeoutError:
@@ -328,7 +328,7 @@ class UpstreamTools:
             listing.complete = True
         return listing
 
-    async def _taken(self, listing: Listing) -> str:
+    async def _taken(self, listing: PagedList) -> str:
         """Take a list as the state of the server, without what is held back; what is to be said of it."""
         # A big list takes its time, in which others are to have theirs.
         with staying() if len(listing.tools) > BIG else nullcontext():
@@ -443,7 +443,7 @@ class UpstreamTools:
     def outlived(self) -> bool:
         return bool(self._hint.ttl_ms) and not self._hint_now(told_of_changes=False).ttl_ms
 
-    def _judged(self, listing: Listing) -> tuple[CatalogSnapshot, CatalogSnapshot]:
+    def _judged(self, listing: PagedList) -> tuple[CatalogSnapshot, CatalogSnapshot]:
         entries, names = list(listing.tools), set(listing.names())
         if self._newer:
             entries = [self._newer.get(_name_of(entry), entry) for entry in entries]
@@ -558,7 +558,7 @@ class UpstreamTools:
             listing = await self.walked()
         await self.admit(listing, said=said)
 
-    async def admit(self, listing: Listing, *, said: bool = False) -> None:
+    async def admit(self, listing: PagedList, *, said: bool = False) -> None:
         """Take a list as the state of the server; `said` if the server has said that it is another one."""
         self._read_at = listing.began
         before = self.entries

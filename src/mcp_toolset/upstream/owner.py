@@ -1,4 +1,4 @@
-"""`Owner`: the one task that connects to a mounted server, holds the connection and reconnects after a loss.
+"""`ConnectionOwner`: the one task that connects to a mounted server, and reconnects after a loss.
 
 It connects, lists, holds the session open, takes in changes, and after a loss starts again with backoff.
 Calls from any other task go over the session that the owner holds; none of them opens one, none is repeated.
@@ -41,7 +41,7 @@ _WARNING: Final = {"kept_level": logging.WARNING}
 
 
 @dataclass(eq=False)
-class Owner:
+class ConnectionOwner:
     """Supervises the connection to one mounted server, for as long as it is mounted."""
 
     link: Link  # how the upstream is reached

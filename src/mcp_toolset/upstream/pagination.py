@@ -1,4 +1,4 @@
-"""`Listing`: the pages of one list of an upstream, up to a cap on pages, entries and time."""
+"""`PagedList`: the pages of one list of an upstream, up to a cap on pages, entries and time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NotAListError(Exception):
 
 
 @dataclass(slots=True)
-class Listing:
+class PagedList:
     """What was listed."""
 
     method: str = "tools/list"  # the method that lists, and `key` the key of the list in its answers

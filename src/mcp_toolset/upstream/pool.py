@@ -37,7 +37,7 @@ from mcp_toolset.protocol.errors import reason_of
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.upstream.pagination import Listing, NotAListError
+from mcp_toolset.upstream.pagination import NotAListError, PagedList
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, SessionOptions
 from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
@@ -100,7 +100,7 @@ class PooledSession:
         # What the session once listed is taken to be there; what it did not is asked for again.
         if not self.unsaid or tool in self.listed:
             return
-        name, listing = self.session.link.name, Listing()
+        name, listing = self.session.link.name, PagedList()
         try:
             await listing.walk(self.session.request, within)
         except TimeoutError:

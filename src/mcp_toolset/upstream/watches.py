@@ -280,7 +280,7 @@ GOODBYE: Final = 2.0  # seconds that ending a subscription may take
 
 
 @dataclass(eq=False, slots=True)
-class _Watch:
+class _ClientWatch:
     """One client that watches one resource on its session."""
 
     key: SessionKey
@@ -299,7 +299,7 @@ class ClientWatches:
     def __init__(self, name: str, pool: SessionPool) -> None:
         self._name = name
         self._pool = pool
-        self._watching: dict[tuple[int, str], dict[_Watch, None]] = {}
+        self._watching: dict[tuple[int, str], dict[_ClientWatch, None]] = {}
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
     def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
@@ -314,7 +314,7 @@ class ClientWatches:
     ) -> Ending:
         """Call `updated` whenever the session of a key says that a resource has changed."""
         # The session stays open meanwhile, and is opened again when it was lost.
-        watch = _Watch(key, caller, uri, updated)
+        watch = _ClientWatch(key, caller, uri, updated)
         self._pool.start(self._hold, watch)
         try:
             with anyio.move_on_after(SUBSCRIBING) as waiting:
@@ -335,7 +335,7 @@ class ClientWatches:
 
         return end
 
-    async def _hold(self, watch: _Watch) -> None:
+    async def _hold(self, watch: _ClientWatch) -> None:
         backoff = Backoff()
         try:
             with watch.scope:
@@ -350,7 +350,7 @@ class ClientWatches:
             watch.began.set()
             watch.ended.set()
 
-    async def _once(self, watch: _Watch) -> None:
+    async def _once(self, watch: _ClientWatch) -> None:
         """Watch for as long as one session lasts; a server that refuses ends the watch."""
         pooled = await self._pool.take(watch.key, watch.caller, within=SUBSCRIBING)
         pooled.holds += 1
@@ -377,7 +377,7 @@ class ClientWatches:
             pooled.wake.set()
             await self._leave(pooled, place, watch)
 
-    async def _leave(self, pooled: PooledSession, place: tuple[int, str], watch: _Watch) -> None:
+    async def _leave(self, pooled: PooledSession, place: tuple[int, str], watch: _ClientWatch) -> None:
         watching = self._watching.get(place, {})
         watching.pop(watch, None)
         if watching:

@@ -86,7 +86,7 @@ def of_away(away: Sequence[Unavailable]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchAnswer:
     """What a search found."""
 
     hits: list[Hit]
@@ -96,13 +96,13 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolveAnswer:
     """What became of each id, in order."""
 
     tools: list[Resolution]
 
 
-Answer = Hit | Resolution | Unavailable | Found | Resolved
+Answer = Hit | Resolution | Unavailable | SearchAnswer | ResolveAnswer
 
 _ALWAYS: Final = ("hits", "tools")
 
@@ -124,7 +124,7 @@ _NEAR: Final = 0.6  # the least similarity, from 0 to 1, of an unknown id to ano
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ToolIds:
     """The ids of one tool: `short` unless another tool has it too, else `full`."""
 
     binding: ToolBinding
@@ -148,7 +148,7 @@ class HitIds:
     """The ids of the tools of one catalog."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _ToolIds] = {}
         self._names: dict[str, set[str]] = {}
 
     def add(self, bindings: Iterable[ToolBinding]) -> None:
@@ -201,15 +201,15 @@ class HitIds:
         return self._names.get(text, set[str]()) | ({text} & self._known.keys())
 
 
-def _known(binding: ToolBinding) -> _Known:
+def _known(binding: ToolBinding) -> _ToolIds:
     own = binding.own_id
     if own.rstrip("@").endswith(f"@{binding.asked or binding.name}"):
         # One tool with several names: only the names tell its places apart.
-        return _Known(binding, binding.name, binding.name)
+        return _ToolIds(binding, binding.name, binding.name)
     if binding.source:
         short = mounted_name(prefix_from(binding.source), own)
-        return _Known(binding, short, qualified(short, f"{binding.source}\n{own}"))
-    return _Known(binding, _usable(chosen_id(binding) or binding.definition.name), _usable(own))
+        return _ToolIds(binding, short, qualified(short, f"{binding.source}\n{own}"))
+    return _ToolIds(binding, _usable(chosen_id(binding) or binding.definition.name), _usable(own))
 
 
 def _usable(id: str) -> str:

@@ -171,7 +171,7 @@ def names_in(value: object, depth: int = 0, room: Iterator[int] | None = None) -
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CallReading:
     """One way to read what was sent to `call_tool`."""
 
     reference: str  # the grant, or what stands for it
@@ -181,7 +181,7 @@ class Reading:
     doubtful: frozenset[str] = frozenset()  # keys among the arguments that may have been meant to name a tool
 
 
-def readings_of(sent: Sent) -> list[Reading]:
+def readings_of(sent: Sent) -> list[CallReading]:
     sent = _unpacked(sent)
     named = _namers(sent)
     chosen = [key for key in named if key == "grant"] or named
@@ -220,7 +220,7 @@ def _holds_grant(value: object) -> bool:
     )
 
 
-def _of_key(sent: Sent, key: str) -> Iterator[Reading]:
+def _of_key(sent: Sent, key: str) -> Iterator[CallReading]:
     reference = _reference(sent[key])
     called = () if key == "grant" and reference == sent[key] else (f"{key} is read as grant",)
     rest = {one: value for one, value in sent.items() if one != key}
@@ -234,7 +234,7 @@ def _of_key(sent: Sent, key: str) -> Iterator[Reading]:
     yield from _beside(reference, {}, rest, called)
 
 
-def _beside(reference: str, inner: Sent, others: Sent, done: tuple[str, ...]) -> Iterator[Reading]:
+def _beside(reference: str, inner: Sent, others: Sent, done: tuple[str, ...]) -> Iterator[CallReading]:
     again = {one: value for one, value in others.items() if _is_name(one, value)}
     for left in ({}, again) if again else ({},):
         kept = {one: value for one, value in others.items() if one not in left}
@@ -244,7 +244,7 @@ def _beside(reference: str, inner: Sent, others: Sent, done: tuple[str, ...]) ->
         moved = tuple(f"{one} is moved into arguments" for one in kept)
         doubtful = frozenset(kept.keys() & again.keys())
         named_again = tuple(map(str, left.values()))
-        yield Reading(reference, {**inner, **kept}, (*done, *out, *moved), named_again, doubtful)
+        yield CallReading(reference, {**inner, **kept}, (*done, *out, *moved), named_again, doubtful)
 
 
 def _is_name(key: str, value: object) -> bool:
@@ -258,7 +258,7 @@ def _held(value: object) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def inner_readings(reference: str, arguments: Sent, names: Container[str]) -> Iterator[Reading]:
+def inner_readings(reference: str, arguments: Sent, names: Container[str]) -> Iterator[CallReading]:
     """Other ways to read arguments that do not fit: wrapped once more, or beside a name of the tool."""
     table = {
         key: value
@@ -274,7 +274,7 @@ def inner_readings(reference: str, arguments: Sent, names: Container[str]) -> It
             break
         table = cast("dict[str, Any]", inner)
     if table != arguments:
-        yield Reading(reference, dict(table), ("arguments were in another object",))
+        yield CallReading(reference, dict(table), ("arguments were in another object",))
 
 
 UNKNOWN: Final[Mapping[str, Any]] = {

@@ -48,7 +48,7 @@ _WORDING: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SchemaPart:
     """A part of a schema: a `name` of a parameter, definition or unknown keyword; `wording` is only read."""
 
     kind: Literal["name", "wording", "pattern", "value"]
@@ -61,7 +61,7 @@ def only_says(key: str) -> bool:
     return key in _WORDING or key in VALUES or (key.startswith("x-") and key != "x-mcp-header")
 
 
-def parts(schema: Any, path: str = "") -> Iterator[Part]:
+def parts(schema: Any, path: str = "") -> Iterator[SchemaPart]:
     if isinstance(schema, list):
         for place, part in enumerate(cast("list[Any]", schema)):
             yield from parts(part, f"{path}[{place}]")
@@ -70,19 +70,19 @@ def parts(schema: Any, path: str = "") -> Iterator[Part]:
             yield from _member_parts(path, key, value)
 
 
-def _member_parts(path: str, key: str, value: Any) -> Iterator[Part]:
+def _member_parts(path: str, key: str, value: Any) -> Iterator[SchemaPart]:
     step = f"{path}.{key}"
     if key in TABLES_OF_SCHEMAS and isinstance(value, Mapping):
         for name, part in cast("Mapping[str, Any]", value).items():
-            yield Part("pattern" if key == "patternProperties" else "name", step, name)
+            yield SchemaPart("pattern" if key == "patternProperties" else "name", step, name)
             yield from parts(part, f"{step}.{name}")
     elif key in SCHEMAS or key in LISTS_OF_SCHEMAS:
         yield from parts(value, step)
     elif only_says(key) and key not in VALUES:
-        yield Part("wording", step, value)
+        yield SchemaPart("wording", step, value)
     else:
-        yield Part("name", path, key)
-        yield Part("pattern" if key == "pattern" else "value", step, value)
+        yield SchemaPart("name", path, key)
+        yield SchemaPart("pattern" if key == "pattern" else "value", step, value)
 
 
 _SETS: Final = frozenset({"required", "type", "enum"})

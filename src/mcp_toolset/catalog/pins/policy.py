@@ -28,7 +28,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.canonical import (
     TABLES_OF_SCHEMAS,
     VALUES,
-    Part,
+    SchemaPart,
     canonical,
     compared,
     digest_of,
@@ -88,7 +88,7 @@ def tidied(definition: ToolDefinition, policy: HiddenTextPolicy = "strip") -> Ti
     if _is_plain(definition):
         return Tidied(definition)
     said = [
-        Part(part.kind, f"{label}{part.path}", part.value)
+        SchemaPart(part.kind, f"{label}{part.path}", part.value)
         for label, schema in (
             ("inputSchema", definition.input_schema),
             ("outputSchema", definition.output_schema),
@@ -110,7 +110,7 @@ def _is_plain(definition: ToolDefinition) -> bool:
     return text.isascii() and "\x7f" not in text and not _ESCAPED.search(text)
 
 
-def _in_values(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
+def _in_values(definition: ToolDefinition, said: list[SchemaPart]) -> Iterator[str]:
     for part in said:
         match part.kind:
             case "name":
@@ -133,7 +133,7 @@ def _in_name(place: str, name: str) -> Iterator[str]:
         yield f"{place} imitates Latin letters: {ascii(letters)[1:-1]} in {ascii(name)}"
 
 
-def _in_wording(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
+def _in_wording(definition: ToolDefinition, said: list[SchemaPart]) -> Iterator[str]:
     wording = [(part.path, part.value) for part in said if part.kind == "wording"]
     for place, value in (
         ("title", definition.title),
