@@ -17,7 +17,8 @@ from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass, replace
+    from dataclasses import dataclass as dataclass
+    from dataclasses import replace as replace
 else:
 
     def dataclass(kind: type | None = None, /, **options: Any) -> Any:
