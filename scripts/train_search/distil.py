@@ -23,7 +23,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from mcp_toolset.catalog.search.vectors import pieces_of, words_of
+from mcp_toolset.catalog.search.meaning import pieces_of, words_of
 
 SHARES = {
     "name": 1.0,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mcp_toolset.catalog.search.vectors import LEVELS
+from mcp_toolset.catalog.search.meaning import LEVELS
 
 LARGEST_SCALE = 4_095
 # How many level units the standard deviation of a row is: the outermost level stands for 2.73 of them.

@@ -7,10 +7,9 @@ from random import Random
 import pytest
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.search import vectors
+from mcp_toolset.catalog.search import meaning
 from mcp_toolset.catalog.search.index import SearchIndex
-from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.catalog.search.vectors import PackedVectors, best_cosines
+from mcp_toolset.catalog.search.meaning import MeaningScorer, PackedVectors, best_cosines
 
 _SIZE = 64
 
@@ -29,7 +28,7 @@ def _packed(of: Random, count: int, topics: list[list[float]]) -> PackedVectors:
 
 @pytest.fixture
 def of(monkeypatch: pytest.MonkeyPatch) -> Random:
-    monkeypatch.setattr(vectors, "_MANY", 50)
+    monkeypatch.setattr(meaning, "_MANY", 50)
     return Random(7)
 
 
@@ -68,15 +67,15 @@ def test_among_some_names_only_they_are_found_however_far_they_are(of: Random) -
 
 
 def test_what_a_query_arranges_does_not_grow_with_the_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "_MANY", 50)
+    monkeypatch.setattr(meaning, "_MANY", 50)
     widths: list[int] = []
-    spread = vectors._spread
+    spread = meaning._spread
 
     def noted(numbers: bytes) -> int:
         widths.append(len(numbers))
         return spread(numbers)
 
-    monkeypatch.setattr(vectors, "_spread", noted)
+    monkeypatch.setattr(meaning, "_spread", noted)
     actions = "send read delete list create search update upload".split()
     tools = [
         ToolDefinition(f"{actions[n % 8]}_{n}", f"{actions[n % 8]} topic {n % 97}") for n in range(1_500)

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.search import vectors
+from mcp_toolset.catalog.search import meaning
 from mcp_toolset.catalog.search.index import SearchIndex
+from mcp_toolset.catalog.search.lexical import SortedWords
+from mcp_toolset.catalog.search.meaning import PackedVectors
 from mcp_toolset.catalog.search.postings import Posting
-from mcp_toolset.catalog.search.vectors import PackedVectors
-from mcp_toolset.catalog.search.vocabulary import SortedWords
 
 _ACTIONS = "send read delete list create search update upload translate summarize".split()
 _THINGS = "message file issue calendar image invoice weather payment contact playlist".split()
@@ -42,7 +42,7 @@ def _answers(index: SearchIndex) -> list[list[tuple[str, float]]]:
 def test_m2_an_index_that_changed_answers_like_one_built_anew(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "_RECENT", 12)
+    monkeypatch.setattr(meaning, "_RECENT", 12)
     chance = Random(seed)
     held = {tool.name: tool for tool in map(_tool, range(60))}
     index = SearchIndex(held.values())
@@ -64,13 +64,13 @@ def test_m2_one_changed_tool_costs_the_same_in_an_index_of_any_size(monkeypatch:
     index = SearchIndex(map(_tool, range(1_500)))
     index.search("send a message")
     widths = {0}
-    spread = vectors._spread
+    spread = meaning._spread
 
     def noted(numbers: bytes) -> int:
         widths.add(len(numbers))
         return spread(numbers)
 
-    monkeypatch.setattr(vectors, "_spread", noted)
+    monkeypatch.setattr(meaning, "_spread", noted)
     name = _tool(1).name
     index.add([ToolDefinition(name, "Water the garden.")])
     assert index.search("water the garden")[0].name == name
@@ -81,7 +81,7 @@ def test_m2_one_changed_tool_costs_the_same_in_an_index_of_any_size(monkeypatch:
 
 
 def test_m2_after_many_changes_the_vectors_are_arranged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "_RECENT", 3)
+    monkeypatch.setattr(meaning, "_RECENT", 3)
     packed = PackedVectors(2)
     packed.put("a", (1, 0))
     packed.put("b", (0, 1))

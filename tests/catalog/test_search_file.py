@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_toolset import SearchIndex, ToolDefinition
-from mcp_toolset.catalog.search import index_file
-from mcp_toolset.catalog.search import vectors as packed_vectors
+from mcp_toolset.catalog.search import index_file, meaning
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.errors import DefinitionError, InvalidStateError, ToolsetError
 from mcp_toolset.search import EmbeddingScorer
@@ -93,7 +92,7 @@ def test_m2_an_opened_index_that_changes_answers_like_one_built_in_memory(
 def test_m2_more_changes_than_the_vectors_hold_apart_lie_over_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed_vectors, "_RECENT", 6)
+    monkeypatch.setattr(meaning, "_RECENT", 6)
     held = {entry.public_name: entry for entry in map(_entry, range(40))}
     SearchIndex(held.values()).save(tmp_path / "tools.index")
     index = SearchIndex.open(tmp_path / "tools.index")

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
-from mcp_toolset.catalog.search.meaning import MeaningScorer
+from mcp_toolset.catalog.search.meaning import MeaningScorer, PackedVectors, built_in, pieces_of, words_of
 from mcp_toolset.catalog.search.text import STOP_WORDS
-from mcp_toolset.catalog.search.vectors import PackedVectors, built_in, pieces_of, words_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 
@@ -93,7 +92,7 @@ def test_x9_the_table_is_not_read_before_there_is_a_tool() -> None:
     script = (
         "import json, mcp_toolset, mcp_toolset.cli.main\n"
         "from mcp_toolset.catalog.search.index import SearchIndex\n"
-        "from mcp_toolset.catalog.search.vectors import built_in\n"
+        "from mcp_toolset.catalog.search.meaning import built_in\n"
         "empty = SearchIndex(); empty.search('anything')\n"
         "before = built_in.cache_info().currsize\n"
         "from mcp_toolset import ToolDefinition\n"

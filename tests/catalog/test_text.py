@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset.catalog.search.lexical import Vocabulary, distance
 from mcp_toolset.catalog.search.text import Tokenizer, folded, plain, runs, stem, words
-from mcp_toolset.catalog.search.vocabulary import Vocabulary, distance
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,9 @@ NAMES: Final = (
 )
 """What the index has, and the classes whose names are of more than one English word, as `Record` is one.
 
+    ("catalog/pins/risky_text.py", "approvals"): "an English word, in texts that mislead models",
+    ("catalog/search/lexical.py", "statistics"): "English words that mean the same in a search",
+    ("catalog/search/lexical.py", "stats"): "English words that mean the same in a search",
 `auth` is a keyword of the core, `oauth` is of the protocol's errors, `single` is English.
 """
 

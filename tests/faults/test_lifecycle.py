@@ -209,7 +209,7 @@ async def test_f3_a_server_that_comes_back_in_the_other_era_is_spoken_to_in_it(
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A health check may take its time."""
-    monkeypatch.setattr("mcp_toolset.upstream.health.TELL", 120)
+    monkeypatch.setattr("mcp_toolset.upstream.in_flight.TELL", 120)
 
 
 async def test_f4_a_hang_is_a_deadline_error_that_cancels_upstream(log: Path, unhurried: None) -> None:

@@ -47,13 +47,13 @@ def go_on(pid: int) -> None:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is silent is given up soon."""
     for name in ("PATIENCE", "SILENCE"):
-        monkeypatch.setattr(f"mcp_toolset.upstream.health.{name}", 1.5)
+        monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 1.5)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is silent is told of soon, and not given up while the test runs."""
-    monkeypatch.setattr("mcp_toolset.upstream.health.PATIENCE", 120)
+    monkeypatch.setattr("mcp_toolset.upstream.in_flight.PATIENCE", 120)
 
 
 def status(server: ToolsetServer) -> SourceStatus:
@@ -126,7 +126,7 @@ async def test_u41_a_slow_server_that_answers_health_checks_is_never_given_up(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its one slowness here is that of its calls, however busy the machine is.
-    monkeypatch.setattr("mcp_toolset.upstream.health.TELL", 120)
+    monkeypatch.setattr("mcp_toolset.upstream.in_flight.TELL", 120)
     up = mount(log=str(log), timeout=0.1)
     async with ToolsetServer(Toolset(up)) as server:
         states: list[str] = []
@@ -143,7 +143,7 @@ async def test_u41_a_slow_server_that_answers_health_checks_is_never_given_up(
 async def test_u41_a_call_in_flight_fails_with_the_reason_and_one_given_up_by_its_client_counts(
     log: Path, hasty: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_toolset.upstream.health.GIVEN_UP_AFTER", 0)
+    monkeypatch.setattr("mcp_toolset.upstream.in_flight.GIVEN_UP_AFTER", 0)
     async with ToolsetServer(Toolset(mount(log=str(log), timeout=600))) as server:
         results: list[ToolResult] = []
 

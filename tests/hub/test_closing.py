@@ -15,7 +15,7 @@ from tests.support.configured import BOUND, Folder, said
 from mcp_toolset import ToolsetServer
 from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT
-from mcp_toolset.upstream import offers
+from mcp_toolset.upstream import lists
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ async def stopped(server: ToolsetServer) -> None:
 async def test_u7_a_close_that_was_asked_for_is_silent(
     folder: Folder, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offers, "LEAST_AGE", 0)
+    monkeypatch.setattr(lists, "LEAST_AGE", 0)
     folder.write({"up": folder.entry("a", uri="plain://r", prompt="p", quiet=True)})
     with anyio.fail_after(BOUND):
         async with folder.server() as server:

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
-from mcp_toolset.upstream.health import (
+from mcp_toolset.upstream.in_flight import (
     CLOSED,
     GIVEN_UP_AFTER,
     PATIENCE,
     SILENCE,
     TELL,
     Circuit,
-    Health,
+    SessionHealth,
 )
 
 LONG: Final = 60.0
@@ -100,7 +100,7 @@ async def test_u41_every_answer_to_a_health_check_will_do(answer: Exception | No
         if answer is not None:
             raise answer
 
-    health = Health(check)
+    health = SessionHealth(check)
     async with anyio.create_task_group() as group:
         group.start_soon(health.lost)
         for times in (1, 2):
@@ -115,12 +115,12 @@ async def test_u41_every_answer_to_a_health_check_will_do(answer: Exception | No
 @pytest.mark.anyio
 async def test_u41_a_check_whose_connection_ends_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TELL", "PATIENCE", "SILENCE"):
-        monkeypatch.setattr(f"mcp_toolset.upstream.health.{name}", 0.01)
+        monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 0.01)
 
     async def check() -> None:
         raise UpstreamUnavailableError("up", "the connection was lost")
 
-    health, told = Health(check), list[str]()
+    health, told = SessionHealth(check), list[str]()
     health.on_change = lambda: told.append(health.fault)
     health.missed(LONG)
     with anyio.fail_after(40):
@@ -131,8 +131,8 @@ async def test_u41_a_check_whose_connection_ends_is_no_answer(monkeypatch: pytes
 @pytest.mark.anyio
 async def test_u41_a_server_that_is_not_read_is_not_taken_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TELL", "PATIENCE", "SILENCE"):
-        monkeypatch.setattr(f"mcp_toolset.upstream.health.{name}", 0.01)
-    health, told = Health(anyio.sleep_forever, lambda: False), list[str]()
+        monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 0.01)
+    health, told = SessionHealth(anyio.sleep_forever, lambda: False), list[str]()
     health.on_change = lambda: told.append(health.fault)
     async with anyio.create_task_group() as group:
         group.start_soon(health.lost)
@@ -148,6 +148,6 @@ def test_u41_a_call_that_its_client_cancels_soon_says_nothing() -> None:
     async def check() -> None:
         raise AssertionError
 
-    health = Health(check)
+    health = SessionHealth(check)
     health.given_up(GIVEN_UP_AFTER / 2)
     assert health.waited == 0

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-VARIABLE: Final = "MCP_TOOLSET_CACHE"
-"""The environment variable that names another folder; `off` disables caching on disk."""
+VARIABLE: Final = "MCP_TOOLSET_CACHE"  # names another folder; `off` disables caching on disk
 
 _OFF: Final = frozenset({"off", "0", "false", "no"})
 

@@ -22,8 +22,7 @@ LOST_CHARACTER: Final = "\ufdd0"
 """Replaces half of a character (a lone surrogate), which JSON cannot have. Unicode reserves this code point
 for programs, so that no text has it."""
 
-MAX_DEFINITION: Final = 512 * 1024
-"""The largest size of one tool in bytes of JSON; schemas of larger ones are not compiled."""
+MAX_DEFINITION: Final = 512 * 1024  # bytes of JSON of one tool; larger schemas are not compiled
 
 
 @dataclass(frozen=True, slots=True)

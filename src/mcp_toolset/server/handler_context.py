@@ -55,11 +55,8 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.processes import OwnProcesses
 
 
-MANUAL_TIMEOUT: Final = 300.0
-"""Seconds that a manual call waits for the application unless the server or the tool says otherwise."""
-
-NOTE_EVERY: Final = 10.0
-"""Seconds between the notes that a caller who asked for progress is sent while its call waits."""
+MANUAL_TIMEOUT: Final = 300.0  # seconds that a manual call waits for the application
+NOTE_EVERY: Final = 10.0  # seconds between notes of progress to the caller of a waiting call
 
 _T = TypeVar("_T")
 
@@ -111,7 +108,6 @@ class ManualCalls:
         return [waiting.call for waiting in list(self._waiting.values())]
 
     async def next(self) -> PendingCall:
-        """Wait for a call that has not been handed out yet; each is handed out once."""
         while True:
             while self._fresh:
                 waiting = self._waiting.get(self._fresh.popleft())
@@ -218,7 +214,7 @@ def _on_thread(thread: int, function: Callable[[], _T]) -> _T:
 _S = TypeVar("_S")
 
 
-class Host(Protocol):
+class ToolHost(Protocol):
     """What a server can let its tools see of itself."""
 
     @property
@@ -240,21 +236,13 @@ class HandlerContext(ToolContext):
     """What one tool has of one call: the call itself and its named capabilities, nothing else."""
 
     __slots__ = (
-        "_call",
-        "_host",
-        "_model",
-        "_outer",
-        "arguments",
-        "capabilities",
-        "injected",
-        "name",
-        "identity",
-        "principal",
-        "protocol_version",
-        "session",
-    )
+        "_call _host _model _outer arguments capabilities injected name identity principal "
+        "protocol_version session"
+    ).split()
 
-    def __init__(self, call: ToolCall, outer: ToolContext, host: Host, capabilities: frozenset[str]) -> None:
+    def __init__(
+        self, call: ToolCall, outer: ToolContext, host: ToolHost, capabilities: frozenset[str]
+    ) -> None:
         self._call = call
         self._outer = outer
         self._host = host
@@ -357,7 +345,7 @@ class HandlerContext(ToolContext):
 class LocalTools:
     """Runs the calls of a server's own tools."""
 
-    def __init__(self, host: Host, manual: ManualCalls, capabilities: frozenset[str]) -> None:
+    def __init__(self, host: ToolHost, manual: ManualCalls, capabilities: frozenset[str]) -> None:
         """Grant `capabilities` to every tool; `manual` takes the calls of those that do not run."""
         self._host = host
         self._manual = manual

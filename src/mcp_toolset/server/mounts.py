@@ -316,7 +316,6 @@ class Attachments:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Toolsets can join while this is open; then all of them are closed and leave."""
         try:
             async with anyio.create_task_group() as self._group:
                 yield
@@ -365,7 +364,6 @@ class Attachments:
 
     @asynccontextmanager
     async def _opening(self, toolset: Toolset) -> AsyncGenerator[Attachment]:
-        """A toolset opened by a task of its own; it is closed again if the block fails."""
         if self._group is None:
             raise StateError("toolsets are attached while the server is open; enter it first")
         attachment = Attachment(toolset)
@@ -474,7 +472,6 @@ class KeptCatalogs:
         self._sources, self._stops = {}, []
 
     def _opened(self) -> KeptFiles | None:
-        """The files of the folder; their libraries are loaded when something is mounted."""
         if self._files is None and (folder := self._folder()) is not None:
             from mcp_toolset.catalog.registry.kept_catalog import KeptFiles
 

@@ -164,7 +164,6 @@ class Addresses:
         return {origin: public for public, origin in self.resources.items()}
 
     def _matching(self, uri: str, seen: Collection[str]) -> str | None:
-        """The source with the template that says most about a URI, among those that are seen."""
         best, found = -1, None
         for template, (source, _) in self.templates.items():
             if source not in seen:
@@ -177,7 +176,6 @@ class Addresses:
 
 
 def apps_of(sources: Iterable[str]) -> dict[str, str]:
-    """What stands before the pages of each mounted source's apps, where there are several sources."""
     mounted = [source for source in sources if source]
     places = _schemes(mounted, ()) if len(mounted) > 1 else {}
     return {source: place for place, source in places.items()}
@@ -227,7 +225,6 @@ def digest_of(source: str, name: str) -> str:
 
 
 def _schemes(sources: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    """A scheme for each source that no other has and that no listed URI starts with."""
     schemes: dict[str, str] = {}
     for source in sources:
         legal = _OUTSIDE.sub("-", source.lower())
@@ -529,7 +526,6 @@ class Offering:
         return [each for offers in self._mounted().values() for each in offers.list_news()]
 
     def said(self) -> dict[str, frozenset[str]]:
-        """By mount, the lists that its server has said to have changed since this was asked last."""
         return {name: each for name, offers in self._mounted().items() if (each := offers.said())}
 
     async def settle(self) -> None:
@@ -652,7 +648,6 @@ class Offering:
         raise LookupError("Resource not found, or its server does not support subscriptions")
 
     def block(self, source: str, block: Any) -> Any:
-        """A content block of a source's, with public URIs in its links and embedded resources."""
         if not isinstance(block, Mapping):
             return block
         wire = cast("Wire", block)
@@ -665,7 +660,6 @@ class Offering:
                 return wire
 
     def bound(self, binding: ToolBinding) -> ToolBinding:
-        """The binding of a mounted tool, with public URIs in the results where sources share any."""
         if not binding.source:
             return binding
         source, execute = binding.source, binding.execute

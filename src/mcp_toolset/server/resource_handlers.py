@@ -1,4 +1,4 @@
-"""`Reading`: answers to requests for resources, prompts, completions, the log level and subscriptions."""
+"""`ResourceHandlers`: answers about resources, prompts, completions, the log level and subscriptions."""
 
 from __future__ import annotations
 
@@ -178,11 +178,9 @@ class Announcements:
             connection.on_close(partial(self._sessions.pop, id(connection), None))
 
     async def tools(self, sources: Collection[str] = (), *, to: Recipients = everybody) -> None:
-        """Tell clients, of both eras, that the list of tools has changed: that of some sources alone."""
         await self._announce(TOOLS_CHANGED, sources, to)
 
     async def grants(self) -> None:
-        """Tell every legacy client that its own list may have changed: what it was granted is in it."""
         async with anyio.create_task_group() as group:
             for connection, _ in list(self._sessions.values()):
                 group.start_soon(_notify, connection, TOOLS_CHANGED)
@@ -284,19 +282,10 @@ async def resumable(
 
 
 _KNOWN: Final = frozenset(
-    {
-        "annotations",
-        "arguments",
-        "completion",
-        "content",
-        "contents",
-        "icons",
-        "messages",
-        "prompts",
-        "resource",
-        "resources",
-        "resourceTemplates",
-    }
+    (
+        "annotations arguments completion content contents icons messages prompts resource resources "
+        "resourceTemplates"
+    ).split()
 )
 """Members of which the protocol says what is in them; what it does not know is passed on as it is."""
 
@@ -351,7 +340,7 @@ Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 
 
 @dataclass(eq=False, slots=True)
-class _Watch:
+class _ResourceWatch:
     """A resource that one client watches."""
 
     end: Ending | None = None  # ends it; `None` while its server is still being told
@@ -362,7 +351,7 @@ class _Watch:
             await self.end()
 
 
-class Reading:
+class ResourceHandlers:
     """Answers what clients read, for one server."""
 
     def __init__(
@@ -376,7 +365,6 @@ class Reading:
         self._news = anyio.Event()
 
     def answers(self) -> dict[str, Answer]:
-        """How each method is answered. The door has looked at its parameters."""
         relaying: dict[str, Answer] = {
             "resources/list": partial(self._list, RESOURCES),
             "resources/templates/list": partial(self._list, TEMPLATES),
@@ -477,7 +465,6 @@ class Reading:
     async def _answered(
         self, request: RequestContext, call: ToolCall, ask: Callable[[WireContext], Awaitable[Wire]]
     ) -> dict[str, Any]:
-        """Run a request; what it has to ask of a modern client travels in its answer."""
         await self._offering.arrive()
         context = WireContext(request)
         run = partial(found_by_caller, self._offering, context, partial(ask, context))
@@ -503,7 +490,7 @@ class Reading:
             updated = partial(self._note_to, request.identity, uri, request.connection)
             context = WireContext(request)
             watch = partial(self._offering.watch, uri, updated, context)
-            own = watched[uri] = _Watch()
+            own = watched[uri] = _ResourceWatch()
             try:
                 own.end = await found_by_caller(self._offering, context, watch)
             finally:
@@ -526,8 +513,8 @@ class Reading:
                 await watched.pop(uri).ended()
         return {}
 
-    def _watched_by(self, connection: Connection) -> dict[str, _Watch]:
-        watched: dict[str, _Watch] | None = connection.state.get(_WATCHED)
+    def _watched_by(self, connection: Connection) -> dict[str, _ResourceWatch]:
+        watched: dict[str, _ResourceWatch] | None = connection.state.get(_WATCHED)
         if watched is None:
             watched = connection.state[_WATCHED] = {}
             connection.on_close(partial(_end_all, watched))
@@ -553,12 +540,12 @@ class Reading:
 
     @asynccontextmanager
     async def _watching(self, uris: Sequence[str], context: WireContext) -> AsyncGenerator[None]:
-        watched: dict[str, _Watch] = {}
+        watched: dict[str, _ResourceWatch] = {}
 
         async def watch(uri: str) -> None:
             try:
                 end = await self._offering.watch(uri, partial(self._note, uri, None), context)
-                watched[uri] = _Watch(end)
+                watched[uri] = _ResourceWatch(end)
             except (LookupError, UpstreamError) as fault:
                 _log.debug("nothing tells of changes of %s: %s", in_log(uri), in_log(fault))
 
@@ -582,7 +569,7 @@ class Reading:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
 
 
-async def _end_all(watched: dict[str, _Watch]) -> None:
+async def _end_all(watched: dict[str, _ResourceWatch]) -> None:
     while watched:
         _, watch = watched.popitem()
         await watch.ended()
@@ -603,7 +590,6 @@ def _enveloped(request: RequestContext, answer: Wire) -> dict[str, Any]:
 
 
 def _resumed(request: RequestContext) -> bool:
-    """Whether it is the end of an exchange of several rounds, whose answer is not cached."""
     return bool(round_trip(request.params or {}))
 
 

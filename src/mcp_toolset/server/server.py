@@ -25,7 +25,6 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.joined import Extensions, extensions_of
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.server import mounts
-from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import MANUAL_TIMEOUT, LocalTools, ManualCalls
 from mcp_toolset.server.interface.keywords import OWN, OwnKeywords
 from mcp_toolset.server.interface.parts import (
@@ -36,7 +35,7 @@ from mcp_toolset.server.interface.parts import (
     observed_by,
     turned_on,
 )
-from mcp_toolset.server.mcp_server import MCPServer
+from mcp_toolset.server.mcp_server import MCPServer, News
 from mcp_toolset.server.mounts import (
     Attachments,
     KeptCatalogs,

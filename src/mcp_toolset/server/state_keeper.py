@@ -35,7 +35,6 @@ class StateKeeper:
         self._heard = False
 
     async def restore(self) -> None:
-        """Adopt what is saved, if anything is, and see that it can be saved again."""
         self._flag.attach()
         self._is_ours = True
         saved = await self._file.load()
@@ -54,7 +53,6 @@ class StateKeeper:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Save after every change, and take in what other replicas save, for the length of a block."""
         store = self._file.followed
         stop = None if store is None else store.on_save(self._hear)
         try:
@@ -73,7 +71,6 @@ class StateKeeper:
             await self.save()
 
     async def save(self) -> None:
-        """Save the state; if that fails, the log has the reason, and the server goes on."""
         if not self._is_ours:
             return
         for _ in range(TRIES):

@@ -1,6 +1,6 @@
 """`ToolAnswers`: `tools/list` and `tools/call`, with raw dictionaries in the envelope of the client's era.
 
-It needs a `Surface` of a toolset server; `ClientSide` has it.
+It needs a `ServerSurface` of a toolset server; `ClientSide` has it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mcp_toolset.tools.declare.signature import UNTYPED
 from mcp_toolset.tools.view.view import ToolBinding
 
 
-class Surface(Protocol):
+class ServerSurface(Protocol):
     """What the wire needs of a toolset server."""
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult: ...
@@ -134,7 +134,7 @@ class ToolAnswers:
 
     def __init__(
         self,
-        surface: Surface,
+        surface: ServerSurface,
         served: ServedTools,
         trips: RoundTrips,
         announcements: Announcements,
@@ -162,7 +162,6 @@ class ToolAnswers:
         return with_tools(encoded, [lowered_tool(tool) for tool in granted]) if granted else encoded
 
     def _encoded(self, context: WireContext) -> Encoded:
-        """The list for clients of one era that see the same tools; encoded anew only when it has changed."""
         modern, tools = context.modern, self._served.listed_to(context)
         hint = self._served.list_hint() if modern else STRICTEST
         meta = self._served.list_meta(context.identity)

@@ -168,7 +168,6 @@ class ListVariants:
         )
 
     def _texts(self, context: ToolContext) -> Texts:
-        """The definitions of tools that a caller is listed otherwise than they are shared."""
         found: Texts = {}
         for each in self.personal:
             personal = each.binding.personal
@@ -338,7 +337,6 @@ class ServedTools:
         return self.wire if self.wire == wire else wire
 
     def _settlement(self) -> object:
-        """What a compilation depends on of the statuses: who may still bring tools, what is held back."""
         statuses = self.statuses()
         starting = frozenset(name for name, status in statuses.items() if status.state == "starting")
         return starting, {name: (status.changes, status.set_aside) for name, status in statuses.items()}

@@ -23,12 +23,11 @@ from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.eras import drop_own
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.in_flight import carried_to
-from mcp_toolset.upstream.offers import UpstreamOffers
-from mcp_toolset.upstream.pagination import Listing
+from mcp_toolset.upstream.lists import UpstreamOffers, UpstreamTools
+from mcp_toolset.upstream.pagination import PagedList
 from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
 from mcp_toolset.upstream.resting import SETTLING
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
-from mcp_toolset.upstream.tool_list import UpstreamTools
 from mcp_toolset.upstream.watches import ClientWatches, ResourceWatches
 
 LIST_DEADLINE: Final = 5.0  # seconds that one list of a session may take
@@ -58,56 +57,6 @@ class TakenList:
 
     entries: Sequence[Wire]  # what it holds, in wire form, as untrusted as it comes
     names: frozenset[str]  # the names or addresses of the entries
-
-
-class ListTaker:
-    """Takes lists of one server over any session with it."""
-
-    def __init__(self, tools: UpstreamTools, offers: UpstreamOffers) -> None:
-        self._tools = tools
-        self._offers = offers
-
-    def tells_of_changes(self, method: str) -> bool:
-        return self._offers.declares(CAPABILITIES[method], "listChanged")
-
-    def _common(self, method: str) -> Sequence[Wire] | None:
-        if method == TOOLS:
-            return self._tools.entries
-        return self._offers.common(method) if self._offers.declares(CAPABILITIES[method]) else None
-
-    def _usable(self, listing: Listing) -> Sequence[Wire]:
-        if listing.method == TOOLS:
-            return [cast("Wire", entry) for entry in listing.tools if isinstance(entry, dict)]
-        kind = next(kind for kind in KINDS if kind.method == listing.method)
-        return self._offers.checked(kind, listing).sequence
-
-    async def taken(self, request: Request, method: str) -> TakenList | None:
-        listing = Listing(method, _KEYS[method])
-        try:
-            await listing.walk(request, LIST_DEADLINE)
-        except UpstreamError as fault:
-            if getattr(fault, "code", None) is None:
-                raise
-            return None
-        entries = self._usable(listing)
-        identity = _IDENTITIES[method]
-        return TakenList(entries, frozenset(str(entry.get(identity)) for entry in entries))
-
-    async def differing(self, request: Request) -> dict[str, TakenList]:
-        """The lists that are others than everybody is listed; see `taken` for what it raises."""
-        found: dict[str, TakenList] = {}
-        for method in _KEYS:
-            common = self._common(method)
-            taken = None if common is None else await self.taken(request, method)
-            if taken is not None and common is not None and list(taken.entries) != list(common):
-                found[method] = taken
-        return found
-
-    def is_seen(self, taken: TakenList, method: str, seen: TakenList | None) -> bool:
-        return list(taken.entries) == list(self.seen(method, seen))
-
-    def seen(self, method: str, own: TakenList | None) -> Sequence[Wire]:
-        return (self._common(method) if own is None else own.entries) or ()
 
 
 PATIENCE: Final = 5.0
@@ -143,10 +92,13 @@ _AS_ALL: Final[Lists] = {}
 class ClientLists:
     """The lists of one server that are for some of its clients."""
 
-    def __init__(self, name: str, pool: SessionPool, *, request: Request, taker: ListTaker) -> None:
+    def __init__(
+        self, name: str, pool: SessionPool, tools: UpstreamTools, offers: UpstreamOffers, *, request: Request
+    ) -> None:
         self._pool = pool
+        self._tools = tools
+        self._offers = offers
         self._request = request
-        self._taker = taker
         self._shelves: dict[Shelf, Lists] = {}
         self._own: dict[SessionKey, dict[str, TakenList]] = {}
         self._asked_for: dict[Shelf, anyio.Event] = {}
@@ -163,7 +115,6 @@ class ClientLists:
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
     def seen_by(self, context: ToolContext) -> Lists:
-        """The lists that a client sees in place of those that everybody sees, by method."""
         if not self._varies or not isinstance(context, WireContext):
             return _AS_ALL
         key = self._pool.routing.key(context)
@@ -173,7 +124,6 @@ class ClientLists:
         return {**shared, **own} if own else shared
 
     def more(self, method: str) -> list[Wire]:
-        """Every entry that some clients see in place of, or beside, what all clients see."""
         lists = [*self._shelves.values(), *self._own.values()]
         return [entry for each in lists if method in each for entry in each[method].entries]
 
@@ -268,13 +218,13 @@ class ClientLists:
         """The lists of such clients that differ; `None` if calls have changed those of the session."""
         if self._pool.routing.is_modern:
             # Each request says what its client can do: the session that lists can ask for all of them.
-            return await self._taker.differing(partial(self._request, context=context))
+            return await self._differing(partial(self._request, context=context))
         if key is None or self._pool.routing.same(shelf):
             return _AS_ALL
         pooled = await self._pool.take(key, context, within=LIST_DEADLINE)
         try:
             session = await pooled.opened()
-            lists = await self._taker.differing(session.request)
+            lists = await self._differing(session.request)
         finally:
             self._pool.give_back(pooled)
         if self._has_own(key) or (pooled.called and pooled.serial in self._stale):
@@ -283,11 +233,10 @@ class ClientLists:
         return {
             method: each
             for method, each in lists.items()
-            if not pooled.called or self._taker.tells_of_changes(method)
+            if not pooled.called or self._tells_of_changes(method)
         }
 
     def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Take in what a session says of its lists; `False` if it says nothing of them."""
         methods = METHODS_OF_CHANGE.get(method)
         if methods is None:
             return False
@@ -318,7 +267,7 @@ class ClientLists:
             del self._stale[pooled.serial]
 
     async def _take_own(self, pooled: PooledSession, stale: Mapping[str, bool]) -> None:
-        taken = {method: await self._taker.taken(pooled.session.request, method) for method in sorted(stale)}
+        taken = {method: await self._taken(pooled.session.request, method) for method in sorted(stale)}
         if pooled.ended.is_set():
             return
         lists = {method: each for method, each in taken.items() if each is not None}
@@ -329,7 +278,7 @@ class ClientLists:
         news = [
             method
             for method, each in taken.items()
-            if stale[method] or (each and not self._taker.is_seen(each, method, before.get(method)))
+            if stale[method] or (each and not self._is_seen(each, method, before.get(method)))
         ]
         if pooled.called:
             self._own.setdefault(key, {}).update(lists)
@@ -342,7 +291,7 @@ class ClientLists:
 
     def _note_changed(self, whose: SessionKey | Shelf, before: TakenList | None, now: TakenList) -> None:
         """Note the tools that are other ones under the same name; a tool that is new changes none."""
-        known = {tool.get("name"): tool for tool in self._taker.seen(TOOLS, before)}
+        known = {tool.get("name"): tool for tool in self._seen(TOOLS, before)}
         changed = self._changed_tools.pop(whose, {})
         changed |= {
             str(tool.get("name")): tool
@@ -372,12 +321,12 @@ class ClientLists:
             return
         self._looked[looked] = anyio.current_time()
         try:
-            taken = await self._taker.taken(pooled.session.request, method)
+            taken = await self._taken(pooled.session.request, method)
         except (UpstreamError, TimeoutError) as fault:
             self._log.info("listing again for a client failed, the last list stays: %s", fault)
             return
         seen = self.seen_by(context).get(method)
-        if taken is None or pooled.ended.is_set() or self._taker.is_seen(taken, method, seen):
+        if taken is None or pooled.ended.is_set() or self._is_seen(taken, method, seen):
             return
         self._own.setdefault(pooled.key, {})[method] = taken
         if method == TOOLS:
@@ -385,7 +334,6 @@ class ClientLists:
         await self._changed()
 
     def ended(self, pooled: PooledSession) -> None:
-        """Forget the lists of a session; its clients see again what is listed to all like them."""
         self._looked = {place: at for place, at in self._looked.items() if place[0] != pooled.serial}
         self._changed_tools.pop(pooled.key, None)
         own = self._own.pop(pooled.key, None)
@@ -415,6 +363,48 @@ class ClientLists:
             ]
         self.on_change()
 
+    def _tells_of_changes(self, method: str) -> bool:
+        return self._offers.declares(CAPABILITIES[method], "listChanged")
+
+    def _common(self, method: str) -> Sequence[Wire] | None:
+        if method == TOOLS:
+            return self._tools.entries
+        return self._offers.common(method) if self._offers.declares(CAPABILITIES[method]) else None
+
+    def _usable(self, listing: PagedList) -> Sequence[Wire]:
+        if listing.method == TOOLS:
+            return [cast("Wire", entry) for entry in listing.tools if isinstance(entry, dict)]
+        kind = next(kind for kind in KINDS if kind.method == listing.method)
+        return self._offers.checked(kind, listing).sequence
+
+    async def _taken(self, request: Request, method: str) -> TakenList | None:
+        listing = PagedList(method, _KEYS[method])
+        try:
+            await listing.walk(request, LIST_DEADLINE)
+        except UpstreamError as fault:
+            if getattr(fault, "code", None) is None:
+                raise
+            return None
+        entries = self._usable(listing)
+        identity = _IDENTITIES[method]
+        return TakenList(entries, frozenset(str(entry.get(identity)) for entry in entries))
+
+    async def _differing(self, request: Request) -> dict[str, TakenList]:
+        """The lists that are others than everybody is listed; see `taken` for what it raises."""
+        found: dict[str, TakenList] = {}
+        for method in _KEYS:
+            common = self._common(method)
+            taken = None if common is None else await self._taken(request, method)
+            if taken is not None and common is not None and list(taken.entries) != list(common):
+                found[method] = taken
+        return found
+
+    def _is_seen(self, taken: TakenList, method: str, seen: TakenList | None) -> bool:
+        return list(taken.entries) == list(self._seen(method, seen))
+
+    def _seen(self, method: str, own: TakenList | None) -> Sequence[Wire]:
+        return (self._common(method) if own is None else own.entries) or ()
+
 
 async def _nothing() -> None:
     return None
@@ -441,7 +431,7 @@ class ClientOffers(UpstreamOffers, Offers):  # pyright: ignore[reportIncompatibl
         super().__init__(name, request=request, changed=changed, hidden_text=tools.pins.hidden_text)
         self.summon: Callable[[], Awaitable[None]] = _nothing  # starts a stopped server
         self.said = said
-        self.lists = ClientLists(name, pool, request=request, taker=ListTaker(tools, self))
+        self.lists = ClientLists(name, pool, tools, self, request=request)
         self.list_news = self.lists.news
         self.watches = ResourceWatches(name, request, self.declares)
         self.client_watches = ClientWatches(name, pool)
@@ -454,7 +444,6 @@ class ClientOffers(UpstreamOffers, Offers):  # pyright: ignore[reportIncompatibl
             await self.lists.look(context, kind.method)
 
     def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
-        """The entries that a client sees in their place; `None` if it sees the same."""
         taken = self.lists.seen_by(context).get(kind.method)
         return None if taken is None else taken.entries
 

@@ -1,6 +1,6 @@
 """`UpstreamConnection`: one mounted server as its toolset uses it: calls, lists, status, what is kept.
 
-`Owner` connects to the server and holds the session that lists; `Exchange` sends requests of clients on.
+`ConnectionOwner` connects to the server and holds the session that lists; `Exchange` forwards requests.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientOffers
 from mcp_toolset.upstream.forwarding import Exchange, fault_of_task
 from mcp_toolset.upstream.known_server import KnownServer, MountState, ServerInfo, catalog_of, keep_key
-from mcp_toolset.upstream.offers import CAPABILITY_CHANGED
-from mcp_toolset.upstream.owner import Lists, Owner
+from mcp_toolset.upstream.lists import CAPABILITY_CHANGED, UpstreamTools
+from mcp_toolset.upstream.owner import ConnectionOwner
 from mcp_toolset.upstream.pool import PooledSession, SessionPool
 from mcp_toolset.upstream.resting import DEFAULT, Dormancy, ListingSession, Rest, StartOptions
 from mcp_toolset.upstream.routing import SessionOptions
 from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.target import Link
 from mcp_toolset.upstream.tasks import UpstreamTasks
-from mcp_toolset.upstream.tool_list import ToolRefresh, UpstreamTools
 from mcp_toolset.upstream.watches import ChangeStream
 
 if TYPE_CHECKING:
@@ -101,13 +100,12 @@ class UpstreamConnection:
         self._rest = Rest(self.pool, at_work=self._at_work)
         log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         request = self._listing.request
-        self.tools = UpstreamTools(link, pins or Pins(link.name), request)
+        self.tools = UpstreamTools(link, pins or Pins(link.name), self._listing, self.pool, self._state)
         self.dormancy = Dormancy(
             self._state, starts, is_known=lambda: self.tools.known, in_use=lambda: self._in_use
         )
         self.tools.is_lazy = self.dormancy.is_lazy
         self.pool.idle = starts.idle_timeout
-        self._refresh = ToolRefresh(self.tools, self._listing, self.pool, self._state, log)
         self.offers = ClientOffers(
             link.name,
             self.pool,
@@ -120,41 +118,39 @@ class UpstreamConnection:
         )
         self.lists, self.watches = self.offers.lists, self.offers.watches
         self._changes = ChangeStream(
-            link.name, request=request, outdated=self._outdated, refused=self._refresh.not_told
+            link.name, request=request, outdated=self._outdated, refused=self.tools.not_told
         )
-        self.owner = Owner(
+        self.owner = ConnectionOwner(
             link,
             self._listing,
-            Lists(self._refresh, self.offers, self.watches, self._changes, self.lists),
+            self.tools,
+            self.offers,
+            self._changes,
             pool=self.pool,
             rest=self._rest,
             dormancy=self.dormancy,
             state=self._state,
             log=log,
-            introduced=self._server.take,
+            server=self._server,
             notified=self._notification,
         )
-        self._connect_callbacks()
-
-    def _connect_callbacks(self) -> None:
         self.lists.merge = lambda: self.tools.admit_more(self.lists.more(TOOLS), self.lists.changed_tools())
         self.lists.on_change = self._state.changed
         self.offers.resting = lambda: self._rest.resting or self.dormancy.asleep
         self.pool.is_asleep = lambda: self.dormancy.asleep
         self._exchange.current = self.tools.current
         self.offers.summon = self.summoned
-        self._refresh.on_lost = self.owner.lose
-        self._refresh.on_others = self._lists_others
+        self.tools.on_lost = self.owner.lose
+        self.tools.on_others = self._lists_others
         self.lists.on_heard = self._heard_elsewhere
         self.pool.on_heard = self._heard_by_client
         self.pool.on_ended = self.lists.ended
         self.pool.on_stir = self._rest.stir
-        self.pool.on_broken_off = self._refresh.outdated
+        self.pool.on_broken_off = self.tools.outdated
         self.pool.on_silence = self.owner.session_fell_silent
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """What the server says about itself; while it is down, what it said last."""
         return self._listing.main.server or self._server.info
 
     @property
@@ -220,7 +216,7 @@ class UpstreamConnection:
         return self._server.identity(self._listing.main.server)
 
     def list_hint(self) -> CacheHint | None:
-        return self._refresh.hint()
+        return self.tools.hint()
 
     @property
     def instructions(self) -> str:
@@ -272,7 +268,7 @@ class UpstreamConnection:
 
     def _at_work(self) -> bool:
         listing = self._listing
-        return bool(listing.main.calls or listing.asking or self._refresh.is_due or self.watches)
+        return bool(listing.main.calls or listing.asking or self.tools.is_due or self.watches)
 
     @property
     def _in_use(self) -> bool:
@@ -281,17 +277,17 @@ class UpstreamConnection:
             exchange.ending.working
             or exchange.suspended
             or self.pool.is_kept
-            or self._refresh.is_due
+            or self.tools.is_due
             or self.watches
         )
 
     def _outdated(self) -> None:
-        self._refresh.outdated()
+        self.tools.outdated()
         self.offers.outdated()
 
     def said(self) -> frozenset[str]:
         """The lists that the server has said to have changed, once they are listed again; told once."""
-        return frozenset(self._refresh.said() | self.offers.told())
+        return frozenset(self.tools.said() | self.offers.told())
 
     def settle(
         self,
@@ -387,13 +383,13 @@ class UpstreamConnection:
         return frozenset() if len(common) >= len(listed) and listed <= common else frozenset(listed - common)
 
     def unknown_to(self, context: ToolContext) -> bool:
-        stale = self._refresh.is_stale or (self._refresh.is_asked_for and self.lists.has_session(context))
+        stale = self.tools.is_stale or (self.tools.is_asked_for and self.lists.has_session(context))
         return self.lists.unknown(context) or stale
 
     async def known_to(self, context: ToolContext) -> None:
         await self.lists.learned(context)
-        if self._refresh.is_asked_for:
-            await self._refresh.read_again()
+        if self.tools.is_asked_for:
+            await self.tools.read_again()
             await self.lists.look(context, TOOLS)
 
     def _heard_by_client(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
@@ -404,7 +400,7 @@ class UpstreamConnection:
     def _heard_elsewhere(self, method: str) -> None:
         """List again over the session that lists: the change that another session tells may be one of all."""
         if not (self._rest.resting or self.dormancy.asleep) and method == TOOLS_CHANGED:
-            self._refresh.outdated()
+            self.tools.outdated()
         elif not (self._rest.resting or self.dormancy.asleep):
             self.offers.outdated(CAPABILITY_CHANGED[method])
 
@@ -420,7 +416,7 @@ class UpstreamConnection:
             self.dormancy.has_changed()
             self._lists_others()
         if method == TOOLS_CHANGED:
-            self._refresh.heard()
+            self.tools.heard()
             return True
         return (
             self.offers.heard(method)

@@ -52,16 +52,10 @@ from mcp_toolset.upstream.routing import SessionKey, canonical
 from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
 
-MAX_SUSPENDED: Final = 128
-"""Calls of one upstream that may wait for answers at once; further questions are refused."""
-
+MAX_SUSPENDED: Final = 128  # calls of one upstream that may wait for answers at once
 OWN_SUSPENDED: Final = 32  # the same of one caller
-
-MAX_LEGS: Final = 64
-"""Requests with which a client may come for one call; one that never answers is not asked forever."""
-
-GATHERING: Final = 0.01
-"""Seconds after a question in which others may join it, so that those asked at once are one round."""
+MAX_LEGS: Final = 64  # requests with which a client may come for one call
+GATHERING: Final = 0.01  # seconds after a question in which others may join its round
 
 Work = Callable[["SuspendedCall"], Awaitable[dict[str, Any]]]
 
@@ -77,19 +71,8 @@ class SuspendedCall(CallInFlight):
     """A call that outlives the requests of the client that it is for."""
 
     __slots__ = (
-        "_changed",
-        "_fault",
-        "_legs",
-        "_paced_by",
-        "_suspended",
-        "_questions",
-        "_result",
-        "_scope",
-        "collected",
-        "done",
-        "handle",
-        "share",
-    )
+        "_changed _fault _legs _paced_by _suspended _questions _result _scope collected done handle share"
+    ).split()
 
     def __init__(self, caller: WireContext, suspended: SuspendedCalls) -> None:
         super().__init__(caller, client=caller.client_key)
@@ -188,7 +171,6 @@ class SuspendedCall(CallInFlight):
         self._suspended.forget(self)
 
     async def drained(self) -> None:
-        """Wait until nothing is asked any more, for what may have been asked by another call."""
         while self._questions:
             await self._changed.wait()
 
@@ -220,7 +202,7 @@ class SuspendedCalls:
     """The calls of one upstream that go on between the requests of their clients."""
 
     def __init__(self) -> None:
-        self.on_freed: Callable[[], None] = _nothing
+        self.on_freed: Callable[[], None] = lambda: None
         self._calls: dict[str, SuspendedCall] = {}
         self._before: SuspendedCalls | None = None
 
@@ -295,10 +277,6 @@ class SuspendedCalls:
         if call is None:
             raise CallError("the call that waited for this answer has ended; call again")
         return call
-
-
-def _nothing() -> None:
-    return None
 
 
 MAX_ROUNDS: Final = 16  # times that a modern upstream may ask a legacy client in the course of one request
@@ -608,7 +586,6 @@ class Exchange:
         raise CallError(f"{self.link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
 
     def _brought(self, client: WireContext) -> dict[str, Any]:
-        """What a modern client brings when it repeats a request, and what the lent model has written."""
         if not client.has_replay:
             return round_trip(client.params)
         is_own = client.replay.server in ("", self._whose)

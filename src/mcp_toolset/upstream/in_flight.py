@@ -4,7 +4,7 @@ Progress has the token of its call. Over streamable HTTP every other message com
 call, in whose context it is read. Over stdio and SSE nothing says which call it belongs to; there it can be
 told only while all calls in flight are of one client, and it goes before the results of all of them, on the
 stream of the newest. What comes while no call is in flight is for the session's only client, see `Outside`.
-A message that belongs to no client is dropped.
+A message that belongs to no client is dropped. `SessionHealth` checks the server once a call gets no answer.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import anyio
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.calls.pipeline.observers import note_usage
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.delivery import Delivery
 from mcp_toolset.context.request import WireContext
+from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.eras import forwarded_meta, meta_of, wants_log
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, MCPError
 from mcp_toolset.tools.core.call import ToolContext
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-WITHDRAWING: Final = 2.0
-"""Seconds in which clients are told that a question is withdrawn, before the call that caused it ends."""
+WITHDRAWING: Final = 2.0  # seconds in which clients are told that a question is withdrawn
 
 
 class Asking:
@@ -46,21 +47,8 @@ class CallInFlight:
     """One call that an upstream is working on, and the client that it is for now."""
 
     __slots__ = (
-        "_asking",
-        "_before",
-        "_delivery",
-        "about",
-        "answered",
-        "around",
-        "asked",
-        "client",
-        "context",
-        "ended",
-        "home",
-        "outer",
-        "time",
-        "tokens",
-    )
+        "_asking _before _delivery about answered around asked client context ended home outer time tokens"
+    ).split()
 
     def __init__(
         self, context: ToolContext, *, client: str | None = None, about: Mapping[str, Any] = _NOTHING
@@ -141,14 +129,12 @@ class CallInFlight:
         return await self.context.relay(method, params)
 
     def bill(self) -> None:
-        """Add the tokens to the report of the call that is made in this task."""
         tokens, self.tokens = self.tokens, ()
         for usage in tokens:
             note_usage(usage)
 
     @property
     def is_asking(self) -> bool:
-        """Whether its client has a question that this very call has asked."""
         return bool(self._asking)
 
     async def settled(self) -> None:
@@ -235,14 +221,10 @@ class Outside:
 
 _OF_NO_CALL: Final = frozenset(
     (
-        "notifications/cancelled",
-        "notifications/elicitation/complete",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-        "notifications/subscriptions/acknowledged",
-        "notifications/tools/list_changed",
-    )
+        "notifications/cancelled notifications/elicitation/complete notifications/prompts/list_changed "
+        "notifications/resources/list_changed notifications/resources/updated "
+        "notifications/subscriptions/acknowledged notifications/tools/list_changed"
+    ).split()
 )
 """Notifications of servers that are not for the client of one call."""
 
@@ -291,7 +273,6 @@ class CallsInFlight:
 
     @contextmanager
     def told_by(self, start: Callable[..., object]) -> Generator[None]:
-        """Have notifications sent on in tasks that `start` starts, for the length of a block."""
         self._start = start
         try:
             yield
@@ -326,7 +307,6 @@ class CallsInFlight:
         return call
 
     def sole(self) -> CallInFlight | None:
-        """The newest call, if all in flight are of one client; else `None`."""
         return _newest(self._open())
 
     def _open(self) -> list[CallInFlight]:
@@ -466,7 +446,158 @@ def keep(answers: Mapping[str, dict[str, Any]], caller: WireContext) -> None:
 
 
 def with_kept(trip: dict[str, Any], caller: WireContext) -> dict[str, Any]:
-    """What a repeated request brings to the server, with the answers that were kept."""
     known = caller.replay.answers
     kept = {name.removeprefix(_KEPT): known.pop(name) for name in list(known) if name.startswith(_KEPT)}
     return {**trip, "inputResponses": {**kept, **trip.get("inputResponses", {})}} if kept else trip
+
+
+TELL: Final = 0.75  # seconds that a health check may take before calls fail at once
+PATIENCE: Final = 5.0  # seconds that a health check may take before the session is given up
+SILENCE: Final = 10.0  # seconds that the server must have been silent, from the overdue call on
+GIVEN_UP_AFTER: Final = 5.0  # seconds after which a call that its client cancels counts as unanswered
+
+State = Literal["closed", "checking", "open", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """What holds at a moment; each event gives another one. It knows no event loop: it is told the time."""
+
+    state: State = "closed"  # one of the four in the table
+    waited: float = 0.0  # seconds that the overdue call had waited
+    asked_at: float = 0.0  # when the health check was sent
+
+    @property
+    def refuses(self) -> bool:
+        return self.state in ("open", "lost")
+
+    @property
+    def due(self) -> float:
+        """When `at` has something else to say, if nothing is heard; infinity for never."""
+        if self.state == "checking":
+            return self.asked_at + TELL
+        if self.state == "open":
+            return self.asked_at + max(PATIENCE, SILENCE - self.waited)
+        return float("inf")
+
+    def missed(self, now: float, waited: float) -> Circuit:
+        """A call got no answer in `waited` seconds; from `closed` this begins a health check."""
+        return Circuit("checking", waited, now) if self.state == "closed" else self
+
+    def heard(self) -> Circuit:
+        """The server sent something; what is lost stays so, as its session is ending."""
+        return self if self.state == "lost" else CLOSED
+
+    def at(self, now: float) -> Circuit:
+        if now < self.due:
+            return self
+        later: State = "open" if self.state == "checking" else "lost"
+        return Circuit(later, self.waited, self.asked_at).at(now)
+
+    @property
+    def reason(self) -> str:
+        if not self.refuses:
+            return ""
+        if self.state == "open":
+            checked, then = (TELL, "; calls go through once it answers; if it does not, it is given up")
+        else:
+            checked, then = max(PATIENCE, SILENCE - self.waited), ""
+        return (
+            f"it does not answer: a call got no answer within {self.waited:.3g} s, "
+            f"nor did a health check within {checked:.3g} s{then}"
+        )
+
+
+CLOSED: Final = Circuit()
+
+
+READ_ON: Final = 0.05  # seconds in which an answer is read that came while this process had no time to read
+
+
+class SessionHealth:
+    """Checks whether a session's server still answers, once a call was left without an answer.
+
+    A call that is answered costs nothing here. One that is not has the server asked for something that it
+    answers at once: `ping`, or `server/discover` in 2026-07-28. What follows is a circuit breaker:
+
+    | state | calls | what it waits for |
+    |---|---|---|
+    | `closed` | go through | a call that gets no answer |
+    | `checking` | go through | the answer to a health check, for `TELL` seconds |
+    | `open` | fail at once | the same answer: it closes the circuit (half-open) |
+    | `lost` | fail at once | nothing more: the session is ended, and a new one decides |
+
+    A slow server answers the health check and stays. One that answers nothing is given `PATIENCE` before what
+    it holds in memory is given up.
+    """
+
+    def __init__(
+        self, check: Callable[[], Awaitable[object]], reads: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._reads = reads
+        self.fault = ""  # why calls fail at once; empty while they go through
+        self.on_change: Callable[[], None] = lambda: None  # called when `fault` has changed
+        self._check = check
+        self._circuit = CLOSED
+        self._moved: anyio.Event | None = None
+
+    @property
+    def waited(self) -> float:
+        return self._circuit.waited
+
+    def missed(self, waited: float) -> None:
+        self._move(self._circuit.missed(anyio.current_time(), waited))
+
+    def given_up(self, waited: float) -> None:
+        """The client of a call cancelled it after `waited` seconds."""
+        if waited >= GIVEN_UP_AFTER:
+            self.missed(waited)
+
+    def heard(self) -> None:
+        if self._circuit is not CLOSED:
+            self._move(self._circuit.heard())
+
+    async def lost(self) -> str:
+        """Check whenever a call was missed; returns once the session is to be given up, with the reason."""
+        while self._circuit.state != "lost":
+            if self._circuit.state == "closed":
+                await self._changed()
+            await self._settle(self._circuit)
+        return self.fault
+
+    async def _settle(self, begun: Circuit) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._ask)
+            while (now := self._circuit).due < float("inf") and now.asked_at == begun.asked_at:
+                await self._changed(now.due)
+                if self._circuit is now:
+                    await self._changed(anyio.current_time() + READ_ON)
+                self._move(self._circuit.at(anyio.current_time()) if self._reads() else CLOSED)
+            group.cancel_scope.cancel()
+
+    async def _ask(self) -> None:
+        try:
+            await self._check()
+        except UpstreamUnavailableError:
+            # The connection has ended or broke off, which is found out and told elsewhere.
+            return
+        except UpstreamProtocolError:
+            pass
+        self.heard()
+
+    async def _changed(self, until: float = float("inf")) -> None:
+        before = self._circuit
+        with anyio.move_on_after(until - anyio.current_time()):
+            while self._circuit is before:
+                self._moved = anyio.Event()
+                await self._moved.wait()
+
+    def _move(self, circuit: Circuit) -> None:
+        if circuit == self._circuit:
+            return
+        self._circuit = circuit
+        if self._moved is not None:
+            self._moved.set()
+        if circuit.reason != self.fault:
+            self.fault = circuit.reason
+            self.on_change()

@@ -76,13 +76,11 @@ class KnownServer:
         return clean_instructions(self._link.scrubbed(self.instructions), policy)
 
     def identity(self, live: ServerInfo | None) -> str:
-        """Which server this is: its address, and the name that it gave itself when it was reached."""
         server = live or self.info
         return f"{self._link.identity}:{server.name if server else ''}"
 
 
-LONGEST_ICON: Final = 2048
-"""Characters of an icon's address; a longer one is an image of its own, and is left out."""
+LONGEST_ICON: Final = 2048  # characters of an icon's address; a longer one is an image of its own
 
 Wire = Mapping[str, Any]
 
@@ -144,7 +142,7 @@ class MountState:
         self.retry_in: float | None = None  # seconds until the next attempt, if one is waited for
         self.used = False  # whether a request of a client was sent on since this was set to `False`
         self.calls = 0  # how many were sent on
-        self.wake: Callable[[], None] = _nothing  # has the server started, if it is stopped
+        self.wake: Callable[[], None] = lambda: None  # has the server started, if it is stopped
         self._link = link
         self._listeners: dict[object, Callable[[], None]] = {}
 
@@ -189,7 +187,3 @@ class MountState:
         reason = f"the server is {self.now}" + (f": {self.reason}" if self.reason else "")
         again = f"; next attempt within {self.retry_in:g} s" if self.retry_in else ""
         raise UpstreamUnavailableError(self._link.name, reason + again, sent=False)
-
-
-def _nothing() -> None:
-    return None

@@ -1,4 +1,4 @@
-"""`Owner`: the one task that connects to a mounted server, holds the connection and reconnects after a loss.
+"""`ConnectionOwner`: the one task that connects to a mounted server, and reconnects after a loss.
 
 It connects, lists, holds the session open, takes in changes, and after a loss starts again with backoff.
 Calls from any other task go over the session that the owner holds; none of them opens one, none is repeated.
@@ -23,16 +23,15 @@ from mcp_toolset.protocol.errors import ENDED, reason_of
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.text.screen import counted
 from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.upstream.client_lists import ClientLists
-from mcp_toolset.upstream.known_server import MountState, ServerInfo
-from mcp_toolset.upstream.offers import UpstreamOffers
+from mcp_toolset.upstream.client_lists import ClientOffers
+from mcp_toolset.upstream.known_server import KnownServer, MountState
+from mcp_toolset.upstream.lists import UpstreamTools
 from mcp_toolset.upstream.pool import SessionPool
 from mcp_toolset.upstream.questions import Notified
 from mcp_toolset.upstream.resting import Dormancy, ListingSession, Rest
 from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
-from mcp_toolset.upstream.tool_list import ToolRefresh
-from mcp_toolset.upstream.watches import ACKNOWLEDGING, ChangeStream, ResourceWatches
+from mcp_toolset.upstream.watches import ACKNOWLEDGING, ChangeStream
 
 LOGGED_OUT: Final = "its tokens are not kept any more: there was a logout"
 """Why a connection has ended whose tokens were removed."""
@@ -40,35 +39,23 @@ LOGGED_OUT: Final = "its tokens are not kept any more: there was a logout"
 _WARNING: Final = {"kept_level": logging.WARNING}
 """On stderr, a server that is down is told of once, for all servers; see `serving.log_lines`."""
 
-Introduced = Callable[[ServerInfo | None, str], None]
-"""Takes what a server says about itself: its `serverInfo`, and its instructions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """What a mounted server lists, and what is told of changes of that."""
-
-    refresh: ToolRefresh
-    offers: UpstreamOffers
-    watches: ResourceWatches
-    changes: ChangeStream
-    for_clients: ClientLists
-
 
 @dataclass(eq=False)
-class Owner:
+class ConnectionOwner:
     """Supervises the connection to one mounted server, for as long as it is mounted."""
 
     link: Link  # how the upstream is reached
     listing: ListingSession  # the session that lists, which each connection renews
-    lists: Lists  # what is listed over it
+    tools: UpstreamTools  # what is listed over it
+    offers: ClientOffers
+    changes: ChangeStream
     _: KW_ONLY
     pool: SessionPool  # the sessions of clients, which end with the connection
     rest: Rest  # when the connection is closed for a while
     dormancy: Dormancy  # when the server is started, and when it is stopped
     state: MountState  # how the server is doing
     log: logging.Logger  # where losses are noted
-    introduced: Introduced  # takes what the server says about itself
+    server: KnownServer  # takes what the server says about itself
     notified: Notified  # takes the notifications of the server
     _era: str | None = field(default=None, init=False)
     _ready_at: float = field(default=float("inf"), init=False)
@@ -156,40 +143,40 @@ class Owner:
         main = self.listing.renew()
         main.on_lost, main.on_broken_off, main.awake = (
             self.lose,
-            self.lists.refresh.outdated,
+            self.tools.outdated,
             self.rest.awake,
         )
         main.health.on_change = self._health_changed
         return main
 
     async def _start(self, dispatcher: Dispatcher, time: WorkingTime, group: anyio.abc.TaskGroup) -> None:
-        lists, main = self.lists, self.listing.main
+        main = self.listing.main
         self._lost = anyio.Event()
-        lists.refresh.begin()
+        self.tools.begin()
         self._lost_by = ENDED
         # Forgotten until this attempt succeeds: the server may have come back as another one.
         era, self._era = self._era, None
         self._era = await main.begin(dispatcher, era, self._protocol)
         self.pool.routing.listens_in("modern" if main.modern else "legacy")
-        self.introduced(main.server, main.instructions)
+        self.server.take(main.server, main.instructions)
         declared = main.capabilities or {}
         await self._hear_of_changes(declared, group)
-        listing = await lists.refresh.walked()
+        listing = await self.tools.walked()
         # A quick server may list more in its time than can be looked at in what is left of it.
         time.pause()
-        await lists.refresh.admit(listing)
+        await self.tools.admit(listing)
         time.resume()
-        await lists.offers.take(declared, modern=main.modern)
-        await lists.watches.begin(modern=main.modern)
-        lists.for_clients.begin()
+        await self.offers.take(declared, modern=main.modern)
+        await self.offers.watches.begin(modern=main.modern)
+        self.offers.lists.begin()
         self._ready_at = anyio.current_time()
         self.dormancy.started()
-        self.log.info("ready: %s", counted(len(lists.refresh.tools.snapshot.tools), "tool"))
+        self.log.info("ready: %s", counted(len(self.tools.snapshot.tools), "tool"))
 
     async def _hear_of_changes(self, declared: Mapping[str, Any], group: anyio.abc.TaskGroup) -> None:
         """Open the stream on which a modern server tells of changes, before anything is listed."""
-        told_of, changes = _told_of(declared), self.lists.changes
-        self.lists.refresh.told_of_changes = "toolsListChanged" in told_of
+        told_of, changes = _told_of(declared), self.changes
+        self.tools.told_of_changes = "toolsListChanged" in told_of
         changes.begin()
         if self.listing.main.modern and told_of:
             group.start_soon(changes.hold, told_of, self._lost.is_set)
@@ -200,10 +187,10 @@ class Owner:
         modern = main.modern
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self.lists.refresh.keep_fresh)
-                group.start_soon(self.lists.offers.keep_fresh)
+                group.start_soon(self.tools.keep_fresh)
+                group.start_soon(self.offers.keep_fresh)
                 if modern:
-                    group.start_soon(self.lists.watches.keep_watching)
+                    group.start_soon(self.offers.watches.keep_watching)
                 group.start_soon(self._watch, main.closed)
                 group.start_soon(self._watch_health)
                 group.start_soon(self._stop_unused, group.cancel_scope)
@@ -217,7 +204,6 @@ class Owner:
                 self.lose()
 
     async def _tire(self, holding: anyio.CancelScope) -> None:
-        """End this connection for a while, when sessions of clients take its place."""
         await self.rest.until_due()
         if not self._lost.is_set():
             self.rest.begin()
@@ -225,7 +211,6 @@ class Owner:
             holding.cancel()
 
     async def _stop_unused(self, holding: anyio.CancelScope) -> None:
-        """End this connection until a call needs it, once nothing uses the server."""
         await self.dormancy.until_unused()
         if not self._lost.is_set():
             self._sleep()
@@ -233,7 +218,7 @@ class Owner:
 
     def _sleep(self) -> None:
         self.dormancy.sleep()
-        self.lists.refresh.tools.sleep()
+        self.tools.sleep()
         self.pool.retire()
         self.listing.main.dispatcher = None
 

@@ -1,4 +1,4 @@
-"""`Listing`: the pages of one list of an upstream, up to a cap on pages, entries and time."""
+"""`PagedList`: the pages of one list of an upstream, up to a cap on pages, entries and time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from mcp_toolset.protocol.http_headers import header_fault
 
 MAX_PAGES: Final = 200
 MAX_TOOLS: Final = 20_000  # where a listing that never ends is cut
-
-MARGIN: Final = 0.25
-"""The part of the time for a listing that is kept for judging and using it when it was cut."""
+MARGIN: Final = 0.25  # part of the time of a listing that is kept for judging what was cut
 
 Request = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -28,7 +26,7 @@ class NotAListError(Exception):
 
 
 @dataclass(slots=True)
-class Listing:
+class PagedList:
     """What was listed."""
 
     method: str = "tools/list"  # the method that lists, and `key` the key of the list in its answers

@@ -37,7 +37,7 @@ from mcp_toolset.protocol.errors import reason_of
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.upstream.pagination import Listing, NotAListError
+from mcp_toolset.upstream.pagination import NotAListError, PagedList
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, SessionOptions
 from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
@@ -100,7 +100,7 @@ class PooledSession:
         # What the session once listed is taken to be there; what it did not is asked for again.
         if not self.unsaid or tool in self.listed:
             return
-        name, listing = self.session.link.name, Listing()
+        name, listing = self.session.link.name, PagedList()
         try:
             await listing.walk(self.session.request, within)
         except TimeoutError:
@@ -115,7 +115,6 @@ class PooledSession:
             )
 
     async def until_unused(self, closed: anyio.Event) -> None:
-        """Return when the session is to be closed: lost, or not used and not to be."""
         async with anyio.create_task_group() as group:
 
             async def watch() -> None:
@@ -151,9 +150,7 @@ class PooledSession:
         return IDLE if self.idle is None else self.idle
 
 
-MAX_SESSIONS: Final = 32
-"""Sessions with one upstream beside the one that lists; further callers wait for one to be free."""
-
+MAX_SESSIONS: Final = 32  # with one upstream, beside the one that lists; further callers wait
 OWN_SESSIONS: Final = 8  # sessions that calls and subscriptions of one caller may hold at once
 
 MAX_ALIKE: Final = 4
@@ -244,7 +241,6 @@ class SessionPool:
 
     @property
     def is_kept(self) -> bool:
-        """Whether a session has a call in flight, or keeps something for its clients."""
         return any(each.is_kept for each in self._sessions.values())
 
     @property
@@ -259,7 +255,6 @@ class SessionPool:
             pooled.retire()
 
     def ready(self, key: SessionKey, owner: str | None) -> PooledSession | None:
-        """The open session of a key, for one call, if the call need not wait; see `take`."""
         pooled = self._ready.get(key)
         if pooled is None or not pooled.takes(owner):
             return None
@@ -272,7 +267,6 @@ class SessionPool:
         return None if pooled is None or pooled.retired else pooled
 
     async def take(self, key: SessionKey, caller: WireContext | None, *, within: float) -> PooledSession:
-        """A session of a key, for one call, until it is given back; it may still be opening."""
         try:
             with anyio.fail_after(within):
                 return await self._taken(key, caller)

@@ -1,4 +1,4 @@
-"""`Questions`: requests of an upstream to clients: checks the capability, and finds the client of each.
+"""`ClientQuestions`: requests of an upstream to clients: checks the capability, and finds the client of each.
 
 A server may ask only for what the client declared (basic/lifecycle, "Capability negotiation";
 2026-07-28: error -32021), and only the client whose call caused it. What cannot be brought to
@@ -50,8 +50,7 @@ from mcp_toolset.security.egress import is_loopback
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.text.hidden_text import hidden_in, in_log, visible
-from mcp_toolset.upstream.health import Health
-from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, StandIn
+from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn
 from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link
 
@@ -228,7 +227,6 @@ def _hidden(value: Any, name: str = "") -> Iterator[str]:
 async def answers_to(
     name: str, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
 ) -> dict[str, dict[str, Any]]:
-    """What a legacy client answers to the requests of one round, asked all at once."""
     answers: dict[str, dict[str, Any]] = {}
     refused: list[MCPError] = []
 
@@ -287,7 +285,6 @@ def shown_in(pages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def for_modern(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A legacy server's request as 2026-07-28 has it, within a result."""
     asked = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
     return {"method": method, "params": asked} if asked else {"method": method}
 
@@ -314,9 +311,7 @@ def mapping_of(value: object) -> Mapping[str, Any]:
 
 
 MAX_ASKED: Final = 64  # requests that an upstream may put to the client in the course of one call
-
-MAX_PAGES: Final = 256
-"""Pages shown to users (URL elicitation) whose completion an upstream may still announce."""
+MAX_PAGES: Final = 256  # pages shown to users whose completion may still be announced
 
 PAGE_PATIENCE: Final = 30.0
 """Seconds after a page was opened in which its server may say that it is done with, which it need not."""
@@ -325,14 +320,14 @@ _log = logging.getLogger("mcp_toolset.ask")
 
 
 @dataclass(slots=True)
-class _Page:
+class _ShownPage:
     """A page that a user was shown, or is to be shown."""
 
     client: ServedClient
     done: anyio.Event = field(default_factory=anyio.Event)
 
 
-class Questions:
+class ClientQuestions:
     """What one upstream session asks, and the clients that it belongs to."""
 
     def __init__(
@@ -348,7 +343,7 @@ class Questions:
         self._link = link
         self._stand_in = stand_in
         self._calls = calls
-        self._pages: OrderedDict[str, _Page] = OrderedDict()
+        self._pages: OrderedDict[str, _ShownPage] = OrderedDict()
 
     async def put(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         params = params or {}
@@ -407,7 +402,7 @@ class Questions:
             if isinstance(name, str):
                 shown = self._pages.get(name)
                 if shown is None or shown.done.is_set():
-                    shown = self._pages[name] = _Page(client)
+                    shown = self._pages[name] = _ShownPage(client)
                 shown.client = client
                 if len(self._pages) > MAX_PAGES:
                     self._pages.popitem(last=False)
@@ -465,8 +460,8 @@ class ServerMessages:
 
     link: Link  # how the server is reached
     calls: CallsInFlight  # the calls in flight in the session
-    questions: Questions  # the way of what the server asks in them
-    health: Health  # is told that the server has sent something
+    questions: ClientQuestions  # the way of what the server asks in them
+    health: SessionHealth  # is told that the server has sent something
     notified: Notified = field(default=_not_dealt_with, init=False)  # takes notifications that are of no call
     answers_pings: bool = field(default=True, init=False)  # whether the revision has pings
 

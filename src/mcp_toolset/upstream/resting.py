@@ -62,10 +62,7 @@ class ListingSession:
 
 QUIET: Final = 300.0  # seconds for which the session that lists stays open after its last use
 SETTLING: Final = 3.0  # seconds in which a server may still add to what it lists after the handshake
-
-LINGER: Final = 2.0
-"""Seconds after which it is opened again, once there is no session of a client to take its place."""
-
+LINGER: Final = 2.0  # seconds until it is opened again without a session of a client
 BUSY: Final = 5.0  # seconds until another look at one that is at work
 
 
@@ -103,7 +100,6 @@ class Rest:
         return self._back is not None
 
     async def awake(self) -> None:
-        """Wait until it is open again, or cannot be opened; at once if it does not rest."""
         if self._back is not None:
             self.want()
             await self._back.wait()
@@ -137,9 +133,7 @@ class Rest:
         return self._wanted
 
 
-IDLE: Final = 300.0
-"""Seconds without a request after which a lazy server is stopped, unless its mount says otherwise."""
-
+IDLE: Final = 300.0  # seconds without a request after which a lazy server is stopped
 _LOOKS: Final = 4  # looks in a row that find a server unused before it is stopped
 
 
@@ -220,7 +214,6 @@ class Dormancy:
             self.resting = False
 
     async def until_unused(self) -> None:
-        """Return once nothing has used it for long enough."""
         quiet = 0
         while quiet < _LOOKS:
             self._settled, self._state.used = anyio.Event(), False

@@ -73,8 +73,7 @@ class UpstreamFacts:
         return (self.legacy if era == "legacy" else self.modern) is False
 
 
-TASK_WAIT: Final = 3600.0
-"""Seconds that a client which takes no tasks waits for the end of one, unless told otherwise."""
+TASK_WAIT: Final = 3600.0  # seconds that a client without tasks waits for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,6 @@ class SessionKey:
 
     @property
     def share(self) -> str:
-        """The one caller that it is for: the principal, else the client; empty if it is for several."""
         return self.principal or self.client
 
     @property
@@ -148,7 +146,6 @@ def key_for(
 
 
 def listing_key(era: Era, options: SessionOptions) -> SessionKey | None:
-    """The key of the session that lists for everybody; `None` if it takes no requests of clients."""
     apart = options.shows and era == "legacy" and options.sessions != "shared"
     return None if apart else MODERN if era == "modern" else SessionKey(era)
 
@@ -429,8 +426,6 @@ class Routing:
         return all(client.routes[self][2].shelf in shelves for client in self._clients)
 
     def _attend(self, client: ServedClient) -> None:
-        """Count a client among those that see this server, for as long as it is connected."""
-
         def left() -> None:
             self._clients.pop(client, None)
             self.on_clients()

@@ -134,7 +134,6 @@ class Secrets:
         return True
 
     def of_error(self, wire: dict[str, Any]) -> Any:
-        """The result of a failed call, scrubbed; of one that is too big the beginning."""
         if self.takes(wire):
             return self.cleaned(wire)
         kept, room = list[Any](), MAX_SCRUBBED
@@ -159,7 +158,6 @@ class Secrets:
             blanking.release()
 
     def _of_tokens(self, tokens: tuple[str, ...]) -> Secrets:
-        """The secrets of these tokens; they are the same for many texts."""
         found = self._tokens.get(tokens)
         if found is None:
             self._tokens.clear()
@@ -250,11 +248,6 @@ def _parts(url: str) -> tuple[str, str, str, str, str]:
     return user, f"{scheme}{sign}{host}", *others
 
 
-def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL, without a user's name and password."""
-    return _parts(url)[1]
-
-
 def shown_url(url: str) -> str:
     """A URL as it may be shown: its origin, and `/…` for a path or query."""
     _, origin, path, query, fragment = _parts(url)
@@ -262,7 +255,6 @@ def shown_url(url: str) -> str:
 
 
 def blanked_url(url: str) -> str:
-    """A URL with what it may hide blanked, so that two of one host can be told apart."""
     return Secrets.of(secrets_of_url(url)).scrubbed(url) if "://" in url else url
 
 
@@ -310,14 +302,12 @@ def _shell_words(script: str) -> list[str]:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """A value as it is, its lines, and what quoting in JSON, Python and URLs makes of it."""
     for plain in {value, value.strip(), *(line.strip() for line in value.splitlines())}:
         yield from (plain, quote(plain, safe=""), quote(plain), unquote(plain))
         yield from (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1], repr(plain)[1:-1])
 
 
 def _encoded(text: str) -> Iterator[str]:
-    """A value in hex and in base64, also as a part of something longer that is in base64."""
     value = text.encode(errors="surrogatepass")
     yield from (value.hex(), value.hex().upper())
     for before in range(3):

@@ -41,10 +41,9 @@ from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEV
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.upstream.health import Health
-from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, StandIn, carried_to
+from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn, carried_to
 from mcp_toolset.upstream.known_server import ServerInfo
-from mcp_toolset.upstream.questions import Notified, Questions, ServerMessages, missing_extensions
+from mcp_toolset.upstream.questions import ClientQuestions, Notified, ServerMessages, missing_extensions
 from mcp_toolset.upstream.routing import CLIENT_INFO, negotiate
 from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link
@@ -157,7 +156,6 @@ class LogThreshold:
         self._level = None
 
     def wanted_by(self, context: ToolContext) -> str | None:
-        """The level to set before a request of this caller; `None` if the server sends enough."""
         if not self.applies or not isinstance(context, WireContext):
             return None
         wanted, level = context.log_level, self._level
@@ -166,7 +164,6 @@ class LogThreshold:
         return wanted
 
     async def lower(self, level: str, request: Request) -> None:
-        """Have the server send messages from this level on; one that refuses stays as it is."""
         self._level = level
         try:
             await request("logging/setLevel", {"level": level})
@@ -204,7 +201,7 @@ class UpstreamSession:
         self.calls = CallsInFlight()  # the calls in flight
         if client is not None:
             self.calls.outside.client_is(client)
-        self.questions = Questions(link, self.calls, declares, client, link.stand_in)
+        self.questions = ClientQuestions(link, self.calls, declares, client, link.stand_in)
         self.dispatcher: Dispatcher | None = None  # `None` while it is not open
         self.closed = anyio.Event()  # set when its connection has ended
         self.protocol_version: str | None = None  # the revision that was settled
@@ -215,7 +212,9 @@ class UpstreamSession:
         self.awake: Callable[[], Awaitable[None]] | None = None  # opens it again, if it rests
         self.on_lost: Callable[[], None] = _nothing
         self.on_broken_off: Callable[[], None] = _nothing
-        self.health = Health(self._check, lambda: self.is_read)  # whether the upstream still answers in it
+        self.health = SessionHealth(
+            self._check, lambda: self.is_read
+        )  # whether the upstream still answers in it
         self._messages = ServerMessages(link, self.calls, self.questions, self.health)
         self._threshold = LogThreshold()
         self._keeps_time = False
@@ -239,7 +238,6 @@ class UpstreamSession:
     async def _run(
         self, dispatcher: Dispatcher, notified: Notified, *, task_status: Started = NOT_AWAITED
     ) -> None:
-        """Take what the server sends until its connection ends."""
         closed = self.closed = anyio.Event()
         messages = self._messages
         messages.notified = notified

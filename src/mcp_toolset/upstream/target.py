@@ -111,7 +111,6 @@ class Link:
         return with_extensions(capabilities, {name: one.settings for name, one in self.declared.items()})
 
     async def hear(self, method: str, params: Mapping[str, Any] | None) -> None:
-        """Tell the program's own extensions of a notification; each has a few seconds for it."""
         for name, one in self.declared.items():
             if (hears := one.hears.get(method)) is None:
                 continue
@@ -149,7 +148,6 @@ class Link:
 
     @asynccontextmanager
     async def open(self, stderr: StderrTail) -> AsyncGenerator[Dispatcher]:
-        """Connect. `stderr` takes what a child process writes there."""
         async with AsyncExitStack() as stack:
             stack.enter_context(self.secrets.kept_from_logs())
             if self.server is not None:

@@ -45,9 +45,7 @@ from mcp_toolset.upstream.forwarding import Exchange, Send
 from mcp_toolset.upstream.questions import answers_to, checked, mapping_of, requests_in
 from mcp_toolset.upstream.session import OWN_EXTENSIONS, OwnExtensions
 
-LEAST_PAUSE: Final = 0.02
-"""Seconds between two requests for the state of a task, however short its interval is."""
-
+LEAST_PAUSE: Final = 0.02  # seconds between two requests for the state of a task, at least
 MISSES: Final = 5  # requests for the state in a row that may be lost before a client that waits is told
 LONGEST_PAUSE: Final = 30.0  # seconds between two attempts to reach a server that has a task and is away
 TELLING: Final = 2.0  # seconds in which a server is told that its task is cancelled
@@ -119,7 +117,6 @@ class FollowedTask:
                 await self._pause({"pollIntervalMs": min(POLL_MS * misses, int(LONGEST_PAUSE * 1000))})
 
     async def _take(self, state: Wire) -> None:
-        """Tell the client of a state, and end with it if it is not that of success."""
         status, said = state.get("status"), _said(state)
         if status == "failed":
             error = mapping_of(state.get("error"))
@@ -254,7 +251,6 @@ class UpstreamTasks:
     needed: set[str] = field(default_factory=set[str])  # run only as tasks, as far as said
 
     def is_for(self, context: ToolContext, tool: ToolDefinition) -> bool:
-        """Whether a call is made as one that may become a task."""
         support = "" if self._is_modern else task_support(tool)
         if not context.is_task:
             return (tool.name in self.needed or support == "required") and not self._refuses(context)

@@ -30,9 +30,7 @@ from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
 from mcp_toolset.upstream.routing import SessionKey
 
-WATCH_DEADLINE: Final = 5.0
-"""Seconds that a subscription may take; a server that does not answer in time is asked again later."""
-
+WATCH_DEADLINE: Final = 5.0  # seconds that a subscription may take
 REFRESH_GAP: Final = 0.5  # seconds between the end of one stream and the next
 
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
@@ -214,8 +212,7 @@ def subscription_in(params: Mapping[str, Any] | None) -> str:
     return str(meta_of(params or {}).get(_SUBSCRIPTION))
 
 
-ACKNOWLEDGING: Final = 1.0
-"""Seconds for which the first list waits until the server has acknowledged the stream."""
+ACKNOWLEDGING: Final = 1.0  # seconds for which the first list waits for the stream
 
 
 class ChangeStream:
@@ -283,7 +280,7 @@ GOODBYE: Final = 2.0  # seconds that ending a subscription may take
 
 
 @dataclass(eq=False, slots=True)
-class _Watch:
+class _ClientWatch:
     """One client that watches one resource on its session."""
 
     key: SessionKey
@@ -302,7 +299,7 @@ class ClientWatches:
     def __init__(self, name: str, pool: SessionPool) -> None:
         self._name = name
         self._pool = pool
-        self._watching: dict[tuple[int, str], dict[_Watch, None]] = {}
+        self._watching: dict[tuple[int, str], dict[_ClientWatch, None]] = {}
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
     def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
@@ -317,7 +314,7 @@ class ClientWatches:
     ) -> Ending:
         """Call `updated` whenever the session of a key says that a resource has changed."""
         # The session stays open meanwhile, and is opened again when it was lost.
-        watch = _Watch(key, caller, uri, updated)
+        watch = _ClientWatch(key, caller, uri, updated)
         self._pool.start(self._hold, watch)
         try:
             with anyio.move_on_after(SUBSCRIBING) as waiting:
@@ -338,7 +335,7 @@ class ClientWatches:
 
         return end
 
-    async def _hold(self, watch: _Watch) -> None:
+    async def _hold(self, watch: _ClientWatch) -> None:
         backoff = Backoff()
         try:
             with watch.scope:
@@ -353,7 +350,7 @@ class ClientWatches:
             watch.began.set()
             watch.ended.set()
 
-    async def _once(self, watch: _Watch) -> None:
+    async def _once(self, watch: _ClientWatch) -> None:
         """Watch for as long as one session lasts; a server that refuses ends the watch."""
         pooled = await self._pool.take(watch.key, watch.caller, within=SUBSCRIBING)
         pooled.holds += 1
@@ -380,7 +377,7 @@ class ClientWatches:
             pooled.wake.set()
             await self._leave(pooled, place, watch)
 
-    async def _leave(self, pooled: PooledSession, place: tuple[int, str], watch: _Watch) -> None:
+    async def _leave(self, pooled: PooledSession, place: tuple[int, str], watch: _ClientWatch) -> None:
         watching = self._watching.get(place, {})
         watching.pop(watch, None)
         if watching:

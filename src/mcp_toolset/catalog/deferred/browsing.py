@@ -100,7 +100,6 @@ class Browser:
         return [name for id in ids for one in spellings(id) for name in (one, *self._shown.ids.named(one))]
 
     def _server(self, asked: str, servers: Sequence[str], hidden: frozenset[str]) -> str | None:
-        """The server that is meant, whatever its case, marks and separators."""
         for spelled in (str, str.casefold, _joined):
             alike = [name for name in servers if spelled(name) == spelled(asked)]
             if len(alike) == 1:
@@ -145,7 +144,6 @@ class Browser:
         return SearchHit(entry.id, name, entry.server, entry.description_line, entry.signature, -1.0)
 
     def hit(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
-        """A hit as a model reads it, before it is cut."""
         tool = self._shown.found(hit.name)
         state, reason, retry_in = self._shown.standing(tool, grant, context)
         return Hit(
@@ -209,7 +207,6 @@ def _named(servers: Sequence[str]) -> str:
 
 
 def _servers_note(servers: Sequence[str]) -> str:
-    """The way on from a query for everything, where that is more than a page."""
     if not servers:
         return f"Say what the tool should do.\n{next_call('search_tools', {'query': query_of('')})}"
     told = "Say what the tool should do, or name a server"

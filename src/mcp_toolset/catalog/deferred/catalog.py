@@ -18,7 +18,14 @@ import anyio.lowlevel
 
 from mcp_toolset._records import replace
 from mcp_toolset.catalog.deferred.browsing import Browser, fitted
-from mcp_toolset.catalog.deferred.findable import FindableTools, Found, Hit, Reporting, Resolution, key_of
+from mcp_toolset.catalog.deferred.findable import (
+    FindableTools,
+    Hit,
+    Reporting,
+    Resolution,
+    SearchAnswer,
+    key_of,
+)
 from mcp_toolset.catalog.deferred.grant_gate import GrantGate, Resolver
 from mcp_toolset.catalog.deferred.preparing import Preparing
 from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
@@ -170,7 +177,6 @@ class DeferredCatalog:
         return {name: binding.definition.digest for name, binding in self._shown.tools.items()}
 
     def bindings(self) -> list[ToolBinding]:
-        """The four fixed tools, then every deferred tool behind the gate."""
         return [*self.surface(), *self.gated()]
 
     def surface(self) -> list[ToolBinding]:
@@ -231,7 +237,6 @@ class DeferredCatalog:
         return preview_of(tools, ordered)
 
     def _note_of(self, server: str) -> ServerNote:
-        """The preview of one server; only its state until it has been ready once."""
         source = self._sources().get(server)
         if source is None:
             return ServerNote()
@@ -265,7 +270,7 @@ class DeferredCatalog:
             for hit in found
         ]
 
-    async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
+    async def _search(self, request: SearchRequest, context: ToolContext) -> SearchAnswer:
         if self._arrive is not None:
             await self._arrive()
         for _ in self._index.catch_up():
@@ -285,7 +290,9 @@ class DeferredCatalog:
                 context, request.query, [self._shown.key_of(hit.name) for hit in page.found]
             )
         resolved = await self._resolve(wanted, context)
-        return Found(hits=fitted(hits), resolved=resolved, unavailable=page.unavailable, note=page.note)
+        return SearchAnswer(
+            hits=fitted(hits), resolved=resolved, unavailable=page.unavailable, note=page.note
+        )
 
     async def _resolve(
         self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False

@@ -86,7 +86,7 @@ def of_away(away: Sequence[Unavailable]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchAnswer:
     """What a search found."""
 
     hits: list[Hit]
@@ -96,13 +96,13 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolveAnswer:
     """What became of each id, in order."""
 
     tools: list[Resolution]
 
 
-Answer = Hit | Resolution | Unavailable | Found | Resolved
+Answer = Hit | Resolution | Unavailable | SearchAnswer | ResolveAnswer
 
 _ALWAYS: Final = ("hits", "tools")
 
@@ -124,7 +124,7 @@ _NEAR: Final = 0.6  # the least similarity, from 0 to 1, of an unknown id to ano
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ToolIds:
     """The ids of one tool: `short` unless another tool has it too, else `full`."""
 
     binding: ToolBinding
@@ -148,7 +148,7 @@ class HitIds:
     """The ids of the tools of one catalog."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _ToolIds] = {}
         self._names: dict[str, set[str]] = {}
 
     def add(self, bindings: Iterable[ToolBinding]) -> None:
@@ -174,12 +174,10 @@ class HitIds:
         return next((id for id in (known.short, known.full) if self._having(id) == {name}), name)
 
     def spellings(self, name: str) -> set[str]:
-        """Everything by which a tool can be requested, given its public name."""
         known = self._known[name]
         return {name, known.short, known.full}
 
     def named(self, text: str, sees: Callable[[str], bool] = lambda name: True) -> list[str]:
-        """The public names of the tools that an id or a public name refers to; several if it is ambiguous."""
         having = sorted(name for name in self._having(text) if sees(name))
         # The host chooses local names: the tool that has one now wins over tools that had it before.
         if text in having and all(self._known[name].is_local for name in having):
@@ -187,7 +185,6 @@ class HitIds:
         return having
 
     def near(self, text: str, names: Iterable[str]) -> list[str]:
-        """The ids that may have been meant, the likeliest first, among tools given by public name."""
         alike = SequenceMatcher(b=text.casefold(), autojunk=False)
         found: list[tuple[float, str]] = []
         for name in names:
@@ -204,15 +201,15 @@ class HitIds:
         return self._names.get(text, set[str]()) | ({text} & self._known.keys())
 
 
-def _known(binding: ToolBinding) -> _Known:
+def _known(binding: ToolBinding) -> _ToolIds:
     own = binding.own_id
     if own.rstrip("@").endswith(f"@{binding.asked or binding.name}"):
         # One tool with several names: only the names tell its places apart.
-        return _Known(binding, binding.name, binding.name)
+        return _ToolIds(binding, binding.name, binding.name)
     if binding.source:
         short = mounted_name(prefix_from(binding.source), own)
-        return _Known(binding, short, qualified(short, f"{binding.source}\n{own}"))
-    return _Known(binding, _usable(chosen_id(binding) or binding.definition.name), _usable(own))
+        return _ToolIds(binding, short, qualified(short, f"{binding.source}\n{own}"))
+    return _ToolIds(binding, _usable(chosen_id(binding) or binding.definition.name), _usable(own))
 
 
 def _usable(id: str) -> str:
@@ -338,13 +335,11 @@ class FindableTools:
         return [*mounted, *sorted(seen - {"", *mounted})]
 
     def named(self, id: str, context: ToolContext) -> list[str]:
-        """The public names of the tools that an id may stand for, of those that the caller may know of."""
         return self.ids.named(id, lambda name: not self.policy.hides(self.found(name), context))
 
     def standing(
         self, binding: ToolBinding, grant: ToolGrant | None, context: ToolContext
     ) -> tuple[HitState, str | None, float | None]:
-        """Whether a tool can be had now, why not, and after how many seconds to ask again."""
         if binding.name in self.listed:
             return "listed", "call it by its name", None
         withheld = self.policy.withheld(binding, context)

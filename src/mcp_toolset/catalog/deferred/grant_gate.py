@@ -14,7 +14,7 @@ from mcp_toolset.catalog.deferred.findable import FindableTools, Resolution, of_
 from mcp_toolset.catalog.deferred.next_call import explained, next_call, query_of
 from mcp_toolset.catalog.deferred.preparing import (
     HOLDERS,
-    Reading,
+    CallReading,
     inner_readings,
     key_of,
     plain,
@@ -353,7 +353,7 @@ class GrantGate:
 
     def _inner(
         self, binding: ToolBinding, grant: ToolGrant, reference: str, arguments: dict[str, Any]
-    ) -> Reading | None:
+    ) -> CallReading | None:
         """What was meant by arguments that do not fit: the same ones, without another object around them."""
         if _fits(binding, arguments):
             return None
@@ -373,7 +373,7 @@ class GrantGate:
         meant = {"grant": plain(chosen.reference) or chosen.reference, "arguments": chosen.arguments}
         return with_repairs(call, meant, chosen.done) if check.is_valid(meant) else call
 
-    def _closest(self, readings: Sequence[Reading], context: ToolContext) -> Reading | None:
+    def _closest(self, readings: Sequence[CallReading], context: ToolContext) -> CallReading | None:
         fits = partial(self._fits, context=context, known=False, sure=False)
         plain_ones = (one for one in readings if not any(key_of(key) in HOLDERS for key in one.arguments))
         return next((one for one in plain_ones if not fits(one)), None)
@@ -387,7 +387,7 @@ class GrantGate:
             names |= self._ids.spellings(grant.name) | {self._shown.tools[grant.name].definition.name}
         return names
 
-    def _chosen(self, name: str, readings: Sequence[Reading], context: ToolContext) -> Reading | None:
+    def _chosen(self, name: str, readings: Sequence[CallReading], context: ToolContext) -> CallReading | None:
         for known in (True, False):
             fitting = [one for one in readings if self._fits(one, context, known=known)]
             different = _different(fitting)
@@ -397,7 +397,7 @@ class GrantGate:
                 return different[0]
         return None
 
-    def _fits(self, reading: Reading, context: ToolContext, *, known: bool, sure: bool = True) -> bool:
+    def _fits(self, reading: CallReading, context: ToolContext, *, known: bool, sure: bool = True) -> bool:
         """True if the arguments fit the tool, which lists their names (`known`), doubtful ones (`sure`)."""
         grant = self._named(reading.reference, context)
         listed = None if grant is None else self._shown.tools.get(grant.name)
@@ -438,15 +438,15 @@ def _fits(binding: ToolBinding, arguments: dict[str, Any]) -> bool:
     return binding.arguments.is_valid(repairs_of(binding.definition.input_schema, arguments)[0])
 
 
-def _different(readings: Iterable[Reading]) -> list[Reading]:
-    found: dict[str, Reading] = {}
+def _different(readings: Iterable[CallReading]) -> list[CallReading]:
+    found: dict[str, CallReading] = {}
     for one in readings:
         meant = [plain(one.reference), one.arguments]
         found.setdefault(json.dumps(meant, sort_keys=True, default=str), one)
     return list(found.values())
 
 
-def _two_readings(name: str, readings: Sequence[Reading]) -> str:
+def _two_readings(name: str, readings: Sequence[CallReading]) -> str:
     calls = [next_call(name, {"grant": one.reference, "arguments": one.arguments}) for one in readings]
     return "Invalid arguments: they can be read in two ways; send the one you mean\n" + "\nor ".join(calls)
 

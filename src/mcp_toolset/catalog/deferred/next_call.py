@@ -48,7 +48,6 @@ def query_of(name: str) -> str:
 
 
 def how_to_find(name: str) -> str:
-    """What follows the error for a name that no tool has, or none that the caller may use."""
     return f"; find tools with search_tools\n{next_call('search_tools', {'query': name[:_LONGEST_VALUE]})}"
 
 
@@ -110,7 +109,6 @@ def _placeholder(schema: object, root: Mapping[str, Any]) -> Any:
 
 
 def _outlined(schema: object, root: Mapping[str, Any], levels: int) -> Any:
-    """An object with its required fields, or a list of one; `None` for other types."""
     known = _followed(schema, root)
     if known.get("type") == "array":
         each = _outlined(known.get("items"), root, levels - 1) if levels else None
@@ -165,7 +163,6 @@ def _meant(
 
 
 def _likeness(key: str, name: str) -> float:
-    """How likely a wrong name stands for a parameter: alike, an abbreviation, a part of it."""
     one, other = ("".join(_WORDS.findall(text[:_LONGEST_NAME])).lower() for text in (key, name))
     if not one or not other:
         return 0.0

@@ -132,7 +132,6 @@ def _names(tool: str, key: str, value: object) -> bool:
 
 
 def renamed(tool: str, sent: Sent, done: list[str]) -> dict[str, Any]:
-    """The arguments of `search_tools` or `resolve_tools` under the names of the parameters."""
     known, found, given = KEYS[tool], dict[str, Any](), unwrapped(tool, sent)
     if given != sent:
         done.append("the arguments were in another object")
@@ -172,7 +171,7 @@ def names_in(value: object, depth: int = 0, room: Iterator[int] | None = None) -
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CallReading:
     """One way to read what was sent to `call_tool`."""
 
     reference: str  # the grant, or what stands for it
@@ -182,7 +181,7 @@ class Reading:
     doubtful: frozenset[str] = frozenset()  # keys among the arguments that may have been meant to name a tool
 
 
-def readings_of(sent: Sent) -> list[Reading]:
+def readings_of(sent: Sent) -> list[CallReading]:
     sent = _unpacked(sent)
     named = _namers(sent)
     chosen = [key for key in named if key == "grant"] or named
@@ -221,7 +220,7 @@ def _holds_grant(value: object) -> bool:
     )
 
 
-def _of_key(sent: Sent, key: str) -> Iterator[Reading]:
+def _of_key(sent: Sent, key: str) -> Iterator[CallReading]:
     reference = _reference(sent[key])
     called = () if key == "grant" and reference == sent[key] else (f"{key} is read as grant",)
     rest = {one: value for one, value in sent.items() if one != key}
@@ -235,8 +234,7 @@ def _of_key(sent: Sent, key: str) -> Iterator[Reading]:
     yield from _beside(reference, {}, rest, called)
 
 
-def _beside(reference: str, inner: Sent, others: Sent, done: tuple[str, ...]) -> Iterator[Reading]:
-    """The readings of what stands beside a grant: arguments of the tool, or its name once more."""
+def _beside(reference: str, inner: Sent, others: Sent, done: tuple[str, ...]) -> Iterator[CallReading]:
     again = {one: value for one, value in others.items() if _is_name(one, value)}
     for left in ({}, again) if again else ({},):
         kept = {one: value for one, value in others.items() if one not in left}
@@ -246,11 +244,10 @@ def _beside(reference: str, inner: Sent, others: Sent, done: tuple[str, ...]) ->
         moved = tuple(f"{one} is moved into arguments" for one in kept)
         doubtful = frozenset(kept.keys() & again.keys())
         named_again = tuple(map(str, left.values()))
-        yield Reading(reference, {**inner, **kept}, (*done, *out, *moved), named_again, doubtful)
+        yield CallReading(reference, {**inner, **kept}, (*done, *out, *moved), named_again, doubtful)
 
 
 def _is_name(key: str, value: object) -> bool:
-    """Whether a key and its value may only say again which tool is called."""
     return isinstance(value, str) and (key_of(key) in NAMERS or key_of(key) in ("server", "servername"))
 
 
@@ -261,7 +258,7 @@ def _held(value: object) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def inner_readings(reference: str, arguments: Sent, names: Container[str]) -> Iterator[Reading]:
+def inner_readings(reference: str, arguments: Sent, names: Container[str]) -> Iterator[CallReading]:
     """Other ways to read arguments that do not fit: wrapped once more, or beside a name of the tool."""
     table = {
         key: value
@@ -277,11 +274,8 @@ def inner_readings(reference: str, arguments: Sent, names: Container[str]) -> It
             break
         table = cast("dict[str, Any]", inner)
     if table != arguments:
-        yield Reading(reference, dict(table), ("arguments were in another object",))
+        yield CallReading(reference, dict(table), ("arguments were in another object",))
 
-
-Known = Callable[[str, ToolContext], bool]
-"""Whether a text is the id or the name of a tool that the caller may know of."""
 
 UNKNOWN: Final[Mapping[str, Any]] = {
     "query": "<what the tool should do>",
@@ -300,7 +294,7 @@ _BETWEEN: Final = re.compile(r"[,;\s]+")
 class Preparing:
     """Reads the arguments of the two tools that find and resolve."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Callable[[str, ToolContext], bool]) -> None:
         self._known = known
 
     def search(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:

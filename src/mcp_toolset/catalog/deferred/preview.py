@@ -75,7 +75,6 @@ def preview_of(
 
 
 def one_line(text: str) -> str:
-    """The first sentence of a server's description, as far as a preview has room for it."""
     line = next((line.strip() for line in cleaned(text).splitlines() if line.strip()), "")
     sentence = line.partition(". ")[0].rstrip(".")
     return sentence if len(sentence) <= _LONGEST_ABOUT else f"{sentence[: _LONGEST_ABOUT - 1].rstrip()}…"

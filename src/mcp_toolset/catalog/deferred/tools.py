@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.deferred.findable import LONGEST_ID, Found, Resolution, Resolved, said
+from mcp_toolset.catalog.deferred.findable import LONGEST_ID, Resolution, ResolveAnswer, SearchAnswer, said
 from mcp_toolset.catalog.deferred.preparing import Preparing, explained_fixed
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE
 from mcp_toolset.errors import GrantError
@@ -42,7 +42,7 @@ class SearchRequest:
     page: int = 1
 
 
-Search = Callable[[SearchRequest, ToolContext], Awaitable[Found]]
+Search = Callable[[SearchRequest, ToolContext], Awaitable[SearchAnswer]]
 Reader = Callable[[SchemaCheck, ToolCall, ToolContext], ToolCall]
 """Reads what a model has sent as it was meant, given the check of the tool's arguments."""
 
@@ -142,7 +142,6 @@ def _request(sent: Mapping[str, Any]) -> SearchRequest:
 
 
 def previewing(search: ToolBinding, preview: str, *, english: bool = False) -> ToolBinding:
-    """`search_tools` with a preview of the catalog, and whether to search in English, in its description."""
     said = _ENGLISH_SEARCH_TEXT if english else SEARCH_TEXT
     text = f"{said}\n\n{preview}" if preview else said
     return replace(search, definition=search.definition.described(text))
@@ -151,7 +150,7 @@ def previewing(search: ToolBinding, preview: str, *, english: bool = False) -> T
 def resolve_binding(resolve: Resolve, preparing: Preparing) -> ToolBinding:
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:
         ids, stubs = call.arguments["ids"], call.arguments.get("stubs", False)
-        return ToolResult.of_structured(said(Resolved(await resolve(ids, context, stubs=stubs))))
+        return ToolResult.of_structured(said(ResolveAnswer(await resolve(ids, context, stubs=stubs))))
 
     made = _made("resolve_tools", "Resolve tools", RESOLVE_TEXT, run, read_only=True, open_world=False)
     return _fixed(made, preparing.resolve)
@@ -205,7 +204,6 @@ def _without_schema(read: Reader) -> _SchemaReader:
 
 
 def _fixed(made: Tool[..., Any], read: _SchemaReader) -> ToolBinding:
-    """The binding of a fixed tool: listed in few tokens, forgiving in what it takes."""
     bound, whole = made.bind(), made.definition
     hints = {"title": whole.title, **(whole.annotations or {})}
     listed = replace(whole, annotations=hints, input_schema=SCHEMAS[whole.name])

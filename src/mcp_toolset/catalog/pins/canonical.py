@@ -20,20 +20,10 @@ from mcp_toolset.tools.core.definition import ToolDefinition, texts_in
 from mcp_toolset.tools.text.hidden_text import visible
 
 SCHEMAS: Final = frozenset(
-    {
-        "items",
-        "additionalItems",
-        "additionalProperties",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-        "contains",
-        "propertyNames",
-        "not",
-        "if",
-        "then",
-        "else",
-        "contentSchema",
-    }
+    (
+        "items additionalItems additionalProperties unevaluatedItems unevaluatedProperties contains "
+        "propertyNames not if then else contentSchema"
+    ).split()
 )
 """Keywords whose value is a schema."""
 
@@ -49,22 +39,15 @@ VALUES: Final = frozenset({"default", "example", "examples"})
 """Keywords that are not enforced, with values that a model may send unchanged."""
 
 _WORDING: Final = frozenset(
-    {
-        "title",
-        "description",
-        "$comment",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "enumNames",
-        "enumDescriptions",
-        "markdownDescription",
-    }
+    (
+        "title description $comment deprecated readOnly writeOnly enumNames enumDescriptions "
+        "markdownDescription"
+    ).split()
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SchemaPart:
     """A part of a schema: a `name` of a parameter, definition or unknown keyword; `wording` is only read."""
 
     kind: Literal["name", "wording", "pattern", "value"]
@@ -77,7 +60,7 @@ def only_says(key: str) -> bool:
     return key in _WORDING or key in VALUES or (key.startswith("x-") and key != "x-mcp-header")
 
 
-def parts(schema: Any, path: str = "") -> Iterator[Part]:
+def parts(schema: Any, path: str = "") -> Iterator[SchemaPart]:
     if isinstance(schema, list):
         for place, part in enumerate(cast("list[Any]", schema)):
             yield from parts(part, f"{path}[{place}]")
@@ -86,19 +69,19 @@ def parts(schema: Any, path: str = "") -> Iterator[Part]:
             yield from _member_parts(path, key, value)
 
 
-def _member_parts(path: str, key: str, value: Any) -> Iterator[Part]:
+def _member_parts(path: str, key: str, value: Any) -> Iterator[SchemaPart]:
     step = f"{path}.{key}"
     if key in TABLES_OF_SCHEMAS and isinstance(value, Mapping):
         for name, part in cast("Mapping[str, Any]", value).items():
-            yield Part("pattern" if key == "patternProperties" else "name", step, name)
+            yield SchemaPart("pattern" if key == "patternProperties" else "name", step, name)
             yield from parts(part, f"{step}.{name}")
     elif key in SCHEMAS or key in LISTS_OF_SCHEMAS:
         yield from parts(value, step)
     elif only_says(key) and key not in VALUES:
-        yield Part("wording", step, value)
+        yield SchemaPart("wording", step, value)
     else:
-        yield Part("name", path, key)
-        yield Part("pattern" if key == "pattern" else "value", step, value)
+        yield SchemaPart("name", path, key)
+        yield SchemaPart("pattern" if key == "pattern" else "value", step, value)
 
 
 _SETS: Final = frozenset({"required", "type", "enum"})
@@ -179,21 +162,11 @@ _SPOKEN: Final = ("title", "description", "annotations", "outputSchema")
 
 _PROPOSED: Final = tuple(f".{key}" for key in VALUES)
 _TYPES: Final = ("null", "boolean", "object", "array", "number", "integer", "string")
-_NARROWING: Final = (
-    "type",
-    "enum",
-    "required",
-    "additionalProperties",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "multipleOf",
+_NARROWING: Final = tuple(
+    (
+        "type enum required additionalProperties minimum maximum exclusiveMinimum exclusiveMaximum minLength "
+        "maxLength minItems maxItems uniqueItems multipleOf"
+    ).split()
 )
 """Keywords that add no words to a schema."""
 
@@ -241,7 +214,6 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]
 
 
 def in_one_line(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The first places where two canonical definitions differ, each with its values, cut and made visible."""
     found = compared(old, new)
     told = [f"{each.path}: {_brief(each.before)} → {_brief(each.after)}" for each in found[:_MOST_TOLD]]
     return "; ".join(told) + (f" and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else "")

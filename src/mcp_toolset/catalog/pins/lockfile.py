@@ -184,7 +184,6 @@ class LockFile:
             self._pause.wait(_PAUSE)
 
     def _target(self) -> Path:
-        """The file itself: a symbolic link stays, and its target is replaced."""
         return self.path.resolve()
 
     def _replace(self, text: str) -> None:

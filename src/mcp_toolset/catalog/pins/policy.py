@@ -28,7 +28,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.canonical import (
     TABLES_OF_SCHEMAS,
     VALUES,
-    Part,
+    SchemaPart,
     canonical,
     compared,
     digest_of,
@@ -87,7 +87,7 @@ def tidied(definition: ToolDefinition, policy: HiddenTextPolicy = "strip") -> Ti
     if _is_plain(definition):
         return Tidied(definition)
     said = [
-        Part(part.kind, f"{label}{part.path}", part.value)
+        SchemaPart(part.kind, f"{label}{part.path}", part.value)
         for label, schema in (
             ("inputSchema", definition.input_schema),
             ("outputSchema", definition.output_schema),
@@ -109,7 +109,7 @@ def _is_plain(definition: ToolDefinition) -> bool:
     return text.isascii() and "\x7f" not in text and not _ESCAPED.search(text)
 
 
-def _in_values(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
+def _in_values(definition: ToolDefinition, said: list[SchemaPart]) -> Iterator[str]:
     for part in said:
         match part.kind:
             case "name":
@@ -132,7 +132,7 @@ def _in_name(place: str, name: str) -> Iterator[str]:
         yield f"{place} imitates Latin letters: {ascii(letters)[1:-1]} in {ascii(name)}"
 
 
-def _in_wording(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
+def _in_wording(definition: ToolDefinition, said: list[SchemaPart]) -> Iterator[str]:
     wording = [(part.path, part.value) for part in said if part.kind == "wording"]
     for place, value in (
         ("title", definition.title),
@@ -324,7 +324,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _named(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
-    """Changes of parameters by name: new ones, removed ones, those that are no longer required."""
     before, after = _table(old.get("properties")), _table(new.get("properties"))
     rest = new.get("additionalProperties", True)
     for name in sorted(after.keys() - before.keys()):
@@ -400,7 +399,6 @@ def _differs(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def _enforced(schema: Any) -> Any:
-    """A schema without descriptive keywords; a parameter that is called `title` stays."""
     if isinstance(schema, list):
         return [_enforced(part) for part in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -445,8 +443,7 @@ def _some(values: frozenset[str]) -> str:
 ChangePolicy = Literal["accept", "warn", "quarantine"]
 """Serve a changed tool; serve it and report it; or quarantine it until a person accepts it."""
 
-MAX_SEEN: Final = 50_000
-"""The number of tools of one server whose first definition is remembered; further names are refused."""
+MAX_SEEN: Final = 50_000  # tools of one server whose first definition is remembered
 
 _SHOWN: Final = 300
 _LISTED: Final = 3
@@ -527,7 +524,6 @@ class Pins:
         self._first = dict(before._first)
 
     def listed(self) -> Pinned:
-        """The server's last list, canonical and without secrets: what accepting it would pin."""
         listed = self._listed.items() if self._live else ()
         return {name: dict(seen.canonical) for name, (_, seen) in listed}
 

@@ -286,7 +286,6 @@ def _closed_up(text: str) -> str:
 
 
 def _writing_systems(text: str) -> Iterator[Sign]:
-    """The writing systems of the words in a text; a new one may be used to instruct."""
     if text.isascii():
         return
     counts: dict[str, int] = {}

@@ -91,9 +91,7 @@ _DATA: Final = SchemaValidator(
 )
 
 
-MOST_BYTES: Final = 64 * 1024 * 1024
-"""The largest size of a file in bytes; a larger one is neither read nor written."""
-
+MOST_BYTES: Final = 64 * 1024 * 1024  # of a file; a larger one is neither read nor written
 MOST_FILES: Final = 1000  # the number of files in the folder; the oldest are removed first
 LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process; after that it is skipped
 

@@ -112,7 +112,6 @@ def _others(known: Mapping[str, Sequence[ToolBinding]], standing: Container[str]
 def _has_name(
     binding: ToolBinding, remembered: Mapping[ToolKey, RegistryEntry], live: Collection[ToolKey]
 ) -> bool:
-    """Whether a tool has a name, and keeps it unless a local tool or the server itself takes it."""
     key = key_of(binding)
     entry = remembered.get(key)
     return entry is not None and _keeps(entry, binding) and key in live
@@ -245,7 +244,6 @@ def _host_names(bindings: Iterable[ToolBinding], rules: NameRules) -> dict[str, 
 
 
 def _identified(bindings: Sequence[ToolBinding], before: Assigned | None) -> list[ToolBinding]:
-    """The bindings with an id each; one tool with several names has one id."""
     made = _by_id(before.bindings, before.known) if before else {}
     groups: dict[ToolKey, list[ToolBinding]] = defaultdict(list)
     for binding in bindings:

@@ -37,8 +37,7 @@ from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
 from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolBinding, ToolView, UnboundName, distinct
 
-MAX_ORPHANS: Final = 10_000
-"""Remembered tools without a source; the oldest without a decision are dropped first."""
+MAX_ORPHANS: Final = 10_000  # remembered tools without a source; the oldest undecided ones go first
 
 Entries = Mapping[ToolKey, RegistryEntry]
 
@@ -120,7 +119,7 @@ class SourceHandle:
 
 
 @dataclass(frozen=True, slots=True)
-class Surface:
+class RegistrySurface:
     """All tools, names and members at one generation; replaced as a whole, never changed."""
 
     generation: int = 0
@@ -136,19 +135,19 @@ class Surface:
     parts: Mapping[str, Assigned] = field(default_factory=dict[str, Assigned])
     chosen: Mapping[str, Chosen] = field(default_factory=dict[str, Chosen])
 
-    def same_as(self, other: Surface) -> bool:
+    def same_as(self, other: RegistrySurface) -> bool:
         """Whether the two differ in nothing that a state or a caller can see."""
         mine = (self.toolsets, self.entries, self.members, self.hidden)
         return mine == (other.toolsets, other.entries, other.members, other.hidden) and self._same_keys(other)
 
-    def _same_keys(self, other: Surface) -> bool:
+    def _same_keys(self, other: RegistrySurface) -> bool:
         return self.parts.keys() == other.parts.keys() and all(
             part is other.parts[source] or part.live.keys() == other.parts[source].live.keys()
             for source, part in self.parts.items()
         )
 
 
-def computed(wanted: Surface, given: NameRules) -> Surface:
+def computed(wanted: RegistrySurface, given: NameRules) -> RegistrySurface:
     toolsets = wanted.toolsets.values()
     rules = given if any(toolset.defers for toolset in toolsets) else replace(given, reserved=frozenset())
     assignment = assigned(wanted.compiled, wanted.entries, wanted.live.keys(), rules, wanted.parts)
@@ -173,14 +172,13 @@ def computed(wanted: Surface, given: NameRules) -> Surface:
     )
 
 
-def compiled_anew(surface: Surface) -> Surface:
+def compiled_anew(surface: RegistrySurface) -> RegistrySurface:
     toolsets = surface.toolsets.values()
     compiled = distinct([binding for toolset in toolsets for binding in toolset.bindings()])
     return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=tuple(compiled))
 
 
-def tell_altered(after: Surface, before: Surface) -> None:
-    """Log each name that differs from the name that the host gave, when it is assigned."""
+def tell_altered(after: RegistrySurface, before: RegistrySurface) -> None:
     fresh = (part for source, part in after.parts.items() if part is not before.parts.get(source))
     for key, binding in (item for part in fresh for item in part.live.items()):
         entry = after.entries[key]
@@ -202,7 +200,7 @@ def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
     return named
 
 
-def shown_in(surface: Surface) -> dict[str, ToolBinding]:
+def shown_in(surface: RegistrySurface) -> dict[str, ToolBinding]:
     return {one.name: one for one in surface.live.values() if not is_hidden(one, surface.hidden)}
 
 
@@ -219,7 +217,6 @@ class HidingPatterns:
         tools: Iterable[ToolBinding],
         known: KnownTools,
     ) -> list[UnboundName]:
-        """The patterns that have matched no tool: remembered, present or filtered out."""
         # A pattern that matches only the name of a tool before a prefix or a rename hides nothing.
         left = self._left(patterns, entries)
         if not left:
@@ -243,7 +240,6 @@ class HidingPatterns:
                 raise UnknownToolError(one.name, f" (in hide){near}")
 
     def _left(self, patterns: Collection[str], tools: Iterable[RegistryEntry | ToolBinding]) -> list[str]:
-        """The patterns that have matched no tool so far, including the given tools."""
         left = [one for one in patterns if one not in self._fitted]
         names = {name for tool in tools for name in (tool.name, tool.asked) if name} if left else ()
         self._fitted.update(one for one in left if any(fnmatchcase(name, one) for name in names))
@@ -254,7 +250,7 @@ class RegistryContents:
     """The tools of a registry, their sources and the members among them, read without a lock."""
 
     def __init__(self, hidden: Collection[str]) -> None:
-        self._surface = Surface(hidden=tuple(hidden))
+        self._surface = RegistrySurface(hidden=tuple(hidden))
         self._hiding = HidingPatterns()
         self._missing_names = NameReport()
 
@@ -613,7 +609,7 @@ class ToolRegistry(RegistryContents):
         return lambda: self._listeners.pop(token, None) and None
 
     @contextmanager
-    def _changing(self) -> Generator[Surface]:
+    def _changing(self) -> Generator[RegistrySurface]:
         """Hold the lock; afterwards notify the listeners, outside of the lock, if something has changed."""
         with self._lock:
             before = self._surface
@@ -623,7 +619,7 @@ class ToolRegistry(RegistryContents):
             for callback in list(self._listeners.values()):
                 callback()
 
-    def _choose(self, surface: Surface, members: Mapping[Any, bool | None]) -> int:
+    def _choose(self, surface: RegistrySurface, members: Mapping[Any, bool | None]) -> int:
         shown, entries = shown_in(surface), dict(surface.entries)
         for selector, member in members.items():
             key = key_of(shown[public_name_of(selector, shown)])
@@ -631,7 +627,7 @@ class ToolRegistry(RegistryContents):
         self._put(replace(surface, entries=entries, chosen={}))
         return self._surface.generation
 
-    def _put(self, wanted: Surface) -> None:
+    def _put(self, wanted: RegistrySurface) -> None:
         """Compute a surface and swap it in; without a difference the generation stays."""
         before = self._surface
         after = computed(wanted, self._rules)
@@ -648,7 +644,6 @@ class ToolRegistry(RegistryContents):
 
 
 def _handle_of(toolset: Toolset) -> SourceHandle:
-    """The handle of a toolset: its name, else that of its class, else those of its first tools."""
     if not isinstance(toolset, Toolset):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DefinitionError(f"a registry takes toolsets, not {toolset!r}; write Toolset(…) around tools")
     inner = toolset
@@ -659,7 +654,7 @@ def _handle_of(toolset: Toolset) -> SourceHandle:
     return SourceHandle(toolset.name or (kind if type(inner) is not Toolset else f"Toolset({shown})"))
 
 
-def _require_fresh(generation: int, surface: Surface) -> None:
+def _require_fresh(generation: int, surface: RegistrySurface) -> None:
     if generation != surface.generation:
         raise StaleStateError(
             f"the registry has changed since this snapshot ({generation} → {surface.generation}); "
@@ -667,5 +662,5 @@ def _require_fresh(generation: int, surface: Surface) -> None:
         )
 
 
-def _orphaned(state: RegistryState, surface: Surface) -> tuple[ToolKey, ...]:
+def _orphaned(state: RegistryState, surface: RegistrySurface) -> tuple[ToolKey, ...]:
     return tuple(entry.key for entry in state.tools if entry.key not in surface.live)

@@ -30,7 +30,6 @@ class _StateData(BaseModel):
 
 
 def generation_and_entries(data: Any) -> tuple[int, list[dict[str, Any]]]:
-    """The generation of a state, and the fields of its entries; `ValueError` says why it is none."""
     try:
         read = _StateData.model_validate(data)
     except ValidationError as fault:

@@ -229,7 +229,6 @@ def _texts(value: object) -> frozenset[str]:
 
 
 def _on_one_line(text: str) -> str:
-    """Without hidden characters and line breaks."""
     return " ".join(cleaned(text).split())
 
 

@@ -20,8 +20,7 @@ from mcp_toolset._index import part
 from mcp_toolset.catalog.search.entry import CatalogEntry, SearchHit, entry_of
 from mcp_toolset.catalog.search.index_file import IndexBase, IndexFolder, Parts, Told, mapped, whole, written
 from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.catalog.search.name_matching import Matcher
-from mcp_toolset.catalog.search.ranking import NEAREST, ReadingScorer, Scorer, require_scorer
+from mcp_toolset.catalog.search.ranking import NEAREST, Matcher, ReadingScorer, Scorer, require_scorer
 from mcp_toolset.errors import DefinitionError, InvalidStateError
 from mcp_toolset.tools.core.definition import ToolDefinition
 

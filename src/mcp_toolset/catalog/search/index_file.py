@@ -37,7 +37,7 @@ _CODED: Final = ("utf-8", "surrogatepass")
 def made_by() -> str:
     """What an index depends on beside its tools: the code and tables of search, the order of bytes."""
     digest = blake2b(f"{unidata_version} {sys.byteorder}".encode(), digest_size=16)
-    search = os.path.dirname(os.path.dirname(__file__))
+    search = os.path.dirname(__file__)
     walked = [*os.walk(search), *os.walk(os.path.join(search, "../../tools/text"))]
     paths = [os.path.join(folder, name) for folder, _, names in walked for name in names]
     for path in sorted(path for path in paths if "__pycache__" not in path):
@@ -111,7 +111,6 @@ def copied(path: str | os.PathLike[str], check: Callable[[os.stat_result], objec
 
 
 def whole(steps: Generator[None, None, _T]) -> _T:
-    """The result of work that is done in steps, all of them taken now."""
     while True:
         try:
             next(steps)
@@ -159,7 +158,6 @@ class Strings(Sequence[bytes]):
 
 
 def coded(text: str) -> bytes:
-    """A string as it stands in a file; the order of strings is that of their bytes."""
     return text.encode(*_CODED)
 
 
@@ -173,7 +171,6 @@ def strings_in(name: str, texts: Iterable[bytes]) -> Parts:
 
 
 def starts_of(sizes: Iterable[int]) -> bytes:
-    """Where each of several stretches starts, and where the last ends."""
     return array("I", accumulate(sizes, initial=0)).tobytes()
 
 
@@ -259,7 +256,6 @@ class TermsBase:
         return self._starts[at + 1] - self._starts[at]
 
     def posting(self, term: str) -> tuple[array[int], array[int]]:
-        """The ordinals of the tools that have a term, ascending, and its impact in each of them."""
         at = self._at[term]
         start, end = self._starts[at], self._starts[at + 1]
         places, impacts = array("i"), array("i")

@@ -239,7 +239,6 @@ class ImpactColumn:
 
 
 def in_order(numbers: array[int]) -> bytes:
-    """The bytes of the numbers, the lowest of each first."""
     if sys.byteorder == "big":
         numbers = numbers[:]
         numbers.byteswap()
@@ -327,7 +326,6 @@ class WordQuery:
 
     @cached_property
     def _scores(self) -> array[int]:
-        """The score at each place, in units; 0 where no term of the query is."""
         lanes, rare = 0, list[tuple[int, Posting]]()
         for clause in self._clauses:
             weight, column = ceil(clause.weight / self._unit), self._columns.of(clause.posting)
@@ -358,7 +356,6 @@ class WordQuery:
         return {name: unit * score for name in names if name in of and (score := scores[of[name]])}
 
     def _highest(self, count: int) -> dict[str, float]:
-        """The `count` highest scores, perhaps with some more."""
         scores, names, unit = self._scores, self._places.names, self._unit
         places: Iterable[int] = highest(in_order(scores)[LANE_BYTES - 1 :: LANE_BYTES], count)
         if len(places) < count:

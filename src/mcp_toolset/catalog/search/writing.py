@@ -12,7 +12,7 @@ from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.index_file import PRINT, Parts, Told, coded, starts_of, strings_in
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.catalog.search.name_matching import spellings
+from mcp_toolset.catalog.search.ranking import spellings
 
 _TOOLS: Final = 64
 _NUMBERS: Final = 10_000

@@ -23,9 +23,16 @@ from pathlib import Path
 from typing import Any, Protocol, final
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.meaning import Blend, MeaningScorer, text_of
+from mcp_toolset.catalog.search.meaning import (
+    Blend,
+    MeaningScorer,
+    PackedVectors,
+    Similarity,
+    best_cosines,
+    is_latin,
+    text_of,
+)
 from mcp_toolset.catalog.search.text import clauses_of
-from mcp_toolset.catalog.search.vectors import PackedVectors, Similarity, best_cosines, is_latin
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
 

@@ -58,13 +58,11 @@ class Monitor:
         return not any(True for _ in self._missing())
 
     def readiness(self, identity: Identity | None) -> dict[str, Any]:
-        """Whether requests should be sent here, and what is missing, as far as a caller may know."""
         found = list(self._missing())
         missing = {what: reason for what, reason, server in found if not self._hides(server, identity)}
         return {"status": "unready" if found else "ready", "missing": missing}
 
     def _missing(self) -> Iterator[tuple[str, str, str]]:
-        """What must work and does not: its name, the reason, and the mounted server that it is, if any."""
         policy, statuses = self._ready(), self._statuses()
         for pattern in policy.servers:
             found = [name for name in statuses if fnmatchcase(name, pattern)]

@@ -6,7 +6,7 @@ What mounted servers say about themselves, instructions and `serverInfo`, is pas
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from types import TracebackType
@@ -27,10 +27,9 @@ from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
 from mcp_toolset.extending.joined import Extensions
-from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import ManualCalls, PendingCall
 from mcp_toolset.server.interface.keywords import OwnKeywords
-from mcp_toolset.server.mcp_server import MCPServer
+from mcp_toolset.server.mcp_server import MCPServer, News
 from mcp_toolset.server.mounts import (
     DRAIN,
     PATIENCE,
@@ -84,7 +83,6 @@ def authenticator(auth: Auth | None) -> Authenticator | None:
 
 
 def observed_by(others: Iterable[CallObserver], rules: Rules) -> Rules:
-    """The rules with those of the extensions among their observers, each once."""
     known = {id(one) for one in rules.observers}
     added = [one for one in others if id(one) not in known]
     return replace(rules, observers=(*rules.observers, *added)) if added else rules
@@ -92,28 +90,6 @@ def observed_by(others: Iterable[CallObserver], rules: Rules) -> Rules:
 
 SERVERS_META_KEY: Final = "mcp-toolset/servers"
 """Where the answers to `initialize` and `server/discover` have the servers behind this one, in `_meta`."""
-
-
-def servers_meta(sources: Mapping[str, ToolSource], withheld: Collection[str]) -> dict[str, Any]:
-    """The `_meta` of a handshake: each mounted server with its state and its `serverInfo`."""
-    servers = [
-        {"name": name, "state": source.status.state, **({"serverInfo": info} if info else {})}
-        for name, source in sources.items()
-        if name not in withheld and fits(source, MountedSource)
-        for info in (source.server_info(),)
-    ]
-    return {SERVERS_META_KEY: servers} if servers else {}
-
-
-def joint_instructions(sources: Mapping[str, ToolSource], withheld: Collection[str], budget: int) -> str:
-    return instructions_of(
-        (
-            (name, source.instructions)
-            for name, source in sources.items()
-            if name not in withheld and fits(source, MountedSource)
-        ),
-        budget,
-    )
 
 
 def _instructed(toolsets: Iterable[Toolset]) -> Iterator[Toolset]:
@@ -133,6 +109,12 @@ class ServerParts:
     registry: ToolRegistry  # which tools there are, and which of them can be called
     extensions: Extensions
     grants: GrantLedger  # issues and judges the grants of deferred tools
+    work: BackgroundWork  # what tools have begun in the background
+    _attachments: Attachments
+    _auth: Authenticator | None
+    _keeper: StateKeeper | None
+    _manual: ManualCalls
+    _offering: Offering
     _stack: AsyncExitStack | None
     _is_told: bool
     _said: str | None
@@ -191,7 +173,9 @@ class ServerParts:
         if alone is not None:
             said = alone.instructions
         else:
-            said = joint_instructions(sources, withheld, self._own.get("instructions_budget", BUDGET))
+            known = [one for one in sources.items() if one[0] not in withheld]
+            texts = ((name, source.instructions) for name, source in known if fits(source, MountedSource))
+            said = instructions_of(texts, self._own.get("instructions_budget", BUDGET))
         own = self._instructions_of_toolsets(identity)
         parts = (self._said, *own, self._served.preview(identity), said)
         return "\n\n".join(part for part in parts if part) or None
@@ -262,7 +246,14 @@ class ClientSide(ServerParts):
         await self._current()
 
     def handshake_meta(self, identity: Identity | None) -> dict[str, Any]:
-        return servers_meta(self.registry.sources(), self._withheld(identity))
+        withheld = self._withheld(identity)
+        servers = [
+            {"name": name, "state": source.status.state, **({"serverInfo": info} if info else {})}
+            for name, source in self.registry.sources().items()
+            if name not in withheld and fits(source, MountedSource)
+            for info in (source.server_info(),)
+        ]
+        return {SERVERS_META_KEY: servers} if servers else {}
 
     def is_arriving(self) -> bool:
         return bool(self._unlisted)
@@ -319,10 +310,6 @@ _log = logging.getLogger("mcp_toolset.policy")
 
 class HostCalls(ClientSide):
     """The side of a server that its own program calls, without a wire."""
-
-    _auth: Authenticator | None
-    _manual: ManualCalls
-    _offering: Offering
 
     @property
     def auth(self) -> Authenticator | None:
@@ -551,8 +538,6 @@ class HostCalls(ClientSide):
 class LiveChanges(ServerParts):
     """Toolsets that join and leave, another configuration, other members: each without a restart."""
 
-    _attachments: Attachments
-
     async def attach(self, toolset: Toolset | Tool[..., Any] | Callable[..., Any]) -> SourceHandle:
         """Serve one more toolset from now on; clients are told once that the list has changed.
 
@@ -662,21 +647,7 @@ def _toolset_of(value: Toolset | Tool[..., Any] | Callable[..., Any]) -> Toolset
 
 
 class Lifecycle(ServerParts):
-    """Opens the mounted servers and the tasks of a server, and closes them in the opposite order.
-
-    Attributes:
-        name: The server's name, as clients see it.
-        toolset: What it serves.
-        work: The work that tools have begun in the background.
-    """
-
-    name: str
-    toolset: Toolset
-    work: BackgroundWork
-    _attachments: Attachments
-    _keeper: StateKeeper | None
-    _manual: ManualCalls
-    _offering: Offering
+    """Opens the mounted servers and the tasks of a server, and closes them in the opposite order."""
 
     async def __aenter__(self) -> Self:
         """Open every upstream concurrently, wait for them, and freeze the first view.

@@ -1,0 +1,577 @@
+"""What a mounted server lists to everybody: `UpstreamTools`, and `UpstreamOffers` beside the tools.
+
+A list is taken when the connection is made and again when the server says that it has changed. A server that
+declares no such news is asked once more when a client lists, after its own hint (`ToolRefresh` for tools).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import field
+from functools import cached_property, partial
+from typing import Any, Final, cast
+
+import anyio
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.catalog.pins.canonical import canonical, in_one_line
+from mcp_toolset.catalog.pins.policy import Pins, scrubbed
+from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
+from mcp_toolset.concurrency.workers import BIG, in_worker, in_worker_if_large, staying
+from mcp_toolset.context.offer_kinds import KINDS, Kind, Wire
+from mcp_toolset.context.task import TASKS
+from mcp_toolset.errors import (
+    CallError,
+    UpstreamError,
+    UpstreamProtocolError,
+    UpstreamTimeoutError,
+    UpstreamUnavailableError,
+)
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, METHOD_NOT_FOUND
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
+from mcp_toolset.upstream.known_server import MountState
+from mcp_toolset.upstream.pagination import NotAListError, PagedList, usable_over_http
+from mcp_toolset.upstream.pool import SessionPool
+from mcp_toolset.upstream.resting import ListingSession
+from mcp_toolset.upstream.target import Link
+from mcp_toolset.upstream.watches import level_of
+
+
+@dataclass(frozen=True)
+class OfferList:
+    """One list as it was taken."""
+
+    entries: Mapping[str, Wire] = field(default_factory=dict[str, Wire])
+    set_aside: tuple[tuple[str, str], ...] = ()  # `(name, reason)` of those that are not usable
+    hint: CacheHint = STRICTEST  # how long it may be kept, counted from `taken`, a time of the event loop
+    taken: float = float("-inf")
+    meta: Wire = field(default_factory=dict[str, Any])  # what the list itself has in `_meta`
+
+    @cached_property
+    def sequence(self) -> Sequence[Wire]:
+        return tuple(self.entries.values())
+
+
+def checked_list(kind: Kind, listing: PagedList, policy: HiddenTextPolicy) -> OfferList:
+    """The entries that the protocol allows; one that is broken goes alone."""
+    entries: dict[str, Wire] = {}
+    set_aside: list[tuple[str, str]] = []
+    for entry in listing.tools:
+        fault = (
+            kind.shape.fault(entry) if type(cast("object", entry)) is dict else f"{kind.identity} is missing"
+        )
+        if fault is not None:
+            set_aside.append((_shown(kind, entry), f"{kind.key}: {fault}"))
+            continue
+        name = str(entry[kind.identity])
+        if name in entries:
+            set_aside.append((name, f"{kind.key}: it is listed twice; the first one is used"))
+            continue
+        tidy = entry if policy == "flag" else cast("Wire", cleaned_metadata(entry))
+        # Cleaning an identity would change which thing it is.
+        if tidy[kind.identity] != name or (policy == "refuse" and tidy != entry):
+            found = ", ".join(hidden_in(json.dumps(entry, ensure_ascii=False)))
+            set_aside.append((visible(name), f"{kind.key}: it has hidden text: {found}"))
+            continue
+        entries[name] = tidy
+    return OfferList(entries, tuple(set_aside), listing.hint, listing.began, listing.meta)
+
+
+def _shown(kind: Kind, entry: Any) -> str:
+    name: Any = cast("Mapping[str, Any]", entry).get(kind.identity) if isinstance(entry, Mapping) else None
+    return name if isinstance(name, str) and name else "(no name)"
+
+
+NOTHING_LISTED: Final = OfferList()
+
+
+LIST_DEADLINE: Final = 5.0
+"""Seconds that one list may take beside the tools; a server that does not answer keeps its last one."""
+
+LEAST_AGE: Final = 1.0  # seconds for which a list without news of changes is not asked for again
+REFRESH_GAP: Final = 0.5  # seconds between one listing and the next, however many changes are announced
+
+CAPABILITY_CHANGED: Final = {
+    "notifications/resources/list_changed": "resources",
+    "notifications/prompts/list_changed": "prompts",
+}
+"""The capability whose lists a notification says to have changed, beside that of tools."""
+
+Request = Callable[..., Awaitable[dict[str, Any]]]
+
+
+class UpstreamOffers:
+    """The resources, templates and prompts that one mounted server lists."""
+
+    known: bool = False  # whether it is known what the server offers, from this run or the last
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        request: Request,
+        changed: Callable[[], None],
+        hidden_text: HiddenTextPolicy = "strip",
+    ) -> None:
+        self._name = name
+        self._hidden_text: HiddenTextPolicy = hidden_text
+        self._request = request
+        self._changed = changed
+        self.resting: Callable[[], bool] = lambda: False  # the session that lists is closed for now
+        self.declared: Mapping[str, Any] = {}
+        self._modern = False
+        self._lists: dict[str, OfferList] = {}
+        self._stale: set[str] = set()
+        self._telling: set[str] = set()
+        self._said: set[str] = set()
+        self._news = anyio.Event()
+        self._listing = anyio.Lock()
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
+
+    @property
+    def set_aside(self) -> tuple[tuple[str, str], ...]:
+        return tuple(entry for kind in KINDS for entry in self._list(kind).set_aside)
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """Whether the server declared a capability, and in it a feature; remembered while it is away."""
+        # A server of 2026-07-28 is told with each request which log messages are wanted: a client of an older
+        # revision can always set its level (`setLevel`), as the bridge keeps it.
+        if (capability, feature) == ("logging", "setLevel"):
+            return self._modern or self.declares("logging")
+        declared: Any = self.declared.get(capability)
+        if not isinstance(declared, Mapping) or not feature:
+            return isinstance(declared, Mapping)
+        found = cast("Mapping[str, Any]", declared).get(feature)
+        return found is True or isinstance(found, Mapping)
+
+    async def take(self, declared: Mapping[str, Any], *, modern: bool) -> None:
+        self.declared, self._modern = declared, modern
+        self._stale.clear()
+        # An earlier connection may have waited on another event loop.
+        self._news = anyio.Event()
+        async with anyio.create_task_group() as group:
+            for kind in KINDS:
+                group.start_soon(self._take_list, kind)
+        if not self.known:
+            self.known = True
+            self._changed()
+
+    def extensions(self) -> dict[str, Any]:
+        own: dict[str, Any] = dict(self.declared.get("extensions") or {})
+        own.pop(TASKS, None)
+        found = {"experimental": self.declared.get("experimental"), "extensions": own}
+        return {name: declared for name, declared in found.items() if declared}
+
+    def entries(self) -> dict[str, Sequence[Wire]]:
+        return {method: held.sequence for method, held in self._lists.items() if held.entries}
+
+    def remember(self, declared: Mapping[str, Any], lists: Mapping[str, Sequence[Wire]]) -> None:
+        self.declared, self.known = declared, True
+        for kind in KINDS:
+            listing = PagedList(kind.method, kind.key, tools=list(lists.get(kind.method, ())))
+            self._lists[kind.method] = checked_list(kind, listing, self._hidden_text)
+
+    def settle(self, hidden_text: HiddenTextPolicy) -> None:
+        """Take another policy about hidden text; what was listed is listed again for it."""
+        if hidden_text != self._hidden_text:
+            self._hidden_text = hidden_text
+            self.outdated()
+
+    def heard(self, method: str) -> bool:
+        if method not in CAPABILITY_CHANGED:
+            return False
+        self._telling.add(CAPABILITY_CHANGED[method])
+        self.outdated(CAPABILITY_CHANGED[method])
+        return True
+
+    def told(self) -> set[str]:
+        said, self._said = self._said, set()
+        return said
+
+    def outdated(self, *capabilities: str) -> None:
+        """List again what belongs to these capabilities; all of it if none is named."""
+        self._stale.update(capabilities or ("resources", "prompts"))
+        self._news.set()
+
+    async def keep_fresh(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            stale, self._stale = self._stale, set()
+            telling, self._telling = self._telling, set()
+            others = [await self._replaced(kind) for kind in KINDS if kind.capability in stale]
+            if telling or any(others):
+                # Told together: a change that the server has announced is one change.
+                self._said |= telling
+                self._changed()
+            await anyio.sleep(REFRESH_GAP)
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        if not self.resting() and self.is_asked_for(kind):
+            await self._relist(kind)
+        return self._list(kind).sequence
+
+    def is_asked_for(self, kind: Kind) -> bool:
+        return self.declares(kind.capability) and not self.declares(kind.capability, "listChanged")
+
+    async def _relist(self, kind: Kind) -> None:
+        async with self._listing:
+            held = self._list(kind)
+            if anyio.current_time() - held.taken > max(LEAST_AGE, held.hint.ttl_ms / 1000):
+                await self._take_list(kind)
+
+    def hint(self, kind: Kind) -> CacheHint:
+        held = self._list(kind)
+        if self.declares(kind.capability, "listChanged"):
+            return held.hint
+        return held.hint.aged(anyio.current_time() - held.taken)
+
+    def meta(self, kind: Kind) -> Wire:
+        return self._list(kind).meta
+
+    def _list(self, kind: Kind) -> OfferList:
+        return self._lists.get(kind.method, NOTHING_LISTED)
+
+    async def _take_list(self, kind: Kind) -> None:
+        if await self._replaced(kind):
+            self._changed()
+
+    async def _replaced(self, kind: Kind) -> bool:
+        taken = await self._walked(kind) if self.declares(kind.capability) else OfferList()
+        if taken is None:
+            return False
+        before, self._lists[kind.method] = self._list(kind), taken
+        return before.entries != taken.entries
+
+    async def _walked(self, kind: Kind) -> OfferList | None:
+        listing = PagedList(kind.method, kind.key)
+        try:
+            await listing.walk(self._request, LIST_DEADLINE)
+        except UpstreamProtocolError as fault:
+            # Templates have no capability of their own, so a server may know no such method.
+            self._log.log(
+                logging.DEBUG if fault.code == -32601 else logging.WARNING, "%s: %s", kind.method, fault
+            )
+            return OfferList(taken=anyio.current_time()) if fault.code == -32601 else None
+        except (UpstreamError, TimeoutError, NotAListError) as fault:
+            reason = str(fault) or "no answer in time"
+            self._log.log(level_of(fault), "%s failed, the last list stays: %s", kind.method, reason)
+            return None
+        return self.checked(kind, listing)
+
+    def checked(self, kind: Kind, listing: PagedList) -> OfferList:
+        return checked_list(kind, listing, self._hidden_text)
+
+    def common(self, method: str) -> Sequence[Wire] | None:
+        held = self._lists.get(method) if self.known else None
+        return None if held is None else held.sequence
+
+
+PATIENCE: Final = 5.0  # seconds that a client waits for a list that is read again for it
+_SHOWN: Final = 10  # names in one line of the log
+
+_READ_AGAIN: Final = "; list the tools again, read its definition, and repeat the call"
+
+
+class UpstreamTools:
+    """The list of one server's tools, taken as a whole each time, at the start and after changes."""
+
+    def __init__(
+        self, link: Link, pins: Pins, listing: ListingSession, pool: SessionPool, state: MountState
+    ) -> None:
+        self.listing = listing
+        self.pool = pool  # knows how long starting and listing may take
+        self.state = state  # becomes ready with each list that is taken
+        self.told_of_changes = False
+        self.on_lost: Callable[[], None] = lambda: None  # listing found no connection
+        self.on_others: Callable[[], None] = lambda: None  # other tools are listed
+        self._due = anyio.Event()
+        self._reading = anyio.Lock()
+        self._read_at = float("-inf")
+        self._calls = 0
+        self._tools_said = False
+        self._said: set[str] = set()
+        self.is_lazy = False  # whether clients are served what is remembered until a call starts the server
+        self.pins = pins  # what judges its definitions
+        self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT  # served, and set aside
+        self._link = link
+        self.known = False  # whether anything is known of the list, from this run or the last
+        self.remembered: CatalogSnapshot = EMPTY_SNAPSHOT  # served until the server has listed
+        self.similar: CatalogSnapshot = EMPTY_SNAPSHOT  # has compiled schemas of equal tools
+        self._superseded: dict[str, ToolDefinition] = {}
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
+        self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
+        self._listing = PagedList()
+        self._more: list[Any] = []
+        self._newer: Mapping[str, Any] = {}
+        self.common: frozenset[str] = frozenset()  # the names of the tools that are listed to everybody
+        self._hint, self._began = STRICTEST, float("-inf")
+        self._admitting = anyio.Lock()
+
+    async def walked(self, seconds: float | None = None) -> PagedList:
+        """The whole list as it is now; empty for a server that declares prompts or resources alone."""
+        listing, declared = PagedList(), self.listing.main.capabilities
+        try:
+            await listing.walk(self.listing.request, seconds or self.pool.start_timeout)
+        except TimeoutError:
+            raise UpstreamTimeoutError(self._link.name, "it listed no tools in time") from None
+        except NotAListError as fault:
+            raise UpstreamProtocolError(self._link.name, INVALID_REQUEST, str(fault)) from None
+        except UpstreamProtocolError as fault:
+            if fault.code != METHOD_NOT_FOUND or declared is None or "tools" in declared:
+                raise
+            listing.complete = True
+        return listing
+
+    async def _taken(self, listing: PagedList) -> str:
+        """Take a list as the state of the server, without what is held back; what is to be said of it."""
+        # A big list takes its time, in which others are to have theirs.
+        with staying() if len(listing.tools) > BIG else nullcontext():
+            async with self._admitting:
+                self._listing, self.common = listing, frozenset(listing.names())
+                self._listed, self.snapshot = await in_worker(partial(self._judged, listing))
+                if self.remembered.tools:
+                    self._supersede()
+        self._hint, self._began, self.known = listing.hint, listing.began, True
+        return (
+            "" if listing.complete else f"its list of tools has no end; it was cut after {len(listing.tools)}"
+        )
+
+    async def remember(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        async with self._admitting:
+            if self.known:
+                return
+            self._listed, self.snapshot = await in_worker_if_large(
+                partial(self._recalled, entries), len(entries)
+            )
+            self.remembered, self.known = self.snapshot, True
+            self.common = frozenset(self._listed.tools)
+
+    def sleep(self) -> None:
+        """Have what is listed now count as remembered: the server is stopped, and listed again after that."""
+        if self.snapshot.tools:
+            self.remembered = self.snapshot
+
+    @property
+    def listed(self) -> CatalogSnapshot:
+        """What was listed to everybody last and is usable, before pins and policies have their say."""
+        return replace(
+            self._listed,
+            tools={name: tool for name, tool in self._listed.tools.items() if name in self.common},
+        )
+
+    def current(self, definition: ToolDefinition) -> ToolDefinition:
+        """The live definition in the place of one that was remembered; another one unchanged."""
+        # Grants, approvals and states of suspended calls are for one definition, so it has to be the same
+        # one.
+        name = definition.name
+        if self._superseded.get(name) is not definition:
+            return definition
+        live = self.snapshot.tools.get(name)
+        if live is not None and self._canonical(live.definition) == self._canonical(definition):
+            return live.definition
+        aside = dict(self.snapshot.set_aside).get(name, "")
+        if live is None and not aside:
+            raise CallError(
+                f"{self._link.name}: {name} is gone: the server listed it in the last run, "
+                "and does not list it now"
+            )
+        found = (
+            aside
+            if live is None
+            else in_one_line(self._canonical(definition), self._canonical(live.definition))
+        )
+        raise CallError(
+            f"{self._link.name}: {name} has changed since the last run, so the call did not run: "
+            f"{self._link.scrubbed(found)}{'' if aside else _READ_AGAIN}"
+        )
+
+    def _canonical(self, definition: ToolDefinition) -> Mapping[str, Any]:
+        return (
+            scrubbed(canonical(definition), self._link.scrubbed)
+            if self._link.secrets
+            else canonical(definition)
+        )
+
+    def _supersede(self) -> None:
+        """Note what was remembered and is not the same now; the live list has arrived."""
+        remembered, self.remembered = self.remembered, EMPTY_SNAPSHOT
+        live = self.snapshot.tools
+        self._superseded = {
+            name: tool.definition
+            for name, tool in remembered.tools.items()
+            if name not in live or live[name].definition is not tool.definition
+        }
+        changed = [name for name in self._superseded if name in live]
+        if changed:
+            names = ", ".join(map(visible, changed[:_SHOWN])) + (" …" if len(changed) > _SHOWN else "")
+            self._log.warning("%d tools have changed since the last run: %s", len(changed), names)
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        return self._listing.meta
+
+    @property
+    def entries(self) -> list[Any]:
+        return self._listing.tools
+
+    async def admit_more(self, entries: Sequence[Any], newer: Mapping[str, Any]) -> None:
+        """Serve tools as well that are listed to some clients alone; pins judge them like all others."""
+        # `newer` are tools by name that took the place of others in sessions of clients, which have said so.
+        async with self._admitting:
+            self._more, self._newer = [*entries], newer
+            self._listed, self.snapshot = await in_worker(partial(self._judged, self._listing))
+
+    async def judged_anew(self) -> None:
+        async with self._admitting:
+            self.snapshot = await in_worker(partial(self._admissible, self._listed))
+            if self.remembered.tools:
+                self.remembered = self.snapshot
+
+    def _hint_now(self, *, told_of_changes: bool) -> CacheHint:
+        """How long the list may be kept; from any moment on if the server tells of changes."""
+        if told_of_changes or not self._hint.ttl_ms:
+            return self._hint
+        return self._hint.aged(anyio.current_time() - self._began)
+
+    @property
+    def outlived(self) -> bool:
+        return bool(self._hint.ttl_ms) and not self._hint_now(told_of_changes=False).ttl_ms
+
+    def _judged(self, listing: PagedList) -> tuple[CatalogSnapshot, CatalogSnapshot]:
+        entries, names = list(listing.tools), set(listing.names())
+        if self._newer:
+            entries = [self._newer.get(_name_of(entry), entry) for entry in entries]
+        for entry in [*self._newer.values(), *self._more]:
+            if entry.get("name") not in names:
+                names.add(entry.get("name"))
+                entries.append(entry)
+        previous = self._listed if self._listed.tools else self.similar
+        listed = take_snapshot(entries, previous=previous, complete=listing.complete)
+        return listed, self._admissible(listed)
+
+    def _recalled(self, entries: Sequence[Mapping[str, Any]]) -> tuple[CatalogSnapshot, CatalogSnapshot]:
+        listed = take_snapshot(entries)
+        return listed, self._admissible(listed, remembered=True)
+
+    def _admissible(self, listed: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
+        usable = usable_over_http(listed) if self._link.facts.carries_headers else listed
+        return self.pins.admit(usable, remembered=remembered, served_first=self.is_lazy)
+
+    def begin(self) -> None:
+        self._due = anyio.Event()
+
+    @property
+    def is_due(self) -> bool:
+        return self._due.is_set()
+
+    def outdated(self) -> None:
+        self._due.set()
+
+    def heard(self) -> None:
+        self._tools_said = True
+        self._due.set()
+
+    def not_told(self) -> None:
+        self.told_of_changes = False
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether the list is read again for clients: nothing tells of changes, or it is not to be kept."""
+        main = self.listing.main
+        if self.state.now != "ready" or main.dispatcher is None or "tools" not in (main.capabilities or ()):
+            return False
+        return not self.told_of_changes or (main.modern and not self._hint_now(told_of_changes=True).ttl_ms)
+
+    @property
+    def is_stale(self) -> bool:
+        if not self.is_asked_for:
+            return False
+        ttl = self._hint_now(told_of_changes=True).ttl_ms / 1000
+        was_called = not ttl and self._calls != self.state.calls
+        return was_called or anyio.current_time() - self._read_at > max(LEAST_AGE, ttl)
+
+    async def read_again(self) -> None:
+        with anyio.move_on_after(PATIENCE):
+            async with self._reading:
+                if not self.is_stale:
+                    return
+                self._calls, self._read_at = self.state.calls, anyio.current_time()
+                try:
+                    listing = await self.walked(PATIENCE)
+                except UpstreamError as fault:
+                    return self._log.info("listing again for a client failed: %s", in_log(str(fault)))
+                if listing.tools != self.entries:
+                    await self.admit(listing)
+
+    def said(self) -> set[str]:
+        """`tools`, if the server has said that they have changed, once they are listed again; told once."""
+        said, self._said = self._said, set()
+        return said
+
+    def hint(self) -> CacheHint | None:
+        """How long the tools may be kept from now on; `None` if the server declares that it has none."""
+        if self.state.now != "ready":
+            return STRICTEST
+        declared = self.listing.main.capabilities
+        if declared is not None and "tools" not in declared:
+            return None
+        if not self.told_of_changes and self.outlived:
+            self._due.set()
+        return self._hint_now(told_of_changes=self.told_of_changes)
+
+    async def keep_fresh(self) -> None:
+        """List again after changes; any number of them during one listing cause one more."""
+        while True:
+            await self._due.wait()
+            self._due = anyio.Event()
+            said, self._tools_said = self._tools_said, False
+            try:
+                await self._take_list_surely(said=said)
+            except UpstreamUnavailableError:
+                return self.on_lost()
+            except UpstreamError as fault:
+                self._failed(fault)
+            await anyio.sleep(REFRESH_GAP)
+
+    def _failed(self, fault: UpstreamError) -> None:
+        health = self.listing.main.health
+        reason = f"listing again failed, the last list stays: {fault}"
+        self._log.warning("%s", in_log(reason))
+        if isinstance(fault, UpstreamTimeoutError):
+            health.missed(self.pool.start_timeout)
+        if not health.fault:
+            self.state.set("ready", reason)
+
+    async def _take_list_surely(self, *, said: bool) -> None:
+        """List, a second time if the request was lost on an open connection: one request proves nothing."""
+        try:
+            listing = await self.walked()
+        except UpstreamUnavailableError:
+            if self.listing.main.dispatcher is None:
+                raise
+            listing = await self.walked()
+        await self.admit(listing, said=said)
+
+    async def admit(self, listing: PagedList, *, said: bool = False) -> None:
+        """Take a list as the state of the server; `said` if the server has said that it is another one."""
+        self._read_at = listing.began
+        before = self.entries
+        fault = await self._taken(listing)
+        if before and before != listing.tools:
+            self.on_others()
+        if said:
+            self._said.add("tools")
+        if fault:
+            self._log.warning("%s", in_log(fault))
+        self.state.set("ready", fault)
+
+
+def _name_of(entry: Any) -> Any:
+    name = cast("Mapping[str, Any]", entry).get("name") if isinstance(entry, dict) else None
+    return name if isinstance(name, str) else None
