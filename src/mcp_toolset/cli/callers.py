@@ -80,7 +80,6 @@ def _check_issuer(found: Identity, tokens: Sequence[str], issuers: Sequence[str]
 
 
 def _mend(written: str, tokens: Sequence[str], keys: bool) -> str:
-
     if mend := did_you_mean(written, tokens):
         return mend
     known = [f"it knows {', '.join(tokens)}"] if tokens else []

@@ -335,8 +335,7 @@ def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes
 
 def _read_once(hub: Path) -> None:
     """Start the servers once, so that what they list is known to the first session."""
-    from mcp_toolset.cli.mount import read_once
-    from mcp_toolset.cli.servers import report_down
+    from mcp_toolset.cli.mount import read_once, report_down
     from mcp_toolset.config import load_config
 
     try:

@@ -458,7 +458,7 @@ def _serve(
     log: ServingLog,
     within: AbstractAsyncContextManager[None] | None = None,
 ) -> None:
-    from mcp_toolset.cli.servers import report_down, require_something
+    from mcp_toolset.cli.mount import report_down, require_something
     from mcp_toolset.serving.serve import run_server
 
     log.follow(server, one_client=how.transport == "stdio")

@@ -65,9 +65,8 @@ def list_command(
         raise click.UsageError("--prompts and --resources are two lists; ask for one of them", ctx)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.mount import opened, run
+    from mcp_toolset.cli.mount import name_down, opened, run
     from mcp_toolset.cli.pinning import clearing
-    from mcp_toolset.cli.servers import name_down
 
     reach.log()
 
@@ -307,9 +306,8 @@ def inspect_command(
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.mount import mount, run
+    from mcp_toolset.cli.mount import mount, name_down, opening, reachable, run, warn_of_keys
     from mcp_toolset.cli.pinning import clearing
-    from mcp_toolset.cli.servers import name_down, opening, reachable, warn_of_keys
 
     reach.log()
 

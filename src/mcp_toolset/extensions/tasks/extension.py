@@ -55,8 +55,7 @@ class TaskCalls(Extension):
     @cached_property
     def tasks(self) -> Tasks:
         # Few servers have any.
-        from mcp_toolset.extensions.tasks.task_records import TaskRecords
-        from mcp_toolset.extensions.tasks.tasks import Tasks
+        from mcp_toolset.extensions.tasks.tasks import TaskRecords, Tasks
 
         need = self.host.need
         records = TaskRecords(need(SuspendedStore), need(Shared))

@@ -23,12 +23,12 @@ from mcp_toolset.context.spans import error_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, HttpPage
 from mcp_toolset.extensions.telemetry.metrics import OTHER, CallMetrics, Traces, everything, series_of
+from mcp_toolset.tools.core.identity import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, Host
     from mcp_toolset.extensions.telemetry.otlp import Collector, Sender
-    from mcp_toolset.tools.core.identity import Identity
 
 WORDS: Final = ("prometheus", "otlp", "public")
 SPANS: Final = 10.0
