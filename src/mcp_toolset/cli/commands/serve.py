@@ -33,7 +33,6 @@ from mcp_toolset.errors import ConfigError, ToolsetError
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.reloading import Child
     from mcp_toolset.config import HubConfig
@@ -316,10 +315,21 @@ def serve_command(
         if followed is not None:
             given = [*map(str, serving_arguments(ctx)), *["-v"] * verbose]
             stays = {key: one for key, one in extensions.items() if key in index().STAYING}
-            options = MountOptions(name=name, extensions=stays)
-            _serve_followed(followed, options, given, how, log)
+            from mcp_toolset.cli.reloading import ProgramReload, front
+
+            # The program runs in a child process, which is exchanged when a file of it changes.
+            server = front(followed, MountOptions(name=name, extensions=stays))
+            given += () if name is None else ("--name", name)
+            again = ProgramReload(server, followed, given, shared=transport != "stdio", tell=complain)
+            _serve(server, False, how, log, again.running())
             return
-        with _ledger(grants) as ledger:
+        with ExitStack() as stack:
+            ledger = None
+            if grants is not None:
+                from mcp_toolset.catalog.grants.ledger import GrantLedger
+                from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
+
+                ledger = GrantLedger(stack.enter_context(SqliteGrantStore(grants)))
             options = MountOptions(
                 deferred,
                 timeout,
@@ -330,9 +340,7 @@ def serve_command(
                 headers=headers,
                 serves=child is None,
                 shared=_shared(shared),
-                extensions=extensions
-                if child is None
-                else {**extensions, **dict.fromkeys(index().STAYING, False)},
+                extensions=extensions | dict.fromkeys(() if child is None else index().STAYING, False),
             )
             server = _mounted(place, options, child)
             _check_target(ctx, server, target or "", inbound, extensions, has_auth=auth is not None)
@@ -391,32 +399,6 @@ def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> Progr
         other = "--shared" if shared else "--header"
         raise click.UsageError(f"--reload and {other} exclude each other; leave one of them out")
     return target
-
-
-def _serve_followed(
-    target: Program | Module, options: MountOptions, arguments: Sequence[str], how: Serving, log: ServingLog
-) -> None:
-    """Serve a program that runs in a child process, which is exchanged when a file of it changes."""
-    from mcp_toolset.cli.reloading import ProgramReload, front
-
-    server, named = front(target, options), () if options.name is None else ("--name", options.name)
-    reload = ProgramReload(
-        server, target, (*arguments, *named), shared=how.transport != "stdio", tell=complain
-    )
-    _serve(server, False, how, log, reload.running())
-
-
-@contextmanager
-def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
-    """A grant ledger with its store in a file; `None` without a path."""
-    if path is None:
-        yield None
-        return
-    from mcp_toolset.catalog.grants.ledger import GrantLedger
-    from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
-
-    with SqliteGrantStore(path) as store:
-        yield GrantLedger(store)
 
 
 def _shared(url: str | None) -> SharedState | None:

@@ -317,20 +317,15 @@ _MARKS: Final[tuple[tuple[FaultKind, str], ...]] = (
 )
 
 
-def require_monty() -> None:
-    """Check that the extra is installed."""
-    if find_spec("pydantic_monty") is None:
-        raise DefinitionError(
-            "code mode needs a sandbox, which is not installed: pip install 'mcp-toolset[code]', "
-            "or give another one as CodeMode(sandbox=…)"
-        )
-
-
 class MontySandbox:
     """A pool of Monty's processes, which starts with the first run."""
 
     def __init__(self, workers: int) -> None:
-        require_monty()
+        if find_spec("pydantic_monty") is None:
+            raise DefinitionError(
+                "code mode needs a sandbox, which is not installed: pip install 'mcp-toolset[code]', "
+                "or give another one as CodeMode(sandbox=…)"
+            )
         self._workers = workers
         self._pool: AsyncMonty | None = None
         self._sessions: MontySessions | None = None

@@ -137,11 +137,7 @@ class SharedIndexes:
 
     async def newest(self, edition: str) -> str:
         """The name of the newest index of an edition; empty without one."""
-        return (await self._opened(edition) or b"").decode()
-
-    async def content(self, name: str) -> bytes | None:
-        """An index; `None` if it is not there."""
-        return await self._opened(name)
+        return (await self.content(edition) or b"").decode()
 
     async def put(self, edition: str, name: str, content: bytes) -> None:
         """Give an index to the other replicas, unless they have it."""
@@ -155,7 +151,8 @@ class SharedIndexes:
         except StoreError as fault:
             _log.warning("other replicas do not get the index of the search: %s", fault)
 
-    async def _opened(self, key: str) -> bytes | None:
+    async def content(self, key: str) -> bytes | None:
+        """An index by its name, or the name of the newest one by its edition."""
         try:
             sealed = await self._shared.kept(_INDEX).get(key)
         except StoreError as fault:
