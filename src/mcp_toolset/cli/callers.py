@@ -67,7 +67,6 @@ def known_caller(written: str, auth: AuthConfig | None, place: str, kept: Sequen
 
 
 def _check_issuer(found: Identity, tokens: Sequence[str], issuers: Sequence[str], place: str) -> None:
-    """Refuse the key of a caller whom the configuration lets in by no way."""
     if not (tokens or issuers) or any("${" in issuer for issuer in issuers):
         return
     if found.issuer is None and found.client not in tokens:

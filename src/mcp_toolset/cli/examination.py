@@ -85,7 +85,6 @@ class Examined:
 
 
 def examine(machine: Examined) -> Iterator[Finding]:
-    """All findings, in the order in which a reader needs them."""
     for examination in _EXAMINATIONS:
         yield from examination(machine)
 
@@ -223,7 +222,6 @@ def _of_client(server: FoundServer, entry: Mapping[str, Any], examined: Examined
 
 
 def _of_ours(about: str, command: list[str], file: Path, told: Path | None) -> Iterator[Finding]:
-    """Whether an entry of ours starts a program that runs, on a file that can be read."""
     if fault := _fault_of_program(command[0]):
         yield Finding(about, "error", f"{command[0]} {fault}; install it again, and run mcp-toolset install")
         return
@@ -268,7 +266,6 @@ def start_fault(server: ServerConfig) -> str:
 
 
 def _fault_of_program(program: str) -> str:
-    """Why a program of ours does not run; empty if it tells its version."""
     if Path(program).name.removesuffix(".exe") != "mcp-toolset":
         return ""
     try:

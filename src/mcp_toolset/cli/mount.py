@@ -98,7 +98,6 @@ def opening(server: ToolsetServer) -> Generator[None]:
 
 
 def warn_of_keys(server: ToolsetServer) -> None:
-    """Write to stderr which keys of the configuration are ignored."""
     if server.configured is not None:
         complain_of(server.configured.config.warnings)
 
@@ -138,7 +137,6 @@ def complain_of(lines: Iterable[str]) -> None:
 
 
 def _down(server: ToolsetServer) -> list[str]:
-    """A line with place, cause and remedy for each mounted server that is not ready."""
     statuses = server.statuses().items()
     told = "" if server.configured is not None else _OR_TOKEN
     down = [(_shown(server, name), status) for name, status in statuses if not status.is_up]
@@ -470,7 +468,6 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
 
 
 def mount_config(config: HubConfig, options: MountOptions) -> ToolsetServer:
-    """A server for a configuration that is in no file."""
     from mcp_toolset.hub.toolset import ConfiguredToolset
 
     config = _with_timeout(config, options.timeout)
@@ -488,7 +485,6 @@ def _configured(target: ConfigFile, options: MountOptions, *, serving: bool) -> 
 
 
 def _remote(target: Any, name: str, options: MountOptions, pinned: str, **more: Any) -> RemoteToolset:
-    """One server, held against the lock file's entry of the name `pinned`."""
     from mcp_toolset.catalog.pins.lockfile import LockFile
     from mcp_toolset.upstream.toolset import RemoteToolset
 
@@ -548,7 +544,6 @@ def logging_of(server: ToolsetServer, target: Target) -> Generator[None]:
 
 
 def is_mountable(value: object) -> bool:
-    """Whether a Python value can be served without conversion."""
     if isinstance(value, list | tuple):
         items = cast("list[object] | tuple[object, ...]", value)
         return bool(items) and all(isinstance(item, Tool | Toolset) for item in items)
@@ -680,7 +675,6 @@ def visible_bindings(server: ToolsetServer) -> list[ToolBinding]:
 
 
 def own_bindings(server: ToolsetServer) -> list[ToolBinding]:
-    """The visible tools without those that only search and grant."""
     return without_fixed(visible_bindings(server))
 
 

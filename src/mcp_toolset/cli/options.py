@@ -119,7 +119,6 @@ class Commands(click.Group):
             formatter.write_dl([(name, self._told(ctx, name)) for name in self.list_commands(ctx)])
 
     def _told(self, ctx: click.Context, name: str) -> str:
-        """The first sentence of a command's help."""
         try:
             command = self.get_command(ctx, name)
         except DefinitionError as fault:
@@ -179,7 +178,6 @@ def _nearest(written: str, names: Sequence[str]) -> str:
 
 
 def usage_message(fault: click.ClickException) -> str:
-    """Place, cause and remedy of a mistake, in one line."""
     match fault:
         case click.NoSuchOption():
             near = _nearest(fault.option_name, fault.possibilities or ())

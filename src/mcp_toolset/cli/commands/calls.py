@@ -240,7 +240,6 @@ class TypedArguments:
         return {key: _value(key, texts, schema) for key, texts in self.texts.items()}
 
     def as_texts(self) -> dict[str, str]:
-        """The arguments of a prompt, all of them texts."""
         if self.whole is not None:
             return {
                 key: value if isinstance(value, str) else json.dumps(value)
@@ -250,7 +249,6 @@ class TypedArguments:
 
 
 def typed_arguments(words: Sequence[str], stdin: TextIO) -> TypedArguments:
-    """Parse the words in one of the three forms; `-` reads from `stdin`."""
     if list(words) == ["-"]:
         return TypedArguments(_object(stdin.read(), "stdin"), {})
     if len(words) == 1 and words[0].lstrip().startswith(("{", "[")):

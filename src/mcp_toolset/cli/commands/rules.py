@@ -174,7 +174,6 @@ def _caller(
 
 
 def _tools(mounted: ToolsetServer) -> list[ToolBinding]:
-    """Every tool, those included that the permissions hide."""
     from mcp_toolset.cli.mount import without_fixed
 
     return without_fixed(mounted.bindings())

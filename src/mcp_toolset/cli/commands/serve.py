@@ -458,7 +458,6 @@ def _serve(
 
 @contextmanager
 def _failing_in(stream: JsonStream) -> Generator[None]:
-    """Tell the error that ends a block as JSON, and leave with its exit code."""
     try:
         yield
     except click.ClickException as fault:

@@ -149,7 +149,6 @@ def _show_tools(server: ToolsetServer, output: Output) -> None:
 
 
 async def listed(server: ToolsetServer, kind: Kind) -> list[Mapping[str, Any]]:
-    """All entries of a kind by the names that commands accept."""
     entries: list[Mapping[str, Any]] = []
     cursor: str | None = None
     while True:
@@ -448,7 +447,6 @@ def _show_report(report: Mapping[str, Any], output: Output) -> None:
 
 
 def _show_tools_to_look_at(report: Mapping[str, Any], output: Output) -> None:
-    """Missing tools, overrides of texts that the server has changed since, and tools set aside."""
     for one in report["names"]:
         output.say(f"no such tool: {one['where']}({visible(one['name'])!r}): {visible(one['reason'])}")
     for one in report["overridden"]:

@@ -52,7 +52,6 @@ class Question:
 
 
 def parse_questions(written: Iterable[str]) -> dict[str, Question]:
-    """The questions of `--ask NAME[:KIND][=DEFAULT]`, by variable."""
     found = (_question(text) for text in written)
     return {question.variable: question for question in found}
 
@@ -146,7 +145,6 @@ class Bundle:
         return {key: value for key, value in said.items() if value or key == "tools_generated"}
 
     def write(self, path: Path) -> int:
-        """Write the file in one step; returns its size."""
         if path.is_file() and path.stat().st_size and not zipfile.is_zipfile(path):
             raise TargetError(f"{path}: is no bundle, and would be lost; choose another -o FILE")
         data = self._zipped()

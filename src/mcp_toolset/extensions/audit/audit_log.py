@@ -187,7 +187,6 @@ class LineTexts:
         return blake2b(text.encode(), key=self._salt, digest_size=8).hexdigest()
 
     def line(self, chain: Chain, at: float, event: str, said: Any) -> bytes:
-        """The chained line of an event, with its fields or the facts of a call."""
         told = stamp(at)
         try:
             if not isinstance(said, dict):
@@ -547,7 +546,6 @@ class AuditLog(Rule):
             self._synced = 0.0
 
     def _chunk(self) -> bytes:
-        """The next lines, chained; empty if there are none."""
         if not self._queue and not self._lost:
             return b""
         if self._files.is_full:

@@ -122,11 +122,9 @@ class Chain:
         self.digest = digest
 
     def expected(self) -> bytes:
-        """What the next line begins with."""
         return b'{"seq":%d,"prev":"%s","event":' % (self.seq + 1, self.digest.encode())
 
     def line(self, event: str, time: str, fields: Mapping[str, Any]) -> bytes:
-        """The next line, without its line feed."""
         said = {"event": event, "time": time, **{k: v for k, v in fields.items() if k not in OWN}}
         return self.line_of(_encode(said)[len('{"event":') :])
 
@@ -276,7 +274,6 @@ class LogFiles:
 
     @property
     def room(self) -> int:
-        """Bytes until the newest file is full."""
         return self._limit - self._size - len(self.rest) if self._is_regular else 1 << 30
 
     def append(self, lines: bytes) -> None:
@@ -300,7 +297,6 @@ class LogFiles:
             self._doomed.pop().unlink(missing_ok=True)
 
     def sync(self) -> None:
-        """Have the system put what was written on disk."""
         if self._dirty and self._is_regular and self._file is not None and self._head_file is not None:
             os.fsync(self._file)
             os.fsync(self._head_file)
@@ -431,7 +427,6 @@ class LogFiles:
             self._size, self._first, self._full = len(whole), _number_of(data), self._before(data)
 
     def _followed(self, data: bytes) -> int:
-        """How many bytes continue the chain."""
         at = 0
         while (end := data.find(b"\n", at)) >= 0 and self.chain.follow(data[at:end]):
             at = end + 1

@@ -170,7 +170,6 @@ class _Check:
         return None
 
     def _follow(self, file: Path) -> Finding | None:
-        """Follow the chain through one file, on bytes."""
         seq, digest, digest_of = self._seq, self._digest, self._seal.digest_of
         sealed, seal = self._head.seq, self._head.digest
         number, line, broken = 0, b"", b""
@@ -203,7 +202,6 @@ class _Check:
         return None
 
     def _judged(self, this: _Place, following: bytes) -> Finding:
-        """What is wrong where the chain breaks at a line."""
         expected, seq, before = self._seq + 1, this.seq, self._last
         if not seq:
             changed = before if before is not None and not before.seq else this

@@ -516,7 +516,6 @@ class ServedRun:
         return transcript.fault(f"stopped: {limit_text(kind, mode)}", self._printed(), self._program)
 
     async def call(self, called: Called) -> ToolResult:
-        """Make one call of the snippet."""
         name = self._program.functions.tools[called.function]
         context = self._inner(called.id)
         try:

@@ -64,7 +64,6 @@ class ToolManifest:
     annotations: Mapping[str, Any] | None = None
 
     def listed(self) -> ToolDefinition:
-        """The definition that is used until the contract is fetched."""
         return ToolDefinition(
             self.name, self.summary or None, input_schema=ANY_ARGUMENTS, annotations=self.annotations
         )
@@ -308,11 +307,9 @@ class DynamicToolset(Toolset):
         return partial(self._unsubscribe, callback)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
-        """Always empty: the tools are those that the provider lists."""
         return iter(())
 
     def sources(self) -> list[ToolSource]:
-        """The provider itself."""
         return [self]
 
     @property
@@ -321,11 +318,9 @@ class DynamicToolset(Toolset):
         return self._manifests is not None
 
     def listing_sources(self) -> list[ToolSource]:
-        """The provider, unless its tools are behind search."""
         return [] if self.defers else [self]
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        """The tools of the provider's last list."""
         step = self._prepared.for_turn(turn)
         return [done for binding in self._bindings() if (done := step(binding)) is not None]
 

@@ -38,7 +38,6 @@ class KeptIndexes:
     """Reads and writes the indexes of one folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Use this folder; it is created by the first save."""
         self.folder = folder
 
     def find(self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool) -> IndexBase | None:
@@ -94,7 +93,6 @@ class KeptIndexes:
         return None
 
     def _files(self, pattern: str) -> list[Path]:
-        """The files of some names, newest first."""
         found: list[tuple[float, Path]] = []
         for path in self.folder.glob(f"{pattern}{_ENDING}"):
             try:
@@ -140,7 +138,6 @@ class SharedIndexes:
         return (await self.content(edition) or b"").decode()
 
     async def put(self, edition: str, name: str, content: bytes) -> None:
-        """Give an index to the other replicas, unless they have it."""
         if len(content) > MAX_INDEX or await self.newest(edition) == name:
             return
         kept, seal = self._shared.kept(_INDEX), partial(self._shared.keys.seal, _INDEX)

@@ -66,7 +66,6 @@ class SharedResults:
         self._rests_until = float("-inf")
 
     async def load(self, key: tuple[str, ...], ttl: float) -> tuple[float, ToolResult] | None:
-        """A result and the seconds for which it is still good."""
         found = await self._asked(lambda: self._store.load(_name_of(key)), "load a result")
         if found is None:
             return None

@@ -212,7 +212,6 @@ class Resilience(MountExtension):
 
     @classmethod
     def of(cls, server: str, stated: ServerSettings, is_ready: Callable[[], bool]) -> Self | None:
-        """See `MountExtension`."""
         said = cast("RetriesOfServer", stated)
         if said.retries == 0 and said.breaker is None:
             return None
@@ -220,7 +219,6 @@ class Resilience(MountExtension):
 
     @property
     def reason(self) -> str:
-        """See `MountExtension`."""
         wait = 0.0 if self._breaker is None else self._failures.waits(_EVERY_CALL)
         if not wait or self._breaker is None:
             return ""

@@ -236,7 +236,6 @@ class LowlevelServer(Server[Any]):
 
     @property
     def instructions(self) -> str | None:
-        """Text for the model; it changes with what is served."""
         return self.answers.handshake.instructions
 
     @instructions.setter
@@ -245,16 +244,13 @@ class LowlevelServer(Server[Any]):
 
     @property
     def announcements(self) -> Any:
-        """Tells clients that lists have changed."""
         return self.answers.announcements
 
     def add_request_handler(self, method: str, params_type: Any, handler: Any) -> None:
-        """Have a program's own handler answer a method, on every door."""
         super().add_request_handler(method, params_type, handler)
         self._added.add(method)
 
     def add_notification_handler(self, method: str, params_type: Any, handler: Any) -> None:
-        """Have a program's own handler take a notification, on every door."""
         super().add_notification_handler(method, params_type, handler)
         self._added.add(method)
 

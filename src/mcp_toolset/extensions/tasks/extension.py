@@ -41,7 +41,6 @@ class TaskCalls(Extension):
         return {TaskCalls: self}
 
     def lifespan(self) -> None:
-        """Answer other replicas from the start."""
         if self.host.need(Shared) is not None:
             self.tasks.serve()
 

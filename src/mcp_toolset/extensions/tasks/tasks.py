@@ -309,7 +309,6 @@ class Tasks:
         records: TaskRecords,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Begin without any; `now` counts seconds since the epoch."""
         self.calls = calls
         self._records = records
         self._now = now
@@ -334,7 +333,6 @@ class Tasks:
         return self.outcome_of(task)
 
     def outcome_of(self, task: Task) -> dict[str, Any]:
-        """The result of a call that has ended, or its error."""
         if task.fault is not None:
             raise task.fault
         if task.result is None:
@@ -342,7 +340,6 @@ class Tasks:
         return task.result
 
     def hand_over(self, task: Task) -> None:
-        """Make a call a task, unless it is one."""
         if not task.id:
             task.way.ttl_ms = task.way.ttl_ms or KEPT_MS
             task.way.known = task.way.begun = True
@@ -531,7 +528,6 @@ class Tasks:
         task.settled.set()
 
     async def _restored(self, id: str, sealed: Suspended, request: RequestContext) -> Task:
-        """The task that another process has begun."""
         task = self._task_of(request, sealed.data["created"])
         task.id = task.way.id = id
         task.way.known = task.way.begun = True

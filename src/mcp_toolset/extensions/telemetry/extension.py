@@ -125,7 +125,6 @@ class Observability(Extension):
         return cls(Telemetry(**{one.name: getattr(stated, one.name) for one in fields(Telemetry)}))
 
     def bind(self, host: Host) -> Self:
-        """Count what this server does alone."""
         bound = type(self)(self.options)
         bound.host = host
         return bound

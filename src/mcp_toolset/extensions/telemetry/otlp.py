@@ -75,7 +75,6 @@ class Sender:
         self._began = began
 
     def send(self, series: Iterable[Durations], up: Mapping[str, bool]) -> None:
-        """Send; the exporter logs what fails."""
         now = time.time_ns()
         made = [self._durations(one, now) for one in series if one.points]
         gauge = Gauge([NumberDataPoint({"mcp_toolset.server": name}, 0, now, int(up[name])) for name in up])
