@@ -695,16 +695,6 @@ def run(work: Callable[[], Awaitable[_Result]]) -> _Result:
     return results[0]
 
 
-def run_on(
-    target: Target, options: MountOptions, work: Callable[[ToolsetServer], Awaitable[_Result]]
-) -> _Result:
-    async def working() -> _Result:
-        async with opened(target, options) as server:
-            return await work(server)
-
-    return run(working)
-
-
 def read_once(config: HubConfig, timeout: float | None, take: Callable[[ToolsetServer], _Result]) -> _Result:
     """Pass the servers of a configuration to `take`, once each has listed its tools or failed."""
     server = mount_config(config, MountOptions(deferred=False, timeout=timeout).looking)

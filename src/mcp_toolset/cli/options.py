@@ -21,12 +21,16 @@ from click.core import ParameterSource
 from mcp_toolset._index import GROUP, index
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.output import complain, log_to_stderr
-from mcp_toolset.cli.target import FORMS, SEPARATED, Headers
+from mcp_toolset.cli.target import FORMS, SEPARATED, Headers, Target
 from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.mount import MountOptions
+    from collections.abc import Awaitable
 
+    from mcp_toolset.cli.mount import MountOptions
+    from mcp_toolset.server.server import ToolsetServer
+
+_Result = TypeVar("_Result")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 LEVELS: Final = ("debug", "info", "warning", "error")
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -451,6 +455,26 @@ class Reach:
 
     def log(self) -> None:
         log_to_stderr(self.verbose, quiet=True)
+
+    def run_on(
+        self,
+        target: Target,
+        work: Callable[[ToolsetServer], Awaitable[_Result]],
+        *,
+        deferred: bool | None = None,
+        reasons: bool = True,
+    ) -> _Result:
+        """The result of `work` with the target's open server."""
+        from mcp_toolset.cli.mount import opened, run
+
+        self.log()
+        options = self.mounting(deferred=deferred)
+
+        async def working() -> _Result:
+            async with opened(target, options, reasons=reasons) as server:
+                return await work(server)
+
+        return run(working)
 
 
 def _reach(header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int) -> Reach:

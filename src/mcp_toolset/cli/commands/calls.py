@@ -55,20 +55,14 @@ def call_command(
     The exit code is 1 if the tool reports an error.
     """
     target, command, (tool, *typed) = target_and_words(ctx, words, "TOOL", more=True)
-    place = parse_target(target, command)
-
-    arguments = typed_arguments(typed, sys.stdin)
-
-    from mcp_toolset.cli.mount import run_on
-
-    reach.log()
+    place, arguments = parse_target(target, command), typed_arguments(typed, sys.stdin)
 
     async def call(server: ToolsetServer) -> ToolResult:
         binding = await _tool(server, tool, written(target, command))
         return await _call(server, binding, _fitting(binding, arguments), key, reach.timeout)
 
     with answering() as output:
-        result = run_on(place, reach.mounting(), call)
+        result = reach.run_on(place, call)
         _show_result(result, tool, output, as_json)
     return 1 if result.is_error else 0
 
@@ -150,16 +144,10 @@ def _text(result: ToolResult) -> str:
 def get_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: Reach) -> None:
     """Get PROMPT of TARGET and print its messages. ARGUMENTS are key=value words."""
     target, command, (prompt, *typed) = target_and_words(ctx, words, "PROMPT", more=True)
-    place = parse_target(target, command)
-
+    place, told = parse_target(target, command), written(target, command)
     arguments = typed_arguments(typed, sys.stdin).as_texts()
-
-    from mcp_toolset.cli.mount import run_on
-
-    reach.log()
-    told = written(target, command)
     with answering() as output:
-        found = run_on(place, reach.mounting(), lambda server: _get(server, prompt, arguments, told))
+        found = reach.run_on(place, lambda server: _get(server, prompt, arguments, told))
         if as_json:
             output.json(dict(found))
             return
@@ -196,14 +184,9 @@ async def _get(
 def read_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: Reach) -> None:
     """Read the resource at URI of TARGET and print it; with --json also binary content, else its text."""
     target, command, (uri,) = target_and_words(ctx, words, "URI")
-    place = parse_target(target, command)
-
-    from mcp_toolset.cli.mount import run_on
-
-    reach.log()
-    told = written(target, command)
+    place, told = parse_target(target, command), written(target, command)
     with answering() as output:
-        found = run_on(place, reach.mounting(), lambda server: _resource(server, uri, told))
+        found = reach.run_on(place, lambda server: _resource(server, uri, told))
         if as_json:
             output.json(dict(found))
             return

@@ -77,7 +77,7 @@ def pack_command(
     target, command, _ = target_and_words(ctx, words)
     with answering(as_json=as_json) as out:
         packed = pack_target(parse_target(target, command), target or "", Wishes(**wishes))
-        path = output or Path(f"{packed.bundle.about.name}.mcpb")
+        path = output or Path(f"{packed.bundle.about['name']}.mcpb")
         size = packed.bundle.write(path)
         if as_json:
             out.json(

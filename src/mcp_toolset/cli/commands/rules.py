@@ -131,10 +131,6 @@ def explain_command(
         raise click.UsageError(f"{rest[1]!r} is one word too many; explain one tool at a time", ctx)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.mount import run_on
-
-    reach.log()
-
     async def explain(mounted: ToolsetServer) -> dict[str, Any]:
         caller = _caller(mounted, name, roles, scopes)
         told: dict[str, Any] = {"caller": None if caller is None else caller.subject or caller.client or ""}
@@ -147,7 +143,7 @@ def explain_command(
         return {**told, **_said(mounted, _tool(mounted, rest[0]), caller)}
 
     with answering() as output:
-        found = run_on(place, reach.mounting(), explain)
+        found = reach.run_on(place, explain)
         if as_json:
             output.json(found)
         elif rest:

@@ -65,13 +65,12 @@ def list_command(
         raise click.UsageError("--prompts and --resources are two lists; ask for one of them", ctx)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.mount import name_down, opened, run
-    from mcp_toolset.cli.pinning import clearing
+    with answering(as_json=as_json) as output:
 
-    reach.log()
+        async def show(server: ToolsetServer) -> bool:
+            from mcp_toolset.cli.mount import name_down
+            from mcp_toolset.cli.pinning import clearing
 
-    async def show(output: Output) -> bool:
-        async with opened(place, reach.mounting(deferred=deferred), reasons=False) as server:
             if prompts or resources:
                 await _show_offered(server, output, prompts=prompts)
             elif output.as_json:
@@ -80,8 +79,7 @@ def list_command(
                 _show_tools(server, output)
             return name_down(server)
 
-    with answering(as_json=as_json) as output:
-        down = run(lambda: show(output))
+        down = reach.run_on(place, show, deferred=deferred, reasons=False)
     return int(strict and down)
 
 
@@ -224,17 +222,14 @@ def search_command(
     place = parse_target(target, command)
     query = " ".join(rest)
 
-    from mcp_toolset.cli.mount import run_on
-    from mcp_toolset.cli.pinning import clearing
-
-    reach.log()
-
     async def find(mounted: ToolsetServer) -> Any:
+        from mcp_toolset.cli.pinning import clearing
+
         hits = _search(mounted, query, server, limit)
         return clearing(mounted)([_hit(hit, mounted.statuses()) for hit in hits])
 
     with answering() as output:
-        rows = run_on(place, reach.mounting(), find)
+        rows = reach.run_on(place, find)
         if as_json:
             output.json({"query": query, "hits": rows})
         else:

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from mcp_toolset import __version__
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.mount import MountOptions, mount, without_fixed
-from mcp_toolset.cli.packing.bundle import About, Bundle, Question, parse_questions
+from mcp_toolset.cli.packing.bundle import Bundle, Question, parse_questions
 from mcp_toolset.cli.target import ConfigFile, Module, Program, Target, default_name
 from mcp_toolset.errors import TargetError
 from mcp_toolset.upstream.secrets import Secrets
@@ -315,7 +315,7 @@ def _requirements(found: Sequence[str], asked: Sequence[str]) -> list[str]:
     return [*(one for one in own if one.split("==")[0].lower().replace("_", "-") not in named), *asked]
 
 
-def _about(text: str, content: _Content, wishes: Wishes) -> About:
+def _about(text: str, content: _Content, wishes: Wishes) -> dict[str, str]:
     project = _project(content.folder)
     authors = [one["name"] for one in project.get("authors", ()) if "name" in one]
     name = wishes.name or project.get("name") or default_name(text)
@@ -329,7 +329,8 @@ def _about(text: str, content: _Content, wishes: Wishes) -> About:
             f"{name!r} cannot name a bundle; write --name with up to 64 letters, digits, - and _"
         )
     said = wishes.description or project.get("description") or content.description or f"The tools of {name}"
-    return About(name, version, said, wishes.author or ", ".join(authors) or name)
+    author = wishes.author or ", ".join(authors) or name
+    return {"name": name, "version": version, "description": said, "author": author}
 
 
 def _project(folder: Path) -> dict[str, Any]:

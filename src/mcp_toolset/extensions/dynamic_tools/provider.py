@@ -64,6 +64,7 @@ class ToolManifest:
     annotations: Mapping[str, Any] | None = None
 
     def listed(self) -> ToolDefinition:
+        """The definition that is used until the contract is fetched."""
         return ToolDefinition(
             self.name, self.summary or None, input_schema=ANY_ARGUMENTS, annotations=self.annotations
         )
@@ -304,7 +305,7 @@ class DynamicToolset(Toolset):
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the tools or the status have changed; return a function that stops this."""
         self._callbacks.append(callback)
-        return partial(self._unsubscribe, callback)
+        return lambda: self._callbacks.remove(callback) if callback in self._callbacks else None
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
         return iter(())
@@ -407,10 +408,6 @@ class DynamicToolset(Toolset):
 
     def _fail(self, reason: str) -> None:
         self._status = replace(self._status, state="offline", reason=reason, retry_in=self._refresh)
-
-    def _unsubscribe(self, callback: Callable[[], None]) -> None:
-        if callback in self._callbacks:
-            self._callbacks.remove(callback)
 
     def _bindings(self) -> list[ToolBinding]:
         offered, known = self._offered, self._bound_tools

@@ -385,14 +385,10 @@ class Tasks:
         """The state of a task, as the mounted server says it now if one works on it."""
         return {"resultType": "complete", **await self.about(request), "_meta": dict(self.calls.stamp)}
 
-    async def update(self, request: RequestContext) -> dict[str, Any]:
+    async def acted(self, request: RequestContext) -> dict[str, Any]:
+        """Take answers, or cancel a task; one that has ended stays as it is."""
         await self.about(request)
-        return self._acknowledged()
-
-    async def cancel(self, request: RequestContext) -> dict[str, Any]:
-        """Cancel a task; one that has ended stays as it is."""
-        await self.about(request)
-        return self._acknowledged()
+        return {"resultType": "complete", "_meta": dict(self.calls.stamp)}
 
     async def about(self, request: RequestContext, what: str = "") -> Wire:
         """Do what a client asks for, where the task is; its state then."""
@@ -424,9 +420,6 @@ class Tasks:
             with anyio.move_on_after(LOOK):
                 await task.way.look()
         return task.wire()
-
-    def _acknowledged(self) -> dict[str, Any]:
-        return {"resultType": "complete", "_meta": dict(self.calls.stamp)}
 
     def _task_of(self, request: RequestContext, created: float | None = None) -> Task:
         way = TaskWay(request.way)
@@ -606,8 +599,8 @@ class LegacyTasks:
         self._tasks = tasks
         self.answers: Mapping[str, Handler] = {
             "tasks/get": lambda request: tasks.get(request) if request.modern else self.get(request),
-            "tasks/update": tasks.update,
-            "tasks/cancel": lambda request: tasks.cancel(request) if request.modern else self.cancel(request),
+            "tasks/update": tasks.acted,
+            "tasks/cancel": lambda request: tasks.acted(request) if request.modern else self.cancel(request),
             "tasks/result": self.result,
         }
 
