@@ -1,4 +1,4 @@
-"""From a target to an open `ToolsetServer`; every command reaches tools by `mount`, `opened` or `run_on`.
+"""From a target to an open `ToolsetServer`; every command reaches tools by `mount` or `opened`.
 
 `load` runs Python code and finds what it serves: while a command loads a program, `serve(…)` hands over its
 server and returns at once. A file that calls `serve` under `if __name__ == "__main__":` is run as the main
@@ -42,7 +42,7 @@ from mcp_toolset.cli.target import (
     ConfigFile,
     Headers,
     Module,
-    Program,
+    ProgramFile,
     Target,
     Url,
     default_name,
@@ -167,9 +167,9 @@ _INSTALLED: Final = ("site-packages", "dist-packages")
 _USUAL: Final = ("tools", "toolset", "server", "app")
 
 
-def load(target: Module | Program, is_mountable: Callable[[object], bool]) -> Any:
+def load(target: Module | ProgramFile, is_mountable: Callable[[object], bool]) -> Any:
     """Run the code and find the named attribute, the server it serves, or the tools that it defines."""
-    as_main = isinstance(target, Program) and target.attribute is None and _serves_as_main(target)
+    as_main = isinstance(target, ProgramFile) and target.attribute is None and _serves_as_main(target)
     with _held_back() as held:
         module = _import_main(target) if as_main else _import(target)
     if as_main and not held:
@@ -255,14 +255,14 @@ def _held_back() -> Generator[list[ToolsetServer]]:
         capturing.reset(token)
 
 
-def _import(target: Module | Program) -> ModuleType:
-    if isinstance(target, Program):
+def _import(target: Module | ProgramFile) -> ModuleType:
+    if isinstance(target, ProgramFile):
         return _guarded(lambda: _run_file(Path(target.path)), target.path, Path(target.path))
     _search_first(Path.cwd())
     return _guarded(lambda: importlib.import_module(target.module), target.module, None)
 
 
-def _serves_as_main(target: Program) -> bool:
+def _serves_as_main(target: ProgramFile) -> bool:
     tree = _tree(target.path)
     # The name of an import counts too: `from mcp_toolset import serve as start`.
     names = {
@@ -280,8 +280,8 @@ def _is_main_guard(node: ast.stmt) -> bool:
     return is_name and any(isinstance(part, ast.Constant) and part.value == "__main__" for part in parts)
 
 
-def _import_main(target: Module | Program) -> ModuleType:
-    assert isinstance(target, Program)
+def _import_main(target: Module | ProgramFile) -> ModuleType:
+    assert isinstance(target, ProgramFile)
     path = Path(target.path).absolute()
     _search_first(path.parent)
     module = ModuleType("__main__")
@@ -453,7 +453,7 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
     match target:
         case ConfigFile():
             return _configured(target, options, serving=serving)
-        case Module() | Program():
+        case Module() | ProgramFile():
             return _served(load(target, is_mountable), target, options)
         case Url():
             name = default_name(target.url)
@@ -558,7 +558,7 @@ def _is_sdk_server(value: object) -> bool:
     return sdk_server(value) is not None
 
 
-def _served(value: Any, target: Module | Program, options: MountOptions) -> ToolsetServer:
+def _served(value: Any, target: Module | ProgramFile, options: MountOptions) -> ToolsetServer:
     if isinstance(value, ToolsetServer):
         made = _with_options(value, options)
         if not options.serves:

@@ -441,7 +441,7 @@ def gathered(
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class TargetAccess:
     """How a command that ends by itself connects to its target; `verbose` counts `-v`."""
 
     headers: Headers = field(default=(), repr=False)
@@ -477,8 +477,8 @@ class Reach:
         return run(working)
 
 
-def _reach(header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int) -> Reach:
-    return Reach(headers_of(header, token_env), timeout, verbose)
+def _reach(header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int) -> TargetAccess:
+    return TargetAccess(headers_of(header, token_env), timeout, verbose)
 
 
 _token_option: Final = click.option(

@@ -16,7 +16,7 @@ import click
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.options import (
-    Reach,
+    TargetAccess,
     json_option,
     reach_options,
     target_and_words,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @reach_options
 @click.pass_context
 def call_command(
-    ctx: click.Context, words: Sequence[str], key: str | None, as_json: bool, reach: Reach
+    ctx: click.Context, words: Sequence[str], key: str | None, as_json: bool, reach: TargetAccess
 ) -> int:
     """Call TOOL of TARGET and print its result.
 
@@ -141,7 +141,7 @@ def _text(result: ToolResult) -> str:
 @json_option
 @reach_options
 @click.pass_context
-def get_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: Reach) -> None:
+def get_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: TargetAccess) -> None:
     """Get PROMPT of TARGET and print its messages. ARGUMENTS are key=value words."""
     target, command, (prompt, *typed) = target_and_words(ctx, words, "PROMPT", more=True)
     place, told = parse_target(target, command), written(target, command)
@@ -181,7 +181,7 @@ async def _get(
 @json_option
 @reach_options
 @click.pass_context
-def read_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: Reach) -> None:
+def read_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: TargetAccess) -> None:
     """Read the resource at URI of TARGET and print it; with --json also binary content, else its text."""
     target, command, (uri,) = target_and_words(ctx, words, "URI")
     place, told = parse_target(target, command), written(target, command)

@@ -14,7 +14,7 @@ from mcp_toolset.cli.target import parse_target
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.packing.contents import Packed
+    from mcp_toolset.cli.packing.contents import PackedBundle
 
 
 @target_command(
@@ -94,7 +94,7 @@ def pack_command(
             _tell(out, packed, path, size)
 
 
-def _tell(out: Output, packed: Packed, path: Path, size: int) -> None:
+def _tell(out: Output, packed: PackedBundle, path: Path, size: int) -> None:
     bundle = packed.bundle
     out.say(f"{path}: {counted(len(bundle.files), 'file')} of {bundle.target}, {size / 1000:.1f} kB")
     if bundle.questions:
@@ -105,7 +105,7 @@ def _tell(out: Output, packed: Packed, path: Path, size: int) -> None:
         out.say(f"the code reads {named}, which the user is not asked for; see --ask")
 
 
-def _needs(packed: Packed) -> list[str]:
+def _needs(packed: PackedBundle) -> list[str]:
     starts = (
         "uv" if not packed.bundle.packages else packed.bundle.manifest()["server"]["mcp_config"]["command"]
     )

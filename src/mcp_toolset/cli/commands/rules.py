@@ -10,7 +10,7 @@ import click
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.cli.options import (
-    Reach,
+    TargetAccess,
     complete_word,
     examples,
     json_option,
@@ -119,7 +119,7 @@ def explain_command(
     roles: Sequence[str],
     scopes: Sequence[str],
     as_json: bool,
-    reach: Reach,
+    reach: TargetAccess,
 ) -> int:
     """Say whether a caller may use TOOL, which rule of the permissions decides, and which limits apply.
 
@@ -263,7 +263,7 @@ def pin_command(
     check: bool,
     lock: Path | None,
     as_json: bool,
-    reach: Reach,
+    reach: TargetAccess,
 ) -> int:
     """Pin the definitions of mounted tools, show later changes, and accept them.
 

@@ -27,7 +27,7 @@ from mcp_toolset.cli.options import (
     verbose_option,
 )
 from mcp_toolset.cli.output import answering, complain, log_to_stderr, note
-from mcp_toolset.cli.target import ConfigFile, Module, Program, Target, Url, parse_target, served_as
+from mcp_toolset.cli.target import ConfigFile, Module, ProgramFile, Target, Url, parse_target, served_as
 from mcp_toolset.errors import ConfigError, ToolsetError
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def serve_command(
     if reported_to is not None:
         from mcp_toolset.cli.reloading import Child
 
-        if not isinstance(place, Program | Module):
+        if not isinstance(place, ProgramFile | Module):
             raise click.UsageError("--reported-to is what --reload starts a program with")
         child, logging = Child(place, reported_to), replace(logging, place="off")
     with starting(), logging.keeping(place, verbose) as log:
@@ -385,11 +385,11 @@ def _check_stdio(ctx: click.Context) -> None:
             raise click.UsageError(f"{option} has no effect on stdio: add --transport http", ctx)
 
 
-def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> Program | Module | None:
+def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> ProgramFile | Module | None:
     """The program that `--reload` loads again; `None` for a configuration, which is followed anyway."""
     if isinstance(target, ConfigFile) and watch:
         return None
-    if not isinstance(target, Program | Module):
+    if not isinstance(target, ProgramFile | Module):
         raise click.UsageError(
             "--reload and --no-watch exclude each other; leave one of them out"
             if isinstance(target, ConfigFile)

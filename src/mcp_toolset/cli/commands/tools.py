@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcp_toolset.cli.options import (
-    Reach,
+    TargetAccess,
     complete_word,
     deferred_option,
     json_option,
@@ -57,7 +57,7 @@ def list_command(
     strict: bool,
     as_json: bool,
     deferred: bool | None,
-    reach: Reach,
+    reach: TargetAccess,
 ) -> int:
     """List the tools that a model would see, the number of tools behind search, and servers that are down."""
     target, command, _ = target_and_words(ctx, words)
@@ -215,7 +215,12 @@ def _described(entry: Mapping[str, Any]) -> str:
 @reach_options
 @click.pass_context
 def search_command(
-    ctx: click.Context, words: Sequence[str], limit: int, server: str | None, as_json: bool, reach: Reach
+    ctx: click.Context,
+    words: Sequence[str],
+    limit: int,
+    server: str | None,
+    as_json: bool,
+    reach: TargetAccess,
 ) -> None:
     """Search the tools of TARGET, also those behind search, by what they do."""
     target, command, rest = target_and_words(ctx, words, "QUERY", more=True)
@@ -294,7 +299,7 @@ def _show_hits(rows: Sequence[Mapping[str, Any]], query: str, output: Output) ->
 @reach_options
 @click.pass_context
 def inspect_command(
-    ctx: click.Context, words: Sequence[str], as_json: bool, deferred: bool | None, reach: Reach
+    ctx: click.Context, words: Sequence[str], as_json: bool, deferred: bool | None, reach: TargetAccess
 ) -> int:
     """Show the servers of TARGET: protocol, transport, status, broken tools, sizes in bytes and tokens."""
     target, command, _ = target_and_words(ctx, words)

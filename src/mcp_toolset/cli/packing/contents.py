@@ -18,7 +18,7 @@ from mcp_toolset import __version__
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.mount import MountOptions, mount, without_fixed
 from mcp_toolset.cli.packing.bundle import Bundle, Question, parse_questions
-from mcp_toolset.cli.target import ConfigFile, Module, Program, Target, default_name
+from mcp_toolset.cli.target import ConfigFile, Module, ProgramFile, Target, default_name
 from mcp_toolset.errors import TargetError
 from mcp_toolset.upstream.secrets import Secrets
 
@@ -119,7 +119,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedBundle:
     """A bundle, the programs that it needs, and the variables of its code that the user is not asked for."""
 
     bundle: Bundle
@@ -141,12 +141,12 @@ class _Content:
     programs: Sequence[str] = ()
 
 
-def pack_target(target: Target, text: str, wishes: Wishes) -> Packed:
+def pack_target(target: Target, text: str, wishes: Wishes) -> PackedBundle:
     asked = parse_questions(wishes.ask)
     match target:
         case ConfigFile():
             content = _of_configuration(target, asked, wishes.keep)
-        case Program() | Module():
+        case ProgramFile() | Module():
             content = _of_python(target, asked)
         case _:
             raise TargetError(
@@ -172,12 +172,12 @@ def pack_target(target: Target, text: str, wishes: Wishes) -> Packed:
         wishes.packages,
     )
     unasked = content.sources.reads - set(content.questions) - set(wishes.keep)
-    return Packed(bundle, content.programs, sorted(unasked))
+    return PackedBundle(bundle, content.programs, sorted(unasked))
 
 
-def _of_python(target: Program | Module, asked: Mapping[str, Question]) -> _Content:
+def _of_python(target: ProgramFile | Module, asked: Mapping[str, Question]) -> _Content:
     server = mount(target, MountOptions().looking)
-    if isinstance(target, Program):
+    if isinstance(target, ProgramFile):
         folder = Path(target.path).resolve().parent
         sources = Sources.of(Path(target.path).resolve(), folder)
         served = Path(target.path).name
@@ -188,7 +188,7 @@ def _of_python(target: Program | Module, asked: Mapping[str, Question]) -> _Cont
         files = [path for path in found if path.is_file()]
         sources = Sources.of(files[0], folder) if files else Sources((), frozenset(parts[:1]), frozenset())
         served = str(target)
-    if isinstance(target, Program) and target.attribute is not None:
+    if isinstance(target, ProgramFile) and target.attribute is not None:
         served += f":{target.attribute}"
     tools = [
         (one.name, _first_line(one.definition.description))

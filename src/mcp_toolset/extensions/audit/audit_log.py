@@ -43,8 +43,8 @@ from mcp_toolset.concurrency.atomic_file import LOCK_STEP, locked
 from mcp_toolset.errors import AuditError, DefinitionError
 from mcp_toolset.extensions.audit.log_files import (
     Chain,
-    Head,
     LogFiles,
+    LogHead,
     ReadHead,
     Seal,
     content_of,
@@ -629,7 +629,7 @@ def _salt_of(log: Path) -> str:
     until, pause = monotonic() + _PATIENCE, Event()
     while monotonic() < until:
         with suppress(FileNotFoundError):
-            if (read := ReadHead.of(content_of(Head.path_of(log)))) is not None:
+            if (read := ReadHead.of(content_of(LogHead.path_of(log)))) is not None:
                 return read.head.salt
         pause.wait(LOCK_STEP)
     raise OSError(errno.ENOENT, "its head is missing")

@@ -178,7 +178,7 @@ class ToolCaller(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RunQuestions:
     """A run that waits for answers of the client, by the ids of the calls that ask."""
 
     requests: Mapping[int, Requests]
@@ -215,8 +215,8 @@ class CodeRun:
         run.unanswered = {each[0]: Called(*each) for each in saved["unanswered"]}
         return run
 
-    async def drive(self, execution: Execution) -> Ended | Asking:
-        outcome: Ended | Asking | SandboxFault = SandboxFault("died", "the run was cancelled")
+    async def drive(self, execution: Execution) -> Ended | RunQuestions:
+        outcome: Ended | RunQuestions | SandboxFault = SandboxFault("died", "the run was cancelled")
         async with anyio.create_task_group() as group:
             try:
                 outcome = await self._driven(execution, group)
@@ -228,7 +228,7 @@ class CodeRun:
             raise outcome
         return outcome
 
-    async def _driven(self, execution: Execution, group: anyio.abc.TaskGroup) -> Ended | Asking:
+    async def _driven(self, execution: Execution, group: anyio.abc.TaskGroup) -> Ended | RunQuestions:
         if self.unanswered:
             for each in self.unanswered:
                 self._start(each, group)
@@ -246,7 +246,7 @@ class CodeRun:
             await self._settled()
             if not self._answers and not self._asking:
                 raise SandboxFault("died", "the sandbox waits for no call")
-        return Asking(dict(self._asking))
+        return RunQuestions(dict(self._asking))
 
     def _take(self, called: Called) -> None:
         """Count a call; one too many is answered with the limit."""
@@ -549,7 +549,11 @@ class ServedRun:
         return InnerCall(outer, asked.answered(given, name), self._time, id)
 
     async def _wait(
-        self, asking: Asking, execution: Execution, keep: Callable[[WaitingRun], Awaitable[str]], spent: float
+        self,
+        asking: RunQuestions,
+        execution: Execution,
+        keep: Callable[[WaitingRun], Awaitable[str]],
+        spent: float,
     ) -> None:
         assert isinstance(self._context, WireContext)
         states = {id: self._states[id] for id in asking.requests}

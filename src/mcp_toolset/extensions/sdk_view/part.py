@@ -189,7 +189,7 @@ def _passed(middleware: Any, call_next: CallNext, ctx: Request) -> Awaitable[Han
     return middleware(ctx, call_next)
 
 
-class _Named:
+class _RenamedServer:
     """An `MCPServer` that is called something else in the handshakes of one connection: `Answers`."""
 
     def __init__(self, answers: MCPServer, info: Mapping[str, Any]) -> None:
@@ -297,7 +297,7 @@ class LowlevelServer(Server[Any]):
         """
         info = _info_in(initialization_options)
         known = self.answers.handshake.info
-        answers = self.answers if info == known else _Named(self.answers, info)
+        answers = self.answers if info == known else _RenamedServer(self.answers, info)
         await serve_streams(answers, read_stream, write_stream)
 
     def takes(self, method: str) -> bool:

@@ -5,7 +5,7 @@ answer; if it becomes a task, the answer is a handle, and the call goes on: one 
 its middleware, and one entry in the audit log.
 
 The id of a task that a mounted server works on is a state of the call, so that another process goes on with
-it (`task_records`). Other replicas ask the one that has the task, as long as it lives.
+it (`TaskRecords`). Other replicas ask the one that has the task, as long as it lives.
 """
 
 from __future__ import annotations

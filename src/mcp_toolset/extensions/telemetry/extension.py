@@ -28,7 +28,7 @@ from mcp_toolset.tools.core.identity import Identity
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, Host
-    from mcp_toolset.extensions.telemetry.otlp import Collector, Sender
+    from mcp_toolset.extensions.telemetry.otlp import Collector, MetricsSender
 
 WORDS: Final = ("prometheus", "otlp", "public")
 SPANS: Final = 10.0
@@ -192,18 +192,18 @@ class Observability(Extension):
         url = self.options.otlp if isinstance(self.options.otlp, str) else None
         return Collector(url, self.host.name, self.host.version)
 
-    async def _send_again(self, sender: Sender) -> None:
+    async def _send_again(self, sender: MetricsSender) -> None:
         while True:
             await anyio.sleep(self._every)
             self.counts.gather()
             await anyio.to_thread.run_sync(self._send, sender, self._up())
 
-    async def _send_last(self, sender: Sender) -> None:
+    async def _send_last(self, sender: MetricsSender) -> None:
         self.counts.gather()
         await _within(partial(self._send, sender, self._up()), sender.close)
         sender.close()
 
-    def _send(self, sender: Sender, up: Mapping[str, bool]) -> None:
+    def _send(self, sender: MetricsSender, up: Mapping[str, bool]) -> None:
         sender.send(series_of(self.counts), up)
 
 

@@ -61,11 +61,11 @@ class Collector:
         provider.add_span_processor(BatchSpanProcessor(exporter))
         return provider, exporter.shutdown
 
-    def sender(self) -> Sender:
-        return Sender(self._make_metrics(), self._resource, self._began)
+    def sender(self) -> MetricsSender:
+        return MetricsSender(self._make_metrics(), self._resource, self._began)
 
 
-class Sender:
+class MetricsSender:
     """Sends metrics, as sums since `began`."""
 
     def __init__(self, exporter: MetricExporter, resource: Resource, began: int) -> None:
