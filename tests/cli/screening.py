@@ -78,7 +78,7 @@ COMMANDS = {
 
 _DRAW = """
 import json, os, sys
-from mcp_toolset.cli import servers
+from mcp_toolset.cli import mount as servers
 from mcp_toolset.cli.main import main
 class Still:
     def __init__(self, server): pass

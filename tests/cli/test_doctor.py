@@ -15,7 +15,7 @@ import pytest
 from tests.cli.commandline import CommandLine, line
 
 from mcp_toolset.cli import examination
-from mcp_toolset.cli.examination import Examined, Finding, examine
+from mcp_toolset.cli.examination import ExaminedMachine, Finding, examine
 from mcp_toolset.cli.installers.clients import CLIENTS, Machine, locate
 from mcp_toolset.security.secrets import KEY_VARIABLE
 from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
@@ -42,7 +42,9 @@ def look(tmp_path: Path) -> Look:
             path.write_text(cursor if isinstance(cursor, str) else json.dumps({"mcpServers": cursor}))
         vault = Vault({FOLDER_VARIABLE: str(tmp_path / "secrets"), KEY_VARIABLE: "a key of this test"})
         found = examine(
-            Examined(machine, vault, tmp_path / "cache", tmp_path / "log", free_port(), "mcp-toolset", python)
+            ExaminedMachine(
+                machine, vault, tmp_path / "cache", tmp_path / "log", free_port(), "mcp-toolset", python
+            )
         )
         return {one.about: one for one in found if one.state != "ok"}
 

@@ -17,7 +17,7 @@ from tests.support.configured import BOUND, Told, text_of, visitor
 
 from mcp_toolset.cli.mount import MountOptions
 from mcp_toolset.cli.reloading import ProgramReload, front
-from mcp_toolset.cli.target import Program
+from mcp_toolset.cli.target import ProgramFile
 from mcp_toolset.errors import CallError
 
 __all__ = ["line"]
@@ -94,7 +94,7 @@ async def followed(
     monkeypatch.chdir(line.folder)
     for name, value in environment(line.folder).items():
         monkeypatch.setenv(name, value)
-    target, told = Program("app.py"), list[str]()
+    target, told = ProgramFile("app.py"), list[str]()
     server = front(target, MountOptions())
     reload = ProgramReload(server, target, every=0.02, tell=told.append, command=line.command())
     with anyio.fail_after(4 * BOUND):
@@ -278,8 +278,8 @@ async def test_e6_a_program_that_decides_by_caller_is_not_served_to_several(
     made = 'server = ToolsetServer(Toolset(add), auth=StaticTokens({"a": "t" * 40}))\n'
     program.write("app.py", imported + APP + made)
     monkeypatch.chdir(program.folder)
-    server = front(Program("app.py"), MountOptions())
-    reload = ProgramReload(server, Program("app.py"), shared=True, every=0.02, command=program.command())
+    server = front(ProgramFile("app.py"), MountOptions())
+    reload = ProgramReload(server, ProgramFile("app.py"), shared=True, every=0.02, command=program.command())
     with anyio.fail_after(2 * BOUND):
         async with server, reload.running():
             assert "it decides by caller (auth or policy)" in caplog.text and server.tools() == []

@@ -12,7 +12,7 @@ from mcp_toolset.cli.target import (
     Command,
     ConfigFile,
     Module,
-    Program,
+    ProgramFile,
     Target,
     Url,
     default_name,
@@ -34,8 +34,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("mcp.json", ConfigFile("mcp.json")),
         ("settings", ConfigFile("settings")),
-        ("tools.py", Program("tools.py")),
-        ("tools.py:app.tools", Program("tools.py", "app.tools")),
+        ("tools.py", ProgramFile("tools.py")),
+        ("tools.py:app.tools", ProgramFile("tools.py", "app.tools")),
         ("package.module:app.tools", Module("package.module", "app.tools")),
         ("https://host/mcp.json", Url("https://host/mcp.json")),
         ("HTTP://host:80/mcp", Url("HTTP://host:80/mcp")),
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_each_form_is_recognised_and_written_back(folder: Path, text: str, target: Target):
     assert parse_target(text) == target
-    if isinstance(target, Module | Program):
+    if isinstance(target, Module | ProgramFile):
         assert str(target) == text
 
 

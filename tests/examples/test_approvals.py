@@ -10,7 +10,7 @@ from tests.support.asking import Person, connected, text_of
 from mcp_toolset import ToolsetServer
 from mcp_toolset.calls.middleware.permissions import ONCE
 from mcp_toolset.cli.mount import load
-from mcp_toolset.cli.target import Program
+from mcp_toolset.cli.target import ProgramFile
 from mcp_toolset.config import load_config
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def served(name: str) -> ToolsetServer:
-    return load(Program(str(EXAMPLES / name / "server.py")), lambda found: isinstance(found, ToolsetServer))
+    return load(
+        ProgramFile(str(EXAMPLES / name / "server.py")), lambda found: isinstance(found, ToolsetServer)
+    )
 
 
 async def test_i8_the_program_of_the_page_asks_before_it_deletes():

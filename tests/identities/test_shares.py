@@ -17,7 +17,7 @@ from tests.support.callers import Callers, client_of, listening
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.code import CodeMode
 from mcp_toolset.context import request_state
-from mcp_toolset.extensions.code import runs as waiting_runs
+from mcp_toolset.extensions.code import code_tools as waiting_runs
 from mcp_toolset.extensions.tasks import tasks
 from mcp_toolset.extensions.upstream_access.callers import caller_connections
 from mcp_toolset.shared import SuspendedFile

@@ -67,7 +67,6 @@ def known_caller(written: str, callers: Callers | None, place: str, kept: Sequen
 
 
 def _check_issuer(found: Identity, tokens: Sequence[str], issuers: Sequence[str], place: str) -> None:
-    """Refuse the key of a caller whom the configuration lets in by no way."""
     if not (tokens or issuers) or any("${" in issuer for issuer in issuers):
         return
     if found.issuer is None and found.client not in tokens:
@@ -80,7 +79,6 @@ def _check_issuer(found: Identity, tokens: Sequence[str], issuers: Sequence[str]
 
 
 def _mend(written: str, tokens: Sequence[str], keys: bool) -> str:
-
     if mend := did_you_mean(written, tokens):
         return mend
     known = [f"it knows {', '.join(tokens)}"] if tokens else []

@@ -63,7 +63,6 @@ def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 def files(incomplete: str, suffixes: tuple[str, ...] = ("",)) -> Iterator[str]:
-    """The folders, and the files with one of the suffixes, whose paths begin so."""
     written, slash, start = incomplete.rpartition("/")
     folder = os.path.expanduser(f"{written}{slash}") or "."
     try:
@@ -111,7 +110,6 @@ def _object(value: object) -> Mapping[str, Any]:
 
 
 def _selected(path: str, incomplete: str) -> list[CompletionItem[Any]]:
-    """Servers, and after `SERVER/` its tools."""
     server, slash, _ = incomplete.partition("/")
     if not slash:
         return _starting(_servers(path), incomplete)
@@ -140,7 +138,6 @@ def _declared(path: str) -> Iterator[str]:
 
 
 def _installed(client: str, incomplete: str) -> list[CompletionItem[Any]]:
-    """The entries in a client's files that start mcp-toolset."""
     from mcp_toolset.cli.installers.adoption import discovered
     from mcp_toolset.cli.installers.clients import Machine
 

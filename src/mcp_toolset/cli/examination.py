@@ -66,7 +66,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ExaminedMachine:
     """The examined places; `folder` is `None` if caching is off, and `log` is `None` if no logs are kept."""
 
     machine: Machine
@@ -79,18 +79,17 @@ class Examined:
     file: Path | None = None
 
     @classmethod
-    def here(cls, port: int, file: Path | None = None) -> Examined:
+    def here(cls, port: int, file: Path | None = None) -> ExaminedMachine:
         folder, log = cache_folder(), LogChoice().folder({})
         return cls(Machine.here(), Vault(), folder, log, port, "mcp-toolset", file=file)
 
 
-def examine(machine: Examined) -> Iterator[Finding]:
-    """All findings, in the order in which a reader needs them."""
+def examine(machine: ExaminedMachine) -> Iterator[Finding]:
     for examination in _EXAMINATIONS:
         yield from examination(machine)
 
 
-def _versions(_: Examined) -> Iterator[Finding]:
+def _versions(_: ExaminedMachine) -> Iterator[Finding]:
     python = ".".join(map(str, sys.version_info[:3]))
     yield Finding("version", "ok", f"mcp-toolset {__version__}, Python {python}, {sys.platform}")
     for package in ("mcp", "anyio", "pydantic"):
@@ -100,7 +99,7 @@ def _versions(_: Examined) -> Iterator[Finding]:
             yield Finding("version", "error", f"the package {package} is missing; install mcp-toolset again")
 
 
-def _extras(_: Examined) -> Iterator[Finding]:
+def _extras(_: ExaminedMachine) -> Iterator[Finding]:
     there = [name for name, (module, _) in EXTRAS.items() if find_spec(module) is not None]
     rest = [f"{name} ({use})" for name, (_, use) in EXTRAS.items() if name not in there]
     told = f"installed: {', '.join(there) or 'none'}"
@@ -108,7 +107,7 @@ def _extras(_: Examined) -> Iterator[Finding]:
     yield Finding("extras", "ok", told + more)
 
 
-def _program(examined: Examined) -> Iterator[Finding]:
+def _program(examined: ExaminedMachine) -> Iterator[Finding]:
     path = examined.machine.environ.get("PATH", "")
     found = shutil.which(examined.program, path=path)
     own = Path(examined.python).parent / examined.program
@@ -123,7 +122,7 @@ def _program(examined: Examined) -> Iterator[Finding]:
         yield Finding("PATH", "ok", f"{examined.program} is {found}")
 
 
-def _clients(examined: Examined) -> Iterator[Finding]:
+def _clients(examined: ExaminedMachine) -> Iterator[Finding]:
     found = discovered(examined.machine)
     yield from (Finding("client", "error", fault) for fault in found.faults)
     for server in _startable(found):
@@ -141,7 +140,7 @@ def _startable(found: Discovery) -> Iterator[FoundServer]:
             yield server
 
 
-def reached(examined: Examined, found: Iterable[Finding], seconds: float | None) -> Iterator[Finding]:
+def reached(examined: ExaminedMachine, found: Iterable[Finding], seconds: float | None) -> Iterator[Finding]:
     """Start each server of clients and configurations that has no error yet, and say how it answers."""
     from mcp_toolset.cli.mount import statuses_of
 
@@ -159,7 +158,7 @@ def reached(examined: Examined, found: Iterable[Finding], seconds: float | None)
 
 
 def _groups(
-    examined: Examined, faulty: Collection[tuple[str, str]]
+    examined: ExaminedMachine, faulty: Collection[tuple[str, str]]
 ) -> list[tuple[str, Callable[[], HubConfig]]]:
     """The servers of clients together, and each configuration that is served or named, with its title."""
     of_clients: dict[str, Any] = {}
@@ -195,13 +194,13 @@ def _words(entry: Mapping[str, Any]) -> list[str]:
     return [str(entry.get("command", "")), *map(str, entry.get("args") or ())]
 
 
-def _file(examined: Examined) -> Iterator[Finding]:
+def _file(examined: ExaminedMachine) -> Iterator[Finding]:
     if examined.file is not None:
         found = list(_of_configuration(str(examined.file), examined.file))
         yield from found or [Finding(str(examined.file), "ok", "no mistake is in it")]
 
 
-def _of_client(server: FoundServer, entry: Mapping[str, Any], examined: Examined) -> Iterator[Finding]:
+def _of_client(server: FoundServer, entry: Mapping[str, Any], examined: ExaminedMachine) -> Iterator[Finding]:
     command = entry.get("command")
     if not isinstance(command, str) or "${" in command:
         return
@@ -223,7 +222,6 @@ def _of_client(server: FoundServer, entry: Mapping[str, Any], examined: Examined
 
 
 def _of_ours(about: str, command: list[str], file: Path, told: Path | None) -> Iterator[Finding]:
-    """Whether an entry of ours starts a program that runs, on a file that can be read."""
     if fault := _fault_of_program(command[0]):
         yield Finding(about, "error", f"{command[0]} {fault}; install it again, and run mcp-toolset install")
         return
@@ -268,7 +266,6 @@ def start_fault(server: ServerConfig) -> str:
 
 
 def _fault_of_program(program: str) -> str:
-    """Why a program of ours does not run; empty if it tells its version."""
     if Path(program).name.removesuffix(".exe") != "mcp-toolset":
         return ""
     try:
@@ -280,7 +277,7 @@ def _fault_of_program(program: str) -> str:
     return "" if done.returncode == 0 else f"ended with exit code {done.returncode}"
 
 
-def _folders(examined: Examined) -> Iterator[Finding]:
+def _folders(examined: ExaminedMachine) -> Iterator[Finding]:
     if examined.folder is None:
         yield Finding("cache", "ok", "nothing is cached on disk, as MCP_TOOLSET_CACHE says")
     else:
@@ -305,7 +302,7 @@ def _folder(about: str, folder: Path, *, private: bool = False) -> Finding:
     return Finding(about, "ok", str(folder))
 
 
-def _keyring(examined: Examined) -> Iterator[Finding]:
+def _keyring(examined: ExaminedMachine) -> Iterator[Finding]:
     vault = examined.vault
     if vault.has_own_key:
         yield Finding("keyring", "ok", "secrets are in encrypted files, with the key of the environment")
@@ -316,7 +313,7 @@ def _keyring(examined: Examined) -> Iterator[Finding]:
         yield Finding("keyring", "ok", note)
 
 
-def _port(examined: Examined) -> Iterator[Finding]:
+def _port(examined: ExaminedMachine) -> Iterator[Finding]:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -328,7 +325,7 @@ def _port(examined: Examined) -> Iterator[Finding]:
     yield Finding("port", "ok", f"{examined.port} is free for serve --transport http")
 
 
-def _open_files(_: Examined) -> Iterator[Finding]:
+def _open_files(_: ExaminedMachine) -> Iterator[Finding]:
     if sys.platform == "win32":
         return
     import resource
@@ -341,7 +338,7 @@ def _open_files(_: Examined) -> Iterator[Finding]:
         yield Finding("open files", "ok", "no limit" if soft <= 0 else f"{soft} may be open at once")
 
 
-_EXAMINATIONS: Final[tuple[Callable[[Examined], Iterator[Finding]], ...]] = (
+_EXAMINATIONS: Final[tuple[Callable[[ExaminedMachine], Iterator[Finding]], ...]] = (
     _versions,
     _extras,
     _program,

@@ -1,4 +1,4 @@
-"""From a target to an open `ToolsetServer`; every command reaches tools by `mount`, `opened` or `run_on`.
+"""From a target to an open `ToolsetServer`; every command reaches tools by `mount` or `opened`.
 
 `load` runs Python code and finds what it serves: while a command loads a program, `serve(…)` hands over its
 server and returns at once. A file that calls `serve` under `if __name__ == "__main__":` is run as the main
@@ -21,7 +21,7 @@ import sys
 import traceback
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -36,28 +36,29 @@ from mcp_toolset._index import marked, part
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import idle_rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.cli.servers import complain_of, opening, reachable, require_something, warn_of_keys
+from mcp_toolset.cli.output import complain, one_line
 from mcp_toolset.cli.target import (
     Command,
     ConfigFile,
     Headers,
     Module,
-    Program,
+    ProgramFile,
     Target,
     Url,
     default_name,
     served_as,
 )
 from mcp_toolset.concurrency.signals import run_until_signal
-from mcp_toolset.errors import TargetError, ToolsetError
+from mcp_toolset.errors import NEEDS_LOGIN, TargetError, ToolsetError
 from mcp_toolset.extending.finding import served_keywords
 from mcp_toolset.server.server import ToolsetServer
+from mcp_toolset.serving.announcement import progress_line
 from mcp_toolset.serving.serve import capturing, guarded_ones, tell_passed_over
 from mcp_toolset.serving.serving_log import LogChoice, logged
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.core.source import SourceStatus, ToolSource
 from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.text.screen import tokens_of
+from mcp_toolset.tools.text.screen import counted, tokens_of
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
 from mcp_toolset.tools.view.view import ToolBinding
 
@@ -65,16 +66,109 @@ if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig, ServerConfig
     from mcp_toolset.extending.finding import Keywords
     from mcp_toolset.shared.state import SharedState
-    from mcp_toolset.tools.core.source import SourceStatus
     from mcp_toolset.upstream.toolset import RemoteToolset
+
+_OR_TOKEN: Final = "; if you have a token, name its variable with --token-env"
+
+
+_SPINNER: Final = 3  # columns before a line that moves, and the last one, which stays free
+
+
+@contextmanager
+def opening(server: ToolsetServer) -> Generator[None]:
+    """Show on a terminal how many of a server's mounts are ready, until the block ends."""
+    sources = server.toolset.sources()
+    if not sources or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+
+    def line() -> str:
+        statuses = {source.source_name: source.status for source in sources}
+        return one_line(progress_line(statuses, console.width - _SPINNER))
+
+    with ExitStack() as stack:
+        shown = stack.enter_context(console.status(line()))
+        for source in sources:
+            stack.callback(source.on_change(lambda: shown.update(line())))
+        yield
+
+
+def warn_of_keys(server: ToolsetServer) -> None:
+    if server.configured is not None:
+        complain_of(server.configured.config.warnings)
+
+
+def require_something(server: ToolsetServer) -> None:
+    """Write to stderr which servers are down; raise if all are, and there is no local tool."""
+    lines = _down(server)
+    if lines and not reachable(server):
+        last = lines.pop()
+        complain_of(lines)
+        raise TargetError(last)
+    complain_of(lines)
+
+
+def name_down(server: ToolsetServer) -> bool:
+    """Write to stderr which servers are down, if the answer has the reasons; return whether any is down."""
+    down = [name for name, status in server.statuses().items() if not status.is_up]
+    if down:
+        verb = "is" if len(down) == 1 else "are"
+        complain(f"{len(down)} of {counted(len(server.statuses()), 'server')} {verb} down: {', '.join(down)}")
+    return bool(down)
+
+
+def reachable(server: ToolsetServer) -> bool:
+    statuses = server.statuses().values()
+    up = any(status.is_up for status in statuses)
+    return up or not statuses or any(not tool.source for tool in server.toolset.bindings())
+
+
+def report_down(server: ToolsetServer) -> None:
+    complain_of(_down(server))
+
+
+def complain_of(lines: Iterable[str]) -> None:
+    for line in lines:
+        complain(line)
+
+
+def _down(server: ToolsetServer) -> list[str]:
+    statuses = server.statuses().items()
+    told = "" if server.configured is not None else _OR_TOKEN
+    down = [(_shown(server, name), status) for name, status in statuses if not status.is_up]
+    return [f"{shown}: {_reason(status, told)}" for shown, status in down]
+
+
+def _shown(server: ToolsetServer, name: str) -> str:
+    from mcp_toolset.upstream.toolset import RemoteToolset
+
+    sources = server.toolset.sources()
+    source = next(source for source in sources if source.source_name == name)
+    if not isinstance(source, RemoteToolset):
+        return name
+    address = source.connection.link.shown
+    is_the_target = len(sources) == 1 and server.configured is None
+    return address if is_the_target else f"{name} ({address})"
+
+
+def _reason(status: SourceStatus, or_token: str) -> str:
+    reason = status.reason or f"it is {status.state}"
+    if reason.startswith(NEEDS_LOGIN):
+        return reason + or_token
+    says_how = ";" in reason or status.state == "misconfigured"
+    return reason if says_how else f"{reason}; check that it runs and answers there"
+
 
 _INSTALLED: Final = ("site-packages", "dist-packages")
 _USUAL: Final = ("tools", "toolset", "server", "app")
 
 
-def load(target: Module | Program, is_mountable: Callable[[object], bool]) -> Any:
+def load(target: Module | ProgramFile, is_mountable: Callable[[object], bool]) -> Any:
     """Run the code and find the named attribute, the server it serves, or the tools that it defines."""
-    as_main = isinstance(target, Program) and target.attribute is None and _serves_as_main(target)
+    as_main = isinstance(target, ProgramFile) and target.attribute is None and _serves_as_main(target)
     with _held_back() as held:
         module = _import_main(target) if as_main else _import(target)
     if as_main and not held:
@@ -160,14 +254,14 @@ def _held_back() -> Generator[list[ToolsetServer]]:
         capturing.reset(token)
 
 
-def _import(target: Module | Program) -> ModuleType:
-    if isinstance(target, Program):
+def _import(target: Module | ProgramFile) -> ModuleType:
+    if isinstance(target, ProgramFile):
         return _guarded(lambda: _run_file(Path(target.path)), target.path, Path(target.path))
     _search_first(Path.cwd())
     return _guarded(lambda: importlib.import_module(target.module), target.module, None)
 
 
-def _serves_as_main(target: Program) -> bool:
+def _serves_as_main(target: ProgramFile) -> bool:
     tree = _tree(target.path)
     # The name of an import counts too: `from mcp_toolset import serve as start`.
     names = {
@@ -185,8 +279,8 @@ def _is_main_guard(node: ast.stmt) -> bool:
     return is_name and any(isinstance(part, ast.Constant) and part.value == "__main__" for part in parts)
 
 
-def _import_main(target: Module | Program) -> ModuleType:
-    assert isinstance(target, Program)
+def _import_main(target: Module | ProgramFile) -> ModuleType:
+    assert isinstance(target, ProgramFile)
     path = Path(target.path).absolute()
     _search_first(path.parent)
     module = ModuleType("__main__")
@@ -358,7 +452,7 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
     match target:
         case ConfigFile():
             return _configured(target, options, serving=serving)
-        case Module() | Program():
+        case Module() | ProgramFile():
             return _served(load(target, is_mountable), target, options)
         case Url():
             name = default_name(target.url)
@@ -373,7 +467,6 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
 
 
 def mount_config(config: HubConfig, options: MountOptions) -> ToolsetServer:
-    """A server for a configuration that is in no file."""
     from mcp_toolset.hub.toolset import ConfiguredToolset
 
     config = _with_timeout(config, options.timeout)
@@ -391,7 +484,6 @@ def _configured(target: ConfigFile, options: MountOptions, *, serving: bool) -> 
 
 
 def _remote(target: Any, name: str, options: MountOptions, pinned: str, **more: Any) -> RemoteToolset:
-    """One server, held against the lock file's entry of the name `pinned`."""
     from mcp_toolset.catalog.pins.lockfile import LockFile
     from mcp_toolset.upstream.toolset import RemoteToolset
 
@@ -450,7 +542,6 @@ def logging_of(server: ToolsetServer, target: Target) -> Generator[None]:
 
 
 def is_mountable(value: object) -> bool:
-    """Whether a Python value can be served without conversion."""
     if isinstance(value, list | tuple):
         items = cast("list[object] | tuple[object, ...]", value)
         return bool(items) and all(isinstance(item, Tool | Toolset) for item in items)
@@ -465,7 +556,7 @@ def _is_sdk_server(value: object) -> bool:
     return sdk_server(value) is not None
 
 
-def _served(value: Any, target: Module | Program, options: MountOptions) -> ToolsetServer:
+def _served(value: Any, target: Module | ProgramFile, options: MountOptions) -> ToolsetServer:
     if isinstance(value, ToolsetServer):
         made = _with_options(value, options)
         if not options.serves:
@@ -582,7 +673,6 @@ def visible_bindings(server: ToolsetServer) -> list[ToolBinding]:
 
 
 def own_bindings(server: ToolsetServer) -> list[ToolBinding]:
-    """The visible tools without those that only search and grant."""
     return without_fixed(visible_bindings(server))
 
 
@@ -601,16 +691,6 @@ def run(work: Callable[[], Awaitable[_Result]]) -> _Result:
     if not results:
         raise KeyboardInterrupt
     return results[0]
-
-
-def run_on(
-    target: Target, options: MountOptions, work: Callable[[ToolsetServer], Awaitable[_Result]]
-) -> _Result:
-    async def working() -> _Result:
-        async with opened(target, options) as server:
-            return await work(server)
-
-    return run(working)
 
 
 def read_once(config: HubConfig, timeout: float | None, take: Callable[[ToolsetServer], _Result]) -> _Result:
@@ -641,7 +721,6 @@ def tokens_of_servers(servers: Mapping[str, Mapping[str, Any]], timeout: float |
 
     A line on stderr says why a server is down; it is missing in the result.
     """
-    from mcp_toolset.cli.servers import report_down
     from mcp_toolset.config import parse_config
 
     if not servers:

@@ -21,12 +21,16 @@ from click.core import ParameterSource
 from mcp_toolset._index import GROUP, homes, marked
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.output import complain, log_to_stderr
-from mcp_toolset.cli.target import FORMS, SEPARATED, Headers
+from mcp_toolset.cli.target import FORMS, SEPARATED, Headers, Target
 from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.mount import MountOptions
+    from collections.abc import Awaitable
 
+    from mcp_toolset.cli.mount import MountOptions
+    from mcp_toolset.server.server import ToolsetServer
+
+_Result = TypeVar("_Result")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 LEVELS: Final = ("debug", "info", "warning", "error")
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -119,7 +123,6 @@ class Commands(click.Group):
             formatter.write_dl([(name, self._told(ctx, name)) for name in self.list_commands(ctx)])
 
     def _told(self, ctx: click.Context, name: str) -> str:
-        """The first sentence of a command's help."""
         try:
             command = self.get_command(ctx, name)
         except DefinitionError as fault:
@@ -179,7 +182,6 @@ def _nearest(written: str, names: Sequence[str]) -> str:
 
 
 def usage_message(fault: click.ClickException) -> str:
-    """Place, cause and remedy of a mistake, in one line."""
     match fault:
         case click.NoSuchOption():
             near = _nearest(fault.option_name, fault.possibilities or ())
@@ -450,7 +452,7 @@ def gathered(
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class TargetAccess:
     """How a command that ends by itself connects to its target; `verbose` counts `-v`."""
 
     headers: Headers = field(default=(), repr=False)
@@ -465,9 +467,29 @@ class Reach:
     def log(self) -> None:
         log_to_stderr(self.verbose, quiet=True)
 
+    def run_on(
+        self,
+        target: Target,
+        work: Callable[[ToolsetServer], Awaitable[_Result]],
+        *,
+        deferred: bool | None = None,
+        reasons: bool = True,
+    ) -> _Result:
+        """The result of `work` with the target's open server."""
+        from mcp_toolset.cli.mount import opened, run
 
-def _reach(header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int) -> Reach:
-    return Reach(headers_of(header, token_env), timeout, verbose)
+        self.log()
+        options = self.mounting(deferred=deferred)
+
+        async def working() -> _Result:
+            async with opened(target, options, reasons=reasons) as server:
+                return await work(server)
+
+        return run(working)
+
+
+def _reach(header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int) -> TargetAccess:
+    return TargetAccess(headers_of(header, token_env), timeout, verbose)
 
 
 _token_option: Final = click.option(

@@ -162,7 +162,6 @@ def note(message: str) -> None:
 
 
 def debugging() -> bool:
-    """Whether `MCP_TOOLSET_DEBUG` asks for tracebacks."""
     return os.environ.get("MCP_TOOLSET_DEBUG", "") not in ("", "0")
 
 
@@ -213,7 +212,6 @@ class Output:
         self._write(text if _is_file(self.stream) else printable(text))
 
     def say(self, line: str) -> None:
-        """A sentence; wrapped between words on a terminal."""
         line = printable(line)
         self._write(fitted(line, self.stream) if self.stream.isatty() else line)
 
@@ -247,7 +245,6 @@ def answering(*, as_json: bool = False) -> Generator[Output]:
 
 @contextmanager
 def working(message: str) -> Generator[None]:
-    """Show on a terminal that the command is working."""
     if not sys.stderr.isatty():
         yield
         return

@@ -43,7 +43,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedChange:
     """One definition that is accepted in place of a pin; `None` where there is no definition or no pin."""
 
     server: str
@@ -78,10 +78,10 @@ def orphans(comparisons: Iterable[Comparison], configured: Iterable[str]) -> lis
     return [file.entry(name) for file in files for name in file.servers() if name not in known]
 
 
-def chosen(comparisons: Iterable[Comparison], patterns: Sequence[str]) -> list[Accepted]:
+def chosen(comparisons: Iterable[Comparison], patterns: Sequence[str]) -> list[AcceptedChange]:
     """The changes to accept: all, or those whose tool, server or `server/tool` matches a pattern."""
     found = [
-        (comparison.name, Accepted(comparison.entry.server, tool, before, after))
+        (comparison.name, AcceptedChange(comparison.entry.server, tool, before, after))
         for comparison in comparisons
         for tool, (before, after) in comparison.changed().items()
     ]
@@ -102,7 +102,7 @@ def _fits(server: str, tool: str, pattern: str) -> bool:
 
 
 def accept(
-    file: LockFile, changes: Sequence[Accepted], *, pin: Iterable[str] = (), forget: Iterable[str] = ()
+    file: LockFile, changes: Sequence[AcceptedChange], *, pin: Iterable[str] = (), forget: Iterable[str] = ()
 ) -> None:
     """Write the accepted definitions into the file; pins that other processes wrote meanwhile are kept."""
     fresh, gone = tuple(pin), frozenset(forget)
@@ -118,7 +118,7 @@ def accept(
     file.update(changed)
 
 
-def _apply(change: Accepted, tools: dict[str, dict[str, Any]], file: LockFile) -> None:
+def _apply(change: AcceptedChange, tools: dict[str, dict[str, Any]], file: LockFile) -> None:
     current: Mapping[str, Any] | None = tools.get(change.tool)
     if plain_json(current) not in (plain_json(change.before), plain_json(change.after)):
         raise ConfigError(

@@ -30,7 +30,7 @@ import click
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.registry.registry import SourceHandle
 from mcp_toolset.cli.mount import MountOptions, is_of_project
-from mcp_toolset.cli.target import Module, Program, default_name
+from mcp_toolset.cli.target import Module, ProgramFile, default_name
 from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.concurrency.task_set import beside
 from mcp_toolset.errors import TargetError, ToolsetError
@@ -75,7 +75,7 @@ class ProgramReport:
 class Child:
     """Reports about a program to the file at `path`."""
 
-    def __init__(self, target: Program | Module, path: Path) -> None:
+    def __init__(self, target: ProgramFile | Module, path: Path) -> None:
         self._target = target
         self._path = path
         self._decides = False
@@ -126,9 +126,9 @@ class Child:
         ProgramReport({file: stamp(file) for file in self._known}, fault, self._decides).write(self._path)
 
 
-def main_file(target: Program | Module) -> Path:
+def main_file(target: ProgramFile | Module) -> Path:
     """The file of a program; the modules in its folder belong to it."""
-    if isinstance(target, Program):
+    if isinstance(target, ProgramFile):
         return Path(target.path).absolute()
     first, *_ = target.module.split(".")
     return Path.cwd() / f"{first}.py"
@@ -154,7 +154,7 @@ _ANY_TIME: Final = 7 * 24 * 3600.0
 _START: Final = 60.0  # seconds in which a child must have listed its tools
 
 
-def front(target: Program | Module, options: MountOptions) -> ToolsetServer:
+def front(target: ProgramFile | Module, options: MountOptions) -> ToolsetServer:
     """The server in front of a program; `ProgramReload` adds the tools.
 
     What is recorded of calls, such as the audit log, is recorded here and not by the children.
@@ -175,7 +175,7 @@ class ProgramReload:
     def __init__(
         self,
         server: ToolsetServer,
-        target: Program | Module,
+        target: ProgramFile | Module,
         arguments: Sequence[str] = (),
         *,
         shared: bool = False,

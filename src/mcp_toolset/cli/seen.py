@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.cache_folder import cache_folder
-from mcp_toolset.cli.target import Command, ConfigFile, Program, Target, Url, parse_target
+from mcp_toolset.cli.target import Command, ConfigFile, ProgramFile, Target, Url, parse_target
 from mcp_toolset.errors import ToolsetError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _key(target: Target) -> str:
     match target:
         case ConfigFile(path):
             where = os.path.realpath(path)
-        case Program(path, attribute):
+        case ProgramFile(path, attribute):
             where = f"{os.path.realpath(path)}:{attribute or ''}"
         case Url(url):
             where = url

@@ -24,7 +24,7 @@ _EXACT: Final = ("excludeTools", "disabledTools", "disabled_tools")
 """The lists of exact names by which other clients leave tools out."""
 
 
-class Switched(NamedTuple):
+class SwitchResult(NamedTuple):
     """The text after the change, and what is so now, for the user."""
 
     text: str
@@ -58,7 +58,7 @@ def listed_in(file: Path) -> Listed:
 
 def switched(
     text: str, name: str, source: str, *, on: bool, listed: Listed = lambda server: None
-) -> Switched:
+) -> SwitchResult:
     """Switch a server (`git`) or a tool of one (`git/git_reset`, or a pattern such as `git/delete_*`)."""
     section = next((each for each in _SECTIONS if entries(text, each, source)), _SECTIONS[0])
     found = entries(text, section, source)
@@ -83,7 +83,7 @@ def switched(
         # A pattern has no such character, and `?` fits each.
         tool = re.sub(r"[^\w.:/*?\[\]-]|^-", "?", tool)
     done = _tool(text, place, table, tool, source, on=on)
-    return Switched(done.text, done.now + told)
+    return SwitchResult(done.text, done.now + told)
 
 
 def _checked(
@@ -135,7 +135,7 @@ def _by_server(name: str, servers: Mapping[str, object]) -> str:
 
 def _server(
     text: str, place: tuple[str, str], entry: Mapping[str, Any], source: str, *, on: bool
-) -> Switched:
+) -> SwitchResult:
     state = "on" if on else "off"
     if on:
         for key, off in (("disabled", True), ("enabled", False)):
@@ -143,18 +143,18 @@ def _server(
                 text = with_member(text, (*place, key), None, source)
     elif entry.get("enabled") is not False and entry.get("disabled") is not True:
         text = with_member(text, (*place, "disabled"), True, source)
-    return Switched(text, f"{place[1]} is {state}")
+    return SwitchResult(text, f"{place[1]} is {state}")
 
 
 def _tool(
     text: str, place: tuple[str, str], entry: Mapping[str, Any], tool: str, source: str, *, on: bool
-) -> Switched:
+) -> SwitchResult:
     excluded = _texts(entry, "exclude")
     state = f"{place[1]}/{tool} is {'on' if on else 'off'}"
     if not on:
         if not _leaves_out(excluded, tool):
             text = with_member(text, (*place, "exclude"), [*excluded, tool], source)
-        return Switched(text, state)
+        return SwitchResult(text, state)
     kept = [pattern for pattern in excluded if pattern not in (tool, glob.escape(tool))]
     if _leaves_out(kept, tool):
         pattern = next(each for each in kept if fnmatchcase(tool, each))
@@ -170,7 +170,7 @@ def _tool(
     included = entry.get("include")
     if isinstance(included, list) and not _leaves_out(_texts(entry, "include"), tool):
         text = with_member(text, (*place, "include"), [*_texts(entry, "include"), tool], source)
-    return Switched(text, state)
+    return SwitchResult(text, state)
 
 
 def _texts(entry: Mapping[str, Any], key: str) -> list[str]:

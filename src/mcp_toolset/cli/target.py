@@ -57,7 +57,7 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramFile:
     """A Python file; without an attribute, the server it serves or the tools it defines."""
 
     path: str
@@ -81,7 +81,7 @@ class Command:
     argv: tuple[str, ...]
 
 
-Target: TypeAlias = ConfigFile | Module | Program | Url | Command
+Target: TypeAlias = ConfigFile | Module | ProgramFile | Url | Command
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -93,7 +93,7 @@ def parse_target(text: str | None, command: Sequence[str] = ()) -> Target:
     if address := _ADDRESS.match(text):
         return _url(text, address["scheme"])
     if program := _PROGRAM.fullmatch(text):
-        return Program(_file(program["file"]), program["attribute"])
+        return ProgramFile(_file(program["file"]), program["attribute"])
     if text.endswith((".json", ".jsonc")) or Path(text).is_file():
         return ConfigFile(_file(text))
     if module := _MODULE.fullmatch(text):
@@ -127,7 +127,7 @@ def _file(path: str) -> str:
 def served_as(target: Target) -> str:
     """The served target, without secrets."""
     match target:
-        case ConfigFile() | Program():
+        case ConfigFile() | ProgramFile():
             return str(Path(target.path).absolute())
         case Url():
             return default_name(target.url)

@@ -68,7 +68,7 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "sampler": {"key": "sampler", "mount": "sampler", "keywords": "sampler"},
     "code": {"key": "code", "marks": "deferred stated option"},
-    "tasks": {"key": "tasks", "marks": "always"},
+    "tasks": {"key": "tasks", "marks": "always", "needs": "processes"},
     "task_handles": {"key": "handle_after", "marks": "stated", "needs": "tasks"},
     "retries": {"mount": "retries", "keywords": "retries breaker", "entry": "retries breaker"},
     "kept_indexes": {"part": "indexes"},

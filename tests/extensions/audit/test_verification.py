@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 
 from mcp_toolset.errors import AuditError
 from mcp_toolset.extensions.audit.audit_log import AuditLog
-from mcp_toolset.extensions.audit.log_files import Chain, Head, ReadHead, Seal, files_of, seal_of
-from mcp_toolset.extensions.audit.verification import Finding, Verified, verify
+from mcp_toolset.extensions.audit.log_files import Chain, LogHead, ReadHead, Seal, files_of, seal_of
+from mcp_toolset.extensions.audit.verification import LogFault, VerifiedLog, verify
 
 KEY = "a key that nobody guesses"
 
 
-def check(path: Path, key: str | None = None) -> Verified:
+def check(path: Path, key: str | None = None) -> VerifiedLog:
     return verify([path], seal_of(key))[0]
 
 
-def found(path: Path, key: str | None = None) -> Finding:
+def found(path: Path, key: str | None = None) -> LogFault:
     finding = check(path, key).finding
     assert finding is not None
     return finding
@@ -143,7 +143,7 @@ def test_u115_a_piece_of_a_line_is_one_that_is_being_written_at_the_end_of_the_l
 
 def test_u115_the_salt_of_a_head_is_sealed_too():
     with a_log(5, 600, key=KEY) as path:
-        head = Head.path_of(path)
+        head = LogHead.path_of(path)
         said = json.loads(head.read_bytes())
         head.write_text(json.dumps({**said, "salt": "0" * 64}))
         assert found(path, KEY).kind == "head"
@@ -175,7 +175,7 @@ def test_u115_what_is_set_aside_is_on_disk_before(monkeypatch: pytest.MonkeyPatc
         assert renamed and not any(renamed)
 
 
-def read_line(finding: Finding) -> bytes:
+def read_line(finding: LogFault) -> bytes:
     return finding.file.read_bytes().splitlines()[finding.line - 1]
 
 
@@ -269,18 +269,18 @@ def forge(path: Path, at: int, seal: Seal) -> None:
         digest = seal.digest(said)
         lines.append(said + b',"digest":"%s"}' % digest.encode())
     path.write_bytes(b"".join(line + b"\n" for line in lines))
-    head = Head(len(lines), digest, path.stat().st_size, "00")
-    Head.path_of(path).write_bytes(head.encoded(seal))
+    head = LogHead(len(lines), digest, path.stat().st_size, "00")
+    LogHead.path_of(path).write_bytes(head.encoded(seal))
 
 
 def test_i9_a_head_that_is_gone_or_changed_is_found():
     with a_log(3, 100_000) as path:
-        head = Head.path_of(path)
+        head = LogHead.path_of(path)
         kept = head.read_bytes()
         read = ReadHead.of(kept)
         assert read is not None and read.head.seq == 5
         head.write_bytes(kept.replace(b'"seq": 5', b'"seq": 4'))
-        assert found(path) == Finding("head", head, 0, "the head was changed")
+        assert found(path) == LogFault("head", head, 0, "the head was changed")
         head.unlink()
         assert found(path).text.startswith("the head is missing")
 
@@ -289,7 +289,7 @@ def test_i9_a_head_that_is_gone_or_changed_is_found():
 @pytest.mark.parametrize("digest", ["", sha256(b"a guess").hexdigest(), "of the head"])
 def test_u76_a_line_that_somebody_without_the_key_adds_is_found(digest: str, run_again: bool):
     with a_log(3, 100_000, key=KEY) as path:
-        read_head = ReadHead.of(Head.path_of(path).read_bytes())
+        read_head = ReadHead.of(LogHead.path_of(path).read_bytes())
         assert read_head is not None
         head = read_head.head
         if digest == "of the head":
@@ -311,7 +311,7 @@ def test_u76_a_line_that_somebody_without_the_key_adds_is_found(digest: str, run
 def test_u76_a_log_without_its_head_does_not_start(key: str | None, head: bytes | None, cut: int):
     with a_log(3, 100_000, key=key) as path:
         edit(path, lambda lines: lines.__delitem__(slice(len(lines) - cut, None)))
-        kept, place = path.read_bytes(), Head.path_of(path)
+        kept, place = path.read_bytes(), LogHead.path_of(path)
         place.unlink() if head is None else place.write_bytes(head)
         for _ in range(2):
             with pytest.raises(AuditError, match=r"the head .* is missing .* bring audit.jsonl.head back"):
@@ -338,7 +338,7 @@ def test_u76_odd_texts_in_the_files_of_a_log_are_found_and_end_nothing(odd: byte
         assert check(path, KEY).finding is None
         edit(path, lambda lines: lines.__setitem__(2, odd + b"\n"))
         assert found(path, KEY).line == 3
-        Head.path_of(path).write_bytes(odd)
+        LogHead.path_of(path).write_bytes(odd)
         assert found(path, KEY).kind == "head"
         with pytest.raises(AuditError):
             write_more(path, 1, keep=10)
@@ -456,7 +456,7 @@ def test_u76_a_pipe_with_the_name_of_a_full_file_holds_nothing_up(tmp_path: Path
     path = tmp_path / "audit.jsonl"
     os.mkfifo(path.with_name(f"{path.name}.{name}"))
 
-    checked = list[Verified]()
+    checked = list[VerifiedLog]()
 
     def work() -> None:
         write_more(path, 20, keep=2)

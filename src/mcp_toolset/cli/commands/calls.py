@@ -16,7 +16,7 @@ import click
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.options import (
-    Reach,
+    TargetAccess,
     json_option,
     reach_options,
     target_and_words,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @reach_options
 @click.pass_context
 def call_command(
-    ctx: click.Context, words: Sequence[str], key: str | None, as_json: bool, reach: Reach
+    ctx: click.Context, words: Sequence[str], key: str | None, as_json: bool, reach: TargetAccess
 ) -> int:
     """Call TOOL of TARGET and print its result.
 
@@ -55,20 +55,14 @@ def call_command(
     The exit code is 1 if the tool reports an error.
     """
     target, command, (tool, *typed) = target_and_words(ctx, words, "TOOL", more=True)
-    place = parse_target(target, command)
-
-    arguments = typed_arguments(typed, sys.stdin)
-
-    from mcp_toolset.cli.mount import run_on
-
-    reach.log()
+    place, arguments = parse_target(target, command), typed_arguments(typed, sys.stdin)
 
     async def call(server: ToolsetServer) -> ToolResult:
         binding = await _tool(server, tool, written(target, command))
         return await _call(server, binding, _fitting(binding, arguments), key, reach.timeout)
 
     with answering() as output:
-        result = run_on(place, reach.mounting(), call)
+        result = reach.run_on(place, call)
         _show_result(result, tool, output, as_json)
     return 1 if result.is_error else 0
 
@@ -147,19 +141,13 @@ def _text(result: ToolResult) -> str:
 @json_option
 @reach_options
 @click.pass_context
-def get_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: Reach) -> None:
+def get_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: TargetAccess) -> None:
     """Get PROMPT of TARGET and print its messages. ARGUMENTS are key=value words."""
     target, command, (prompt, *typed) = target_and_words(ctx, words, "PROMPT", more=True)
-    place = parse_target(target, command)
-
+    place, told = parse_target(target, command), written(target, command)
     arguments = typed_arguments(typed, sys.stdin).as_texts()
-
-    from mcp_toolset.cli.mount import run_on
-
-    reach.log()
-    told = written(target, command)
     with answering() as output:
-        found = run_on(place, reach.mounting(), lambda server: _get(server, prompt, arguments, told))
+        found = reach.run_on(place, lambda server: _get(server, prompt, arguments, told))
         if as_json:
             output.json(dict(found))
             return
@@ -193,17 +181,12 @@ async def _get(
 @json_option
 @reach_options
 @click.pass_context
-def read_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: Reach) -> None:
+def read_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: TargetAccess) -> None:
     """Read the resource at URI of TARGET and print it; with --json also binary content, else its text."""
     target, command, (uri,) = target_and_words(ctx, words, "URI")
-    place = parse_target(target, command)
-
-    from mcp_toolset.cli.mount import run_on
-
-    reach.log()
-    told = written(target, command)
+    place, told = parse_target(target, command), written(target, command)
     with answering() as output:
-        found = run_on(place, reach.mounting(), lambda server: _resource(server, uri, told))
+        found = reach.run_on(place, lambda server: _resource(server, uri, told))
         if as_json:
             output.json(dict(found))
             return
@@ -240,7 +223,6 @@ class TypedArguments:
         return {key: _value(key, texts, schema) for key, texts in self.texts.items()}
 
     def as_texts(self) -> dict[str, str]:
-        """The arguments of a prompt, all of them texts."""
         if self.whole is not None:
             return {
                 key: value if isinstance(value, str) else json.dumps(value)
@@ -250,7 +232,6 @@ class TypedArguments:
 
 
 def typed_arguments(words: Sequence[str], stdin: TextIO) -> TypedArguments:
-    """Parse the words in one of the three forms; `-` reads from `stdin`."""
     if list(words) == ["-"]:
         return TypedArguments(_object(stdin.read(), "stdin"), {})
     if len(words) == 1 and words[0].lstrip().startswith(("{", "[")):

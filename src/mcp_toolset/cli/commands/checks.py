@@ -50,7 +50,7 @@ def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bo
     if file is None:
         raise click.UsageError("FILE is missing; name a configuration file such as mcp.json", ctx)
     try:
-        checked = _Checked.read(file)
+        checked = _CheckReport.read(file)
     except ConfigError as whole:
         if not as_json:
             raise
@@ -66,14 +66,14 @@ def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bo
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _CheckReport:
     """The mistakes in a file, and by server why a program cannot be started on this machine."""
 
     mistakes: Mistakes
     missing: dict[str, str]
 
     @classmethod
-    def read(cls, file: str) -> _Checked:
+    def read(cls, file: str) -> _CheckReport:
         from mcp_toolset.cli.examination import start_fault
         from mcp_toolset.hub.mistakes import mistakes_in
 
@@ -165,9 +165,9 @@ def doctor_command(file: str | None, port: int, no_start: bool, timeout: float |
     clients and of FILE once, to see whether it answers. It changes nothing. The exit code is 1 if there is an
     error.
     """
-    from mcp_toolset.cli.examination import Examined, examine, reached
+    from mcp_toolset.cli.examination import ExaminedMachine, examine, reached
 
-    examined = Examined.here(port, None if file is None else Path(_configuration(file, "doctor")))
+    examined = ExaminedMachine.here(port, None if file is None else Path(_configuration(file, "doctor")))
     with answering(as_json=as_json) as output:
         with working("examining this machine"):
             findings = list(examine(examined))

@@ -300,7 +300,6 @@ def _carry_out(
 
 
 def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Show what adopting changes, ask on a terminal, and carry it out."""
     from mcp_toolset.cli.installers.adoption import adopt, plan_adoption
     from mcp_toolset.cli.installers.replacing import held
 
@@ -334,9 +333,7 @@ def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes
 
 
 def _read_once(hub: Path) -> None:
-    """Start the servers once, so that what they list is known to the first session."""
-    from mcp_toolset.cli.mount import read_once
-    from mcp_toolset.cli.servers import report_down
+    from mcp_toolset.cli.mount import read_once, report_down
     from mcp_toolset.config import load_config
 
     try:

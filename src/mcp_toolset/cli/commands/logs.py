@@ -181,7 +181,6 @@ def _is_about(line: LogLine, server: str) -> bool:
 
 
 def _shown(output: Output, as_json: bool) -> Callable[[Iterable[LogLine]], None]:
-
     view = LogView(output.stream)
 
     def show(lines: Iterable[LogLine]) -> None:

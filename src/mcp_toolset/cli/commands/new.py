@@ -37,7 +37,6 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
 def write_project(kind: str, name: str, folder: Path) -> list[Path]:
-    """Write a project into a new folder of its name below `folder`; returns the files."""
     from mcp_toolset.cli.templates import KINDS
 
     module = name.replace("-", "_")

@@ -14,7 +14,7 @@ from mcp_toolset.cli.target import parse_target
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.packing.contents import Packed
+    from mcp_toolset.cli.packing.contents import PackedBundle
 
 
 @target_command(
@@ -77,7 +77,7 @@ def pack_command(
     target, command, _ = target_and_words(ctx, words)
     with answering(as_json=as_json) as out:
         packed = pack_target(parse_target(target, command), target or "", Wishes(**wishes))
-        path = output or Path(f"{packed.bundle.about.name}.mcpb")
+        path = output or Path(f"{packed.bundle.about['name']}.mcpb")
         size = packed.bundle.write(path)
         if as_json:
             out.json(
@@ -94,7 +94,7 @@ def pack_command(
             _tell(out, packed, path, size)
 
 
-def _tell(out: Output, packed: Packed, path: Path, size: int) -> None:
+def _tell(out: Output, packed: PackedBundle, path: Path, size: int) -> None:
     bundle = packed.bundle
     out.say(f"{path}: {counted(len(bundle.files), 'file')} of {bundle.target}, {size / 1000:.1f} kB")
     if bundle.questions:
@@ -105,7 +105,7 @@ def _tell(out: Output, packed: Packed, path: Path, size: int) -> None:
         out.say(f"the code reads {named}, which the user is not asked for; see --ask")
 
 
-def _needs(packed: Packed) -> list[str]:
+def _needs(packed: PackedBundle) -> list[str]:
     starts = (
         "uv" if not packed.bundle.packages else packed.bundle.manifest()["server"]["mcp_config"]["command"]
     )

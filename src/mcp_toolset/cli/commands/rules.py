@@ -10,7 +10,7 @@ import click
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.cli.options import (
-    Reach,
+    TargetAccess,
     complete_word,
     examples,
     json_option,
@@ -120,7 +120,7 @@ def explain_command(
     roles: Sequence[str],
     scopes: Sequence[str],
     as_json: bool,
-    reach: Reach,
+    reach: TargetAccess,
 ) -> int:
     """Say whether a caller may use TOOL, which rule of the permissions decides, and which limits apply.
 
@@ -131,10 +131,6 @@ def explain_command(
     if len(rest) > 1:
         raise click.UsageError(f"{rest[1]!r} is one word too many; explain one tool at a time", ctx)
     place = parse_target(target, command)
-
-    from mcp_toolset.cli.mount import run_on
-
-    reach.log()
 
     async def explain(mounted: ToolsetServer) -> dict[str, Any]:
         caller = _caller(mounted, name, roles, scopes)
@@ -148,7 +144,7 @@ def explain_command(
         return {**told, **_said(mounted, _tool(mounted, rest[0]), caller)}
 
     with answering() as output:
-        found = run_on(place, reach.mounting(), explain)
+        found = reach.run_on(place, explain)
         if as_json:
             output.json(found)
         elif rest:
@@ -176,7 +172,6 @@ def _caller(
 
 
 def _tools(mounted: ToolsetServer) -> list[ToolBinding]:
-    """Every tool, those included that the permissions hide."""
     from mcp_toolset.cli.mount import without_fixed
 
     return without_fixed(mounted.bindings())
@@ -270,7 +265,7 @@ def pin_command(
     check: bool,
     lock: Path | None,
     as_json: bool,
-    reach: Reach,
+    reach: TargetAccess,
 ) -> int:
     """Pin the definitions of mounted tools, show later changes, and accept them.
 

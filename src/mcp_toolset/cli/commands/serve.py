@@ -28,13 +28,12 @@ from mcp_toolset.cli.options import (
     verbose_option,
 )
 from mcp_toolset.cli.output import answering, complain, log_to_stderr, note
-from mcp_toolset.cli.target import ConfigFile, Module, Program, Target, Url, parse_target, served_as
+from mcp_toolset.cli.target import ConfigFile, Module, ProgramFile, Target, Url, parse_target, served_as
 from mcp_toolset.errors import ConfigError, ToolsetError
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.reloading import Child
     from mcp_toolset.server.server import ToolsetServer
@@ -207,7 +206,7 @@ def serve_command(
     if reported_to is not None:
         from mcp_toolset.cli.reloading import Child
 
-        if not isinstance(place, Program | Module):
+        if not isinstance(place, ProgramFile | Module):
             raise click.UsageError("--reported-to is what --reload starts a program with")
         child, logging = Child(place, reported_to), replace(logging, place="off")
     with starting(), logging.keeping(place, verbose) as log:
@@ -224,10 +223,21 @@ def serve_command(
         if followed is not None:
             given = [*map(str, serving_arguments(ctx)), *["-v"] * verbose]
             stays = {key: one for key, one in extensions.items() if key in marked("stays")}
-            options = MountOptions(name=name, extensions=stays)
-            _serve_followed(followed, options, given, how, log)
+            from mcp_toolset.cli.reloading import ProgramReload, front
+
+            # The program runs in a child process, which is exchanged when a file of it changes.
+            server = front(followed, MountOptions(name=name, extensions=stays))
+            given += () if name is None else ("--name", name)
+            again = ProgramReload(server, followed, given, shared=transport != "stdio", tell=complain)
+            _serve(server, False, how, log, again.running())
             return
-        with _ledger(grants) as ledger:
+        with ExitStack() as stack:
+            ledger = None
+            if grants is not None:
+                from mcp_toolset.catalog.grants.ledger import GrantLedger
+                from mcp_toolset.catalog.grants.store import SqliteGrantStore
+
+                ledger = GrantLedger(stack.enter_context(SqliteGrantStore(grants)))
             options = MountOptions(
                 deferred,
                 timeout,
@@ -238,9 +248,7 @@ def serve_command(
                 headers=headers,
                 serves=child is None,
                 shared=_shared(shared),
-                extensions=extensions
-                if child is None
-                else {**extensions, **dict.fromkeys(marked("stays"), False)},
+                extensions=extensions | dict.fromkeys(() if child is None else marked("stays"), False),
             )
             server = _mounted(place, options, child)
             _check_target(ctx, server, target or "", inbound, extensions, has_auth=auth is not None)
@@ -286,11 +294,11 @@ def _check_stdio(ctx: click.Context) -> None:
             raise click.UsageError(f"{option} has no effect on stdio: add --transport http", ctx)
 
 
-def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> Program | Module | None:
+def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> ProgramFile | Module | None:
     """The program that `--reload` loads again; `None` for a configuration, which is followed anyway."""
     if isinstance(target, ConfigFile) and watch:
         return None
-    if not isinstance(target, Program | Module):
+    if not isinstance(target, ProgramFile | Module):
         raise click.UsageError(
             "--reload and --no-watch exclude each other; leave one of them out"
             if isinstance(target, ConfigFile)
@@ -300,32 +308,6 @@ def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> Progr
         other = "--shared" if shared else "--header"
         raise click.UsageError(f"--reload and {other} exclude each other; leave one of them out")
     return target
-
-
-def _serve_followed(
-    target: Program | Module, options: MountOptions, arguments: Sequence[str], how: Serving, log: ServingLog
-) -> None:
-    """Serve a program that runs in a child process, which is exchanged when a file of it changes."""
-    from mcp_toolset.cli.reloading import ProgramReload, front
-
-    server, named = front(target, options), () if options.name is None else ("--name", options.name)
-    reload = ProgramReload(
-        server, target, (*arguments, *named), shared=how.transport != "stdio", tell=complain
-    )
-    _serve(server, False, how, log, reload.running())
-
-
-@contextmanager
-def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
-    """A grant ledger with its store in a file; `None` without a path."""
-    if path is None:
-        yield None
-        return
-    from mcp_toolset.catalog.grants.ledger import GrantLedger
-    from mcp_toolset.catalog.grants.store import SqliteGrantStore
-
-    with SqliteGrantStore(path) as store:
-        yield GrantLedger(store)
 
 
 def _shared(url: str | None) -> SharedState | None:
@@ -367,7 +349,7 @@ def _serve(
     log: ServingLog,
     within: AbstractAsyncContextManager[None] | None = None,
 ) -> None:
-    from mcp_toolset.cli.servers import report_down, require_something
+    from mcp_toolset.cli.mount import report_down, require_something
     from mcp_toolset.serving.serve import run_server
 
     log.follow(server, one_client=how.transport == "stdio")
@@ -385,7 +367,6 @@ def _serve(
 
 @contextmanager
 def _failing_in(stream: JsonStream) -> Generator[None]:
-    """Tell the error that ends a block as JSON, and leave with its exit code."""
     try:
         yield
     except click.ClickException as fault:

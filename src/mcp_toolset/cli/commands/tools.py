@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcp_toolset.cli.options import (
-    Reach,
+    TargetAccess,
     complete_word,
     deferred_option,
     json_option,
@@ -57,7 +57,7 @@ def list_command(
     strict: bool,
     as_json: bool,
     deferred: bool | None,
-    reach: Reach,
+    reach: TargetAccess,
 ) -> int:
     """List the tools that a model would see, the number of tools behind search, and servers that are down."""
     target, command, _ = target_and_words(ctx, words)
@@ -65,14 +65,12 @@ def list_command(
         raise click.UsageError("--prompts and --resources are two lists; ask for one of them", ctx)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.mount import opened, run
-    from mcp_toolset.cli.pinning import clearing
-    from mcp_toolset.cli.servers import name_down
+    with answering(as_json=as_json) as output:
 
-    reach.log()
+        async def show(server: ToolsetServer) -> bool:
+            from mcp_toolset.cli.mount import name_down
+            from mcp_toolset.cli.pinning import clearing
 
-    async def show(output: Output) -> bool:
-        async with opened(place, reach.mounting(deferred=deferred), reasons=False) as server:
             if prompts or resources:
                 await _show_offered(server, output, prompts=prompts)
             elif output.as_json:
@@ -81,8 +79,7 @@ def list_command(
                 _show_tools(server, output)
             return name_down(server)
 
-    with answering(as_json=as_json) as output:
-        down = run(lambda: show(output))
+        down = reach.run_on(place, show, deferred=deferred, reasons=False)
     return int(strict and down)
 
 
@@ -150,7 +147,6 @@ def _show_tools(server: ToolsetServer, output: Output) -> None:
 
 
 async def listed(server: ToolsetServer, kind: Kind) -> list[Mapping[str, Any]]:
-    """All entries of a kind by the names that commands accept."""
     entries: list[Mapping[str, Any]] = []
     cursor: str | None = None
     while True:
@@ -219,24 +215,26 @@ def _described(entry: Mapping[str, Any]) -> str:
 @reach_options
 @click.pass_context
 def search_command(
-    ctx: click.Context, words: Sequence[str], limit: int, server: str | None, as_json: bool, reach: Reach
+    ctx: click.Context,
+    words: Sequence[str],
+    limit: int,
+    server: str | None,
+    as_json: bool,
+    reach: TargetAccess,
 ) -> None:
     """Search the tools of TARGET, also those behind search, by what they do."""
     target, command, rest = target_and_words(ctx, words, "QUERY", more=True)
     place = parse_target(target, command)
     query = " ".join(rest)
 
-    from mcp_toolset.cli.mount import run_on
-    from mcp_toolset.cli.pinning import clearing
-
-    reach.log()
-
     async def find(mounted: ToolsetServer) -> Any:
+        from mcp_toolset.cli.pinning import clearing
+
         hits = _search(mounted, query, server, limit)
         return clearing(mounted)([_hit(hit, mounted.statuses()) for hit in hits])
 
     with answering() as output:
-        rows = run_on(place, reach.mounting(), find)
+        rows = reach.run_on(place, find)
         if as_json:
             output.json({"query": query, "hits": rows})
         else:
@@ -301,15 +299,14 @@ def _show_hits(rows: Sequence[Mapping[str, Any]], query: str, output: Output) ->
 @reach_options
 @click.pass_context
 def inspect_command(
-    ctx: click.Context, words: Sequence[str], as_json: bool, deferred: bool | None, reach: Reach
+    ctx: click.Context, words: Sequence[str], as_json: bool, deferred: bool | None, reach: TargetAccess
 ) -> int:
     """Show the servers of TARGET: protocol, transport, status, broken tools, sizes in bytes and tokens."""
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.mount import mount, run
+    from mcp_toolset.cli.mount import mount, name_down, opening, reachable, run, warn_of_keys
     from mcp_toolset.cli.pinning import clearing
-    from mcp_toolset.cli.servers import name_down, opening, reachable, warn_of_keys
 
     reach.log()
 
@@ -450,7 +447,6 @@ def _show_report(report: Mapping[str, Any], output: Output) -> None:
 
 
 def _show_tools_to_look_at(report: Mapping[str, Any], output: Output) -> None:
-    """Missing tools, overrides of texts that the server has changed since, and tools set aside."""
     for one in report["names"]:
         output.say(f"no such tool: {one['where']}({visible(one['name'])!r}): {visible(one['reason'])}")
     for one in report["overridden"]:

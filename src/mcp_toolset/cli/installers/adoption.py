@@ -184,7 +184,6 @@ class Adoption:
 
 
 def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = None) -> Adoption:
-    """Plan to move a client's servers into the hub's file; writes nothing."""
     program = CLIENTS[client]
     chosen, path = locate(program, scope, machine)
     before = read_regular(path)
@@ -227,7 +226,6 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
 
 
 def adopt(plan: Adoption, client: ClientName, machine: Machine) -> None:
-    """Carry out a plan: the record, the hub's file, the client's file, each in one step."""
     earlier = AdoptionRecord.read(plan.path, machine)
     if earlier is not None and earlier.is_applied(plan.before):
         # The client has got servers since it was adopted: what it was before both stays known.
@@ -258,7 +256,6 @@ class Restoration:
 
 
 def plan_restoration(client: ClientName, machine: Machine, scope: Scope | None = None) -> Restoration:
-    """Plan to bring the servers of a client back; writes nothing."""
     program = CLIENTS[client]
     _, path = locate(program, scope, machine)
     record = AdoptionRecord.read(path, machine)
@@ -359,7 +356,6 @@ def _protected(entry: Mapping[str, object], off: Sequence[str]) -> str:
 
 
 def _why_kept(entry: object, scope: Scope) -> str:
-    """Why only the client can expand an entry; empty if we can."""
     words = list(_texts(entry))
     if any(_SURROGATE.search(word) for word in words):
         return "it has half of a character, which no file can hold"
@@ -382,7 +378,6 @@ def _texts(value: object) -> list[str]:
 
 
 def _with_servers(text: str, taken: Mapping[str, dict[str, Any]], hub: Path) -> tuple[str, dict[str, str]]:
-    """The hub's file with these servers, and the names that they have there."""
     names: dict[str, str] = {}
     for name, entry in taken.items():
         present = JSON.entries(text, _SERVERS, str(hub))

@@ -164,7 +164,6 @@ class Machine:
 
     @property
     def application_data(self) -> Path:
-        """The folder where desktop programs keep the user's settings on this platform."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
         if self.platform == "win32":

@@ -49,7 +49,6 @@ class _Object:
 
 
 def entries(text: str, section: str, source: str) -> Mapping[str, object]:
-    """The members of the section; empty when it or the whole text is missing."""
     root = _decoded(text, section, source)
     return cast("dict[str, object]", root.get(section, {}))
 
@@ -319,7 +318,6 @@ def _data(node: Any) -> Any:
 
 
 def _conceal(node: Any, own: tuple[str, str], path: tuple[str, ...]) -> None:
-    """Replace values in place, below a table or a list."""
     if isinstance(node, list):
         items: list[tuple[Any, Any]] = [*enumerate(cast("list[Any]", node))]
     else:

@@ -70,7 +70,6 @@ class AdoptionRecord:
 
     @classmethod
     def read(cls, path: Path, machine: Machine) -> AdoptionRecord | None:
-        """The record of a client's file; `None` if its servers are not adopted."""
         file = _file(path, machine)
         try:
             data = _table_in(file)
@@ -96,7 +95,6 @@ class AdoptionRecord:
         return Path(self.hub_path)
 
     def is_applied(self, text: str) -> bool:
-        """Whether the one entry has been written."""
         return text != self.original
 
     def is_unchanged(self, text: str) -> bool:
@@ -177,7 +175,6 @@ class Writing:
     workspace: str = ""
 
     def path(self, word: str | Path) -> str:
-        """The path of a file or folder as the entry names it."""
         found = os.path.abspath(self.folder / word)
         if self.project is None:
             return found
@@ -319,7 +316,6 @@ def plan_install(
 def plan_uninstall(
     client: ClientName, name: str, *, machine: Machine, scope: Scope | None = None, force: bool = False
 ) -> InstallPlan:
-    """Plan to remove `name` from the client's file; no change if it is missing."""
     chosen, path = locate(CLIENTS[client], scope, machine)
     section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
     text = without_mark(before or "")
@@ -362,7 +358,6 @@ def _check_no_loop(writing: Writing, target_args: Sequence[str], path: Path) -> 
 
 
 def starts_mcp_toolset(entry: object) -> bool:
-    """Whether `install` has made an entry."""
     if not isinstance(entry, dict):
         return False
     table = cast("dict[str, object]", entry)

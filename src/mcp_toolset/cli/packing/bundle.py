@@ -52,7 +52,6 @@ class Question:
 
 
 def parse_questions(written: Iterable[str]) -> dict[str, Question]:
-    """The questions of `--ask NAME[:KIND][=DEFAULT]`, by variable."""
     found = (_question(text) for text in written)
     return {question.variable: question for question in found}
 
@@ -103,16 +102,6 @@ package = false
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """How a bundle presents itself."""
-
-    name: str
-    version: str
-    description: str
-    author: str
-
-
-@dataclass(frozen=True, slots=True)
 class Bundle:
     """What goes into a bundle.
 
@@ -121,7 +110,7 @@ class Bundle:
         more_tools: Whether there are more, which are known when it runs.
     """
 
-    about: About
+    about: Mapping[str, str]
     target: str
     files: Mapping[str, bytes] = field(repr=False)
     questions: Sequence[Question]
@@ -133,10 +122,8 @@ class Bundle:
     def manifest(self) -> dict[str, Any]:
         said: dict[str, Any] = {
             "manifest_version": "0.3",
-            "name": self.about.name,
-            "version": self.about.version,
-            "description": self.about.description,
-            "author": {"name": self.about.author},
+            **self.about,
+            "author": {"name": self.about["author"]},
             "server": {"type": "python", "entry_point": "main.py", "mcp_config": self._start()},
             "tools": [{"name": name, "description": text} for name, text in self.tools],
             "tools_generated": self.more_tools,
@@ -146,7 +133,6 @@ class Bundle:
         return {key: value for key, value in said.items() if value or key == "tools_generated"}
 
     def write(self, path: Path) -> int:
-        """Write the file in one step; returns its size."""
         if path.is_file() and path.stat().st_size and not zipfile.is_zipfile(path):
             raise TargetError(f"{path}: is no bundle, and would be lost; choose another -o FILE")
         data = self._zipped()
@@ -179,8 +165,8 @@ class Bundle:
             "manifest.json": json.dumps(self.manifest(), indent=2, ensure_ascii=False) + "\n",
             "main.py": _MAIN.format(target=served),
             "pyproject.toml": _PROJECT.format(
-                name=json.dumps(self.about.name),
-                version=json.dumps(self.about.version),
+                name=json.dumps(self.about["name"]),
+                version=json.dumps(self.about["version"]),
                 dependencies=json.dumps(list(self.requirements)),
             ),
         }

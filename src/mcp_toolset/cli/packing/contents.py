@@ -17,8 +17,8 @@ from typing import Any, Final, cast
 from mcp_toolset import __version__
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.mount import MountOptions, mount, without_fixed
-from mcp_toolset.cli.packing.bundle import About, Bundle, Question, parse_questions
-from mcp_toolset.cli.target import ConfigFile, Module, Program, Target, default_name
+from mcp_toolset.cli.packing.bundle import Bundle, Question, parse_questions
+from mcp_toolset.cli.target import ConfigFile, Module, ProgramFile, Target, default_name
 from mcp_toolset.errors import TargetError
 from mcp_toolset.upstream.secrets import Secrets
 
@@ -119,7 +119,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedBundle:
     """A bundle, the programs that it needs, and the variables of its code that the user is not asked for."""
 
     bundle: Bundle
@@ -141,12 +141,12 @@ class _Content:
     programs: Sequence[str] = ()
 
 
-def pack_target(target: Target, text: str, wishes: Wishes) -> Packed:
+def pack_target(target: Target, text: str, wishes: Wishes) -> PackedBundle:
     asked = parse_questions(wishes.ask)
     match target:
         case ConfigFile():
             content = _of_configuration(target, asked, wishes.keep)
-        case Program() | Module():
+        case ProgramFile() | Module():
             content = _of_python(target, asked)
         case _:
             raise TargetError(
@@ -172,12 +172,12 @@ def pack_target(target: Target, text: str, wishes: Wishes) -> Packed:
         wishes.packages,
     )
     unasked = content.sources.reads - set(content.questions) - set(wishes.keep)
-    return Packed(bundle, content.programs, sorted(unasked))
+    return PackedBundle(bundle, content.programs, sorted(unasked))
 
 
-def _of_python(target: Program | Module, asked: Mapping[str, Question]) -> _Content:
+def _of_python(target: ProgramFile | Module, asked: Mapping[str, Question]) -> _Content:
     server = mount(target, MountOptions().looking)
-    if isinstance(target, Program):
+    if isinstance(target, ProgramFile):
         folder = Path(target.path).resolve().parent
         sources = Sources.of(Path(target.path).resolve(), folder)
         served = Path(target.path).name
@@ -188,7 +188,7 @@ def _of_python(target: Program | Module, asked: Mapping[str, Question]) -> _Cont
         files = [path for path in found if path.is_file()]
         sources = Sources.of(files[0], folder) if files else Sources((), frozenset(parts[:1]), frozenset())
         served = str(target)
-    if isinstance(target, Program) and target.attribute is not None:
+    if isinstance(target, ProgramFile) and target.attribute is not None:
         served += f":{target.attribute}"
     tools = [
         (one.name, _first_line(one.definition.description))
@@ -315,7 +315,7 @@ def _requirements(found: Sequence[str], asked: Sequence[str]) -> list[str]:
     return [*(one for one in own if one.split("==")[0].lower().replace("_", "-") not in named), *asked]
 
 
-def _about(text: str, content: _Content, wishes: Wishes) -> About:
+def _about(text: str, content: _Content, wishes: Wishes) -> dict[str, str]:
     project = _project(content.folder)
     authors = [one["name"] for one in project.get("authors", ()) if "name" in one]
     name = wishes.name or project.get("name") or default_name(text)
@@ -329,7 +329,8 @@ def _about(text: str, content: _Content, wishes: Wishes) -> About:
             f"{name!r} cannot name a bundle; write --name with up to 64 letters, digits, - and _"
         )
     said = wishes.description or project.get("description") or content.description or f"The tools of {name}"
-    return About(name, version, said, wishes.author or ", ".join(authors) or name)
+    author = wishes.author or ", ".join(authors) or name
+    return {"name": name, "version": version, "description": said, "author": author}
 
 
 def _project(folder: Path) -> dict[str, Any]:

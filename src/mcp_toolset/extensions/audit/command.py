@@ -20,7 +20,7 @@ from mcp_toolset.errors import AuditError
 from mcp_toolset.tools.text.hidden_text import in_log
 
 if TYPE_CHECKING:
-    from mcp_toolset.extensions.audit.verification import Verified
+    from mcp_toolset.extensions.audit.verification import VerifiedLog
 
 __all__ = ["audit_command"]
 
@@ -217,7 +217,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def _told(verified: Verified) -> str:
+def _told(verified: VerifiedLog) -> str:
     finding = verified.finding
     if finding is not None:
         where = f"{finding.file}:{finding.line}" if finding.line else str(finding.file)
@@ -230,7 +230,7 @@ def _told(verified: Verified) -> str:
     return f"{verified.files[-1]}: {verified.lines:,} lines{files}, unbroken{span}{note}"
 
 
-def _plain(verified: Verified) -> dict[str, Any]:
+def _plain(verified: VerifiedLog) -> dict[str, Any]:
     finding = verified.finding
     return {
         "files": [str(file) for file in verified.files],

@@ -71,7 +71,6 @@ class Audit(Extension):
         _log_of(cast("AuditSettings", stated)).hand_over(kind, **facts)
 
     def bind(self, host: Host) -> Self:
-        """Record what happens to this server; servers may share a log."""
         bound = type(self)(self.log)
         bound.host = host
         return bound

@@ -60,7 +60,7 @@ class Seal:
         digest = self.digest(said)
         return digest if hmac.compare_digest(ending, b'%s%s"}' % (_DIGEST, digest.encode())) else ""
 
-    def head(self, head: Head) -> str:
+    def head(self, head: LogHead) -> str:
         """The digest of what a head says: one who has no key cannot make the head of a shorter log."""
         said = f"head {head.seq} {head.digest} {head.size} {head.salt}".encode(errors="replace")
         return self.digest(said)
@@ -71,7 +71,7 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class LogHead:
     """The end of a log, in a small file beside it: without it, a cut end could not be seen."""
 
     seq: int = 0
@@ -94,7 +94,7 @@ class Head:
 class ReadHead:
     """A head as it was read from its file; `seal` is the digest by which it can be checked."""
 
-    head: Head
+    head: LogHead
     keyed: bool
     seal: str
 
@@ -102,7 +102,7 @@ class ReadHead:
     def of(cls, data: bytes) -> ReadHead | None:
         try:
             found = cast("dict[str, Any]", json.loads(data))
-            head = Head(int(found["seq"]), str(found["digest"]), int(found["size"]), str(found["salt"]))
+            head = LogHead(int(found["seq"]), str(found["digest"]), int(found["size"]), str(found["salt"]))
             return cls(head, bool(found["keyed"]), str(found["seal"]))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None
@@ -122,11 +122,9 @@ class Chain:
         self.digest = digest
 
     def expected(self) -> bytes:
-        """What the next line begins with."""
         return b'{"seq":%d,"prev":"%s","event":' % (self.seq + 1, self.digest.encode())
 
     def line(self, event: str, time: str, fields: Mapping[str, Any]) -> bytes:
-        """The next line, without its line feed."""
         said = {"event": event, "time": time, **{k: v for k, v in fields.items() if k not in OWN}}
         return self.line_of(_encode(said)[len('{"event":') :])
 
@@ -214,7 +212,7 @@ def _second(seconds: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumption:
     """The state in which an existing log is continued; `torn` bytes of its last line were removed."""
 
     unclean: bool = False
@@ -232,7 +230,7 @@ class LogFiles:
         """Files at `path` and beside it; nothing is opened yet."""
         self.path = path
         self.rest = b""
-        self.resumed = Resumed()
+        self.resumed = Resumption()
         self._seal = seal
         self._max = self._limit = max_bytes
         self._keep = keep
@@ -276,7 +274,6 @@ class LogFiles:
 
     @property
     def room(self) -> int:
-        """Bytes until the newest file is full."""
         return self._limit - self._size - len(self.rest) if self._is_regular else 1 << 30
 
     def append(self, lines: bytes) -> None:
@@ -300,7 +297,6 @@ class LogFiles:
             self._doomed.pop().unlink(missing_ok=True)
 
     def sync(self) -> None:
-        """Have the system put what was written on disk."""
         if self._dirty and self._is_regular and self._file is not None and self._head_file is not None:
             os.fsync(self._file)
             os.fsync(self._head_file)
@@ -363,13 +359,13 @@ class LogFiles:
             files = [one for one in files_of(self.path) if one.stat().st_size]
             self._is_regular = not self.path.exists() or stat.S_ISREG(self.path.stat().st_mode)
             known = self._read_head()
-            head = known or Head(salt=secrets.token_hex(32))
+            head = known or LogHead(salt=secrets.token_hex(32))
             self.salt = head.salt
             self.chain = Chain(self._seal, head.seq, head.digest)
-            self._size, self.resumed = 0, Resumed()
+            self._size, self.resumed = 0, Resumption()
             if self._is_regular and files:
                 self._continue(files, known)
-            self._head_file = os.open(Head.path_of(self.path), os.O_RDWR | os.O_CREAT | _NO_LINK, PRIVATE)
+            self._head_file = os.open(LogHead.path_of(self.path), os.O_RDWR | os.O_CREAT | _NO_LINK, PRIVATE)
             with suppress(*([] if self._is_regular else [OSError])):
                 self._open_newest()
             self._write_head()
@@ -384,9 +380,9 @@ class LogFiles:
         except OSError as fault:
             raise self._unusable(fault) from None
 
-    def _read_head(self) -> Head | None:
+    def _read_head(self) -> LogHead | None:
         try:
-            data = content_of(Head.path_of(self.path))
+            data = content_of(LogHead.path_of(self.path))
         except FileNotFoundError:
             return None
         found = ReadHead.of(data) if data.strip() else None
@@ -405,7 +401,7 @@ class LogFiles:
             )
         return found.head
 
-    def _continue(self, files: list[Path], known: Head | None) -> None:
+    def _continue(self, files: list[Path], known: LogHead | None) -> None:
         """Go on after the last whole line, whether or not the head has it."""
         newest = files[-1]
         data = content_of(newest)
@@ -414,7 +410,7 @@ class LogFiles:
                 raise AuditError(f"{newest}: this is not an audit log; give the audit log another file")
             raise AuditError(
                 f"{self.path}: the head of this audit log is missing or unreadable, so its last lines may be "
-                f"gone; bring {Head.path_of(self.path).name} back from a copy, or move all files of the log"
+                f"gone; bring {self.path.name}.head back from a copy, or move all files of the log"
             )
         start = known.size if newest == self.path and known.size <= len(data) else 0
         start += self._followed(data[start:])
@@ -426,12 +422,11 @@ class LogFiles:
         whole = data[: len(data) - torn]
         last = whole[whole.rstrip(b"\n").rfind(b"\n") + 1 :]
         clean = not whole or b'"event":"stopped"' in last[:200]
-        self.resumed = Resumed(not clean, torn)
+        self.resumed = Resumption(not clean, torn)
         if newest == self.path:
             self._size, self._first, self._full = len(whole), _number_of(data), self._before(data)
 
     def _followed(self, data: bytes) -> int:
-        """How many bytes continue the chain."""
         at = 0
         while (end := data.find(b"\n", at)) >= 0 and self.chain.follow(data[at:end]):
             at = end + 1
@@ -442,7 +437,7 @@ class LogFiles:
 
     def _write_head(self) -> None:
         assert self._head_file is not None
-        head = Head(self.chain.seq, self.chain.digest, self._size, self.salt)
+        head = LogHead(self.chain.seq, self.chain.digest, self._size, self.salt)
         data = head.encoded(self._seal)
         if sys.platform == "win32":
             os.lseek(self._head_file, 0, os.SEEK_SET)

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import AuditError
-from mcp_toolset.extensions.audit.log_files import FIRST, Head, ReadHead, Seal, files_of
+from mcp_toolset.extensions.audit.log_files import FIRST, LogHead, ReadHead, Seal, files_of
 
 Kind = Literal["changed", "missing", "moved", "repeated", "cut", "torn", "head", "key", "foreign"]
 
@@ -22,7 +22,7 @@ _TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LogFault:
     """Where a log is broken, and how.
 
     Attributes:
@@ -40,18 +40,18 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedLog:
     """The result for one log; `lines` are unbroken, from the first one on."""
 
     lines: int
     files: tuple[Path, ...]
     began: str = ""
     ended: str = ""
-    finding: Finding | None = None
+    finding: LogFault | None = None
     note: str = ""
 
 
-def verify(paths: Iterable[Path], seal: Seal | None = None) -> list[Verified]:
+def verify(paths: Iterable[Path], seal: Seal | None = None) -> list[VerifiedLog]:
     """Check logs, each with all its files; files that were set aside can be given alone."""
     wanted: dict[Path, list[Path]] = {}
     for path in paths:
@@ -59,7 +59,7 @@ def verify(paths: Iterable[Path], seal: Seal | None = None) -> list[Verified]:
     return [_stable(log, given, seal or Seal()) for log, given in wanted.items()]
 
 
-def _stable(log: Path, given: Sequence[Path], seal: Seal) -> Verified:
+def _stable(log: Path, given: Sequence[Path], seal: Seal) -> VerifiedLog:
     whole = log in given
     for _ in range(_TRIES):
         files = files_of(log) if whole else sorted(given)
@@ -101,8 +101,8 @@ class _Place:
         seq = self.fields.get("seq")
         return seq if isinstance(seq, int) else 0
 
-    def finding(self, kind: Kind, text: str) -> Finding:
-        return Finding(kind, self.file, self.number, text)
+    def finding(self, kind: Kind, text: str) -> LogFault:
+        return LogFault(kind, self.file, self.number, text)
 
 
 class _Check:
@@ -114,10 +114,10 @@ class _Check:
         self._seq, self._digest = 0, FIRST
         self._count = 0
         self._last: _Place | None = None
-        self._head = Head()
+        self._head = LogHead()
         self._note = ""
 
-    def run(self) -> Verified:
+    def run(self) -> VerifiedLog:
         if not self._files:
             raise AuditError(f"{self._log}: there is no audit log; give the file that it is written to")
         firsts = [first for file in self._files if (first := _first_line(file)) is not None]
@@ -130,28 +130,28 @@ class _Check:
         finding = finding or self._end() or self._foreign()
         began = firsts[0].fields.get("time", "") if firsts else ""
         ended = self._last.fields.get("time", "") if self._last else ""
-        return Verified(self._count, tuple(self._files), str(began), str(ended), finding, self._note)
+        return VerifiedLog(self._count, tuple(self._files), str(began), str(ended), finding, self._note)
 
-    def _read_head(self) -> Finding | None:
-        path = Head.path_of(self._log)
+    def _read_head(self) -> LogFault | None:
+        path = LogHead.path_of(self._log)
         data = path.read_bytes() if path.exists() else b""
         read = ReadHead.of(data)
         if read is None:
             what = "was changed" if data.strip() else "is missing"
-            return Finding(
+            return LogFault(
                 "head", path, 0, f"the head {what}: whether lines at the end are gone cannot be told"
             )
         if read.keyed and not self._seal.is_keyed:
-            return Finding(
+            return LogFault(
                 "key", path, 0, "the log has a key; give the variable that holds it with --key-env"
             )
         if not read.is_sealed(self._seal):
             other = ", or the key is another one" if self._seal.is_keyed else ""
-            return Finding("head", path, 0, f"the head was changed{other}")
+            return LogFault("head", path, 0, f"the head was changed{other}")
         self._head = read.head
         return None
 
-    def _begin(self, firsts: Sequence[_Place]) -> Finding | None:
+    def _begin(self, firsts: Sequence[_Place]) -> LogFault | None:
         """Where the chain begins: at line 1, or at the oldest line that rotation has kept."""
         if not firsts:
             return None
@@ -169,8 +169,7 @@ class _Check:
             return self._gone(first, max(kept, default=1), seq)
         return None
 
-    def _follow(self, file: Path) -> Finding | None:
-        """Follow the chain through one file, on bytes."""
+    def _follow(self, file: Path) -> LogFault | None:
         seq, digest, digest_of = self._seq, self._digest, self._seal.digest_of
         sealed, seal = self._head.seq, self._head.digest
         number, line, broken = 0, b"", b""
@@ -202,8 +201,7 @@ class _Check:
             return changed.finding("changed", f"line {seq} was changed")
         return None
 
-    def _judged(self, this: _Place, following: bytes) -> Finding:
-        """What is wrong where the chain breaks at a line."""
+    def _judged(self, this: _Place, following: bytes) -> LogFault:
         expected, seq, before = self._seq + 1, this.seq, self._last
         if not seq:
             changed = before if before is not None and not before.seq else this
@@ -227,7 +225,7 @@ class _Check:
             return before.finding("repeated", f"a line {seq} was put in before line {seq}")
         return this.finding("repeated", f"line {seq} stands here again, where line {expected} should be")
 
-    def _gone(self, this: _Place, expected: int, seq: int) -> Finding:
+    def _gone(self, this: _Place, expected: int, seq: int) -> LogFault:
         """What it means that a line has a later number than expected."""
         opening = b'{"seq":%d,' % expected
         for file in self._files:
@@ -239,7 +237,7 @@ class _Check:
         gone = f"line {expected} is" if seq == expected + 1 else f"lines {expected} to {seq - 1} are"
         return this.finding("missing", f"{gone} missing before line {seq}")
 
-    def _torn(self, this: _Place) -> Finding | None:
+    def _torn(self, this: _Place) -> LogFault | None:
         """A line without an end: a killed program leaves one, at the end of the newest file."""
         begun = b'{"seq":%d,"prev":"%s","event":' % (self._seq + 1, self._digest.encode())
         if this.file == self._files[-1] and (this.line.startswith(begun) or begun.startswith(this.line)):
@@ -247,7 +245,7 @@ class _Check:
             return None
         return this.finding("torn", f"line {self._seq + 1} is not whole")
 
-    def _end(self) -> Finding | None:
+    def _end(self) -> LogFault | None:
         missing = self._head.seq - self._seq
         if missing <= 0:
             return None
@@ -255,15 +253,15 @@ class _Check:
         gone = (
             f"line {self._head.seq} is" if missing == 1 else f"lines {self._seq + 1} to {self._head.seq} are"
         )
-        return Finding("cut", file, number, f"{gone} missing at the end, after line {self._seq}")
+        return LogFault("cut", file, number, f"{gone} missing at the end, after line {self._seq}")
 
-    def _foreign(self) -> Finding | None:
+    def _foreign(self) -> LogFault | None:
         """A file that somebody else has put beside the log: its name is not the number of its first line."""
         for file in self._files:
             number, first = _numbers_in([file.name]), _first_line(file)
             if number and (first is None or first.seq != int(number[0][1:])):
                 begins = f"it does not begin with line {int(number[0][1:])}"
-                return Finding("foreign", file, 0, f"this is no file of the log: {begins}; move it away")
+                return LogFault("foreign", file, 0, f"this is no file of the log: {begins}; move it away")
         return None
 
 

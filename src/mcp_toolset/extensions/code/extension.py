@@ -44,7 +44,6 @@ class CodeMode(CodeLimits, Extension):
         return super().of(None, stated, host)
 
     def bind(self, host: Host) -> Self:
-        """The tools of this server, with a sandbox and runs of their own."""
         # What is given may be asked for its limits alone.
         from mcp_toolset.extensions.code.code_tools import CodeTools
 
@@ -57,7 +56,6 @@ class CodeMode(CodeLimits, Extension):
         return self._made.tools()
 
     def lifespan(self) -> None:
-        """Warn of what is lost at a restart."""
         store = self.host.need(SuspendedStore)
         if store is None or store is self.host.need(Shared) or not self.host.grants.ends_with_process:
             return

@@ -227,7 +227,6 @@ class MontySessions:
             await _ended(ready[1])
 
     async def _taken(self, mode: CodeLimits, restores: bool) -> AsyncMontySession:
-        """The session that is ready, else a new one."""
         if self._preparing is not None:
             await self._preparing.wait()
         ready, self._ready = self._ready, None
@@ -267,7 +266,6 @@ class MontySessions:
                 prepared.set()
 
     async def _made(self, mode: CodeLimits, prelude: str, *, again: bool = True) -> AsyncMontySession:
-        """A session, with what every snippet finds."""
         from pydantic_monty import MontyError
 
         limits: Any = {
@@ -317,20 +315,15 @@ _MARKS: Final[tuple[tuple[FaultKind, str], ...]] = (
 )
 
 
-def require_monty() -> None:
-    """Check that the extra is installed."""
-    if find_spec("pydantic_monty") is None:
-        raise DefinitionError(
-            "code mode needs a sandbox, which is not installed: pip install 'mcp-toolset[code]', "
-            "or give another one as CodeMode(sandbox=…)"
-        )
-
-
 class MontySandbox:
     """A pool of Monty's processes, which starts with the first run."""
 
     def __init__(self, workers: int) -> None:
-        require_monty()
+        if find_spec("pydantic_monty") is None:
+            raise DefinitionError(
+                "code mode needs a sandbox, which is not installed: pip install 'mcp-toolset[code]', "
+                "or give another one as CodeMode(sandbox=…)"
+            )
         self._workers = workers
         self._pool: AsyncMonty | None = None
         self._sessions: MontySessions | None = None
@@ -386,7 +379,6 @@ class MontyExecution:
             self._source = Source("", *_POSITIONS.unpack_from(self.program.state))
 
     async def step(self, answers: Mapping[int, CallAnswer]) -> Paused | Ended:
-        """Begin, or go on with answers."""
         from pydantic_monty import MontyError
 
         try:

@@ -237,7 +237,7 @@ class ManifestProvider(ToolProvider):
 
 
 @dataclass(frozen=True, slots=True)
-class _Offered:
+class _OfferedTool:
     definition: ToolDefinition
     arguments: SchemaCheck
     output: SchemaCheck | None
@@ -279,8 +279,8 @@ class DynamicToolset(Toolset):
         self._provider = provider
         self._refresh = refresh
         self._timeout = timeout
-        self._offered: dict[str, _Offered] = {}
-        self._bound_tools: dict[str, tuple[_Offered, ToolBinding]] = {}
+        self._offered: dict[str, _OfferedTool] = {}
+        self._bound_tools: dict[str, tuple[_OfferedTool, ToolBinding]] = {}
         self._status = SourceStatus()
         self._callbacks: list[Callable[[], None]] = []
         self._stale = anyio.Event()
@@ -304,14 +304,12 @@ class DynamicToolset(Toolset):
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the tools or the status have changed; return a function that stops this."""
         self._callbacks.append(callback)
-        return partial(self._unsubscribe, callback)
+        return lambda: self._callbacks.remove(callback) if callback in self._callbacks else None
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
-        """Always empty: the tools are those that the provider lists."""
         return iter(())
 
     def sources(self) -> list[ToolSource]:
-        """The provider itself."""
         return [self]
 
     @property
@@ -320,11 +318,9 @@ class DynamicToolset(Toolset):
         return self._manifests is not None
 
     def listing_sources(self) -> list[ToolSource]:
-        """The provider, unless its tools are behind search."""
         return [] if self.defers else [self]
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        """The tools of the provider's last list."""
         step = self._prepared.for_turn(turn)
         return [done for binding in self._bindings() if (done := step(binding)) is not None]
 
@@ -372,8 +368,8 @@ class DynamicToolset(Toolset):
         # Some 100,000 of them take a second, in which the event loop has to go on.
         await anyio.to_thread.run_sync(partial(self._take, listed, self._by_manifest))
 
-    def _take(self, listed: Sequence[_Listed], usable: Callable[[_Listed], _Offered]) -> None:
-        offered: dict[str, _Offered] = {}
+    def _take(self, listed: Sequence[_Listed], usable: Callable[[_Listed], _OfferedTool]) -> None:
+        offered: dict[str, _OfferedTool] = {}
         ids: dict[str, str] = {}
         set_aside: list[tuple[str, str]] = []
         for one in listed:
@@ -390,16 +386,16 @@ class DynamicToolset(Toolset):
         self._offered = offered
         self._status = SourceStatus("ready", tools=len(offered), set_aside=tuple(set_aside))
 
-    def _usable(self, definition: ToolDefinition) -> _Offered:
+    def _usable(self, definition: ToolDefinition) -> _OfferedTool:
         if not definition.name:
             raise DefinitionError("a tool needs a non-empty name")
         id = self._provider.stable_id(definition) or f"{self._source_name}:{definition.name}"
         known = self._offered.get(definition.name)
         if known is not None and known.definition == definition and known.id == id:
             return known
-        return _Offered(definition, *checks_of(definition), id)
+        return _OfferedTool(definition, *checks_of(definition), id)
 
-    def _by_manifest(self, manifest: ToolManifest) -> _Offered:
+    def _by_manifest(self, manifest: ToolManifest) -> _OfferedTool:
         if not manifest.name:
             raise DefinitionError("a tool needs a non-empty name")
         known = self._offered.get(manifest.name)
@@ -407,14 +403,10 @@ class DynamicToolset(Toolset):
             return known
         listed = manifest.listed()
         id = manifest.id or f"{self._source_name}:{manifest.name}"
-        return _Offered(listed, ContractOf(self._contracts, listed), None, id, manifest)
+        return _OfferedTool(listed, ContractOf(self._contracts, listed), None, id, manifest)
 
     def _fail(self, reason: str) -> None:
         self._status = replace(self._status, state="offline", reason=reason, retry_in=self._refresh)
-
-    def _unsubscribe(self, callback: Callable[[], None]) -> None:
-        if callback in self._callbacks:
-            self._callbacks.remove(callback)
 
     def _bindings(self) -> list[ToolBinding]:
         offered, known = self._offered, self._bound_tools
@@ -426,7 +418,7 @@ class DynamicToolset(Toolset):
         }
         return [binding for _, binding in self._bound_tools.values()]
 
-    def _binding(self, offered: _Offered) -> ToolBinding:
+    def _binding(self, offered: _OfferedTool) -> ToolBinding:
         name = offered.definition.name
         contract = offered.arguments if isinstance(offered.arguments, ContractOf) else None
         run = self._execute if contract is None else partial(self._execute_shown, contract)

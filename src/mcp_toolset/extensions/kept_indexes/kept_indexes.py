@@ -36,7 +36,6 @@ class KeptIndexes:
     """Reads and writes the indexes of one folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Use this folder; it is created by the first save."""
         self.folder = folder
 
     def find(self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool) -> IndexBase | None:
@@ -92,7 +91,6 @@ class KeptIndexes:
         return None
 
     def _files(self, pattern: str) -> list[Path]:
-        """The files of some names, newest first."""
         found: list[tuple[float, Path]] = []
         for path in self.folder.glob(f"{pattern}{_ENDING}"):
             try:
@@ -135,14 +133,9 @@ class SharedIndexes:
 
     async def newest(self, edition: str) -> str:
         """The name of the newest index of an edition; empty without one."""
-        return (await self._opened(edition) or b"").decode()
-
-    async def content(self, name: str) -> bytes | None:
-        """An index; `None` if it is not there."""
-        return await self._opened(name)
+        return (await self.content(edition) or b"").decode()
 
     async def put(self, edition: str, name: str, content: bytes) -> None:
-        """Give an index to the other replicas, unless they have it."""
         if len(content) > MAX_INDEX or await self.newest(edition) == name:
             return
         kept, seal = self._shared.kept(_INDEX), partial(self._shared.keys.seal, _INDEX)
@@ -153,7 +146,8 @@ class SharedIndexes:
         except StoreError as fault:
             _log.warning("other replicas do not get the index of the search: %s", fault)
 
-    async def _opened(self, key: str) -> bytes | None:
+    async def content(self, key: str) -> bytes | None:
+        """An index by its name, or the name of the newest one by its edition."""
         try:
             sealed = await self._shared.kept(_INDEX).get(key)
         except StoreError as fault:

@@ -47,7 +47,7 @@ class CacheStore(Protocol):
         ...
 
 
-class SharedResults:
+class StoredResults:
     """Results of calls in a store. A store that fails is a cache without entries: the tool runs."""
 
     def __init__(
@@ -66,7 +66,6 @@ class SharedResults:
         self._rests_until = float("-inf")
 
     async def load(self, key: tuple[str, ...], ttl: float) -> tuple[float, ToolResult] | None:
-        """A result and the seconds for which it is still good."""
         found = await self._asked(lambda: self._store.load(_name_of(key)), "load a result")
         if found is None:
             return None
@@ -161,7 +160,7 @@ class ResultCache:
         self._now = now
         self._kept: Recent[_Key, tuple[float, ToolResult]] = Recent(max_entries)
         self._flights: SingleFlight[_Key] = SingleFlight()
-        self._store = None if store is None else SharedResults(store, timeout=timeout, now=now)
+        self._store = None if store is None else StoredResults(store, timeout=timeout, now=now)
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Answer from the cache, or with the result of an identical call in flight, or run the call."""

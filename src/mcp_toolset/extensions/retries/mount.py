@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
 import anyio
 
@@ -175,13 +175,6 @@ MAX_RETRIES: Final = 10
 _EVERY_CALL: Final = ""
 
 
-class Breaker(NamedTuple):
-    """After so many failures in a row, calls are refused for so many seconds; then one is tried."""
-
-    failures: int
-    seconds: float
-
-
 class Resilience(MountExtension):
     """The retries and the circuit breaker of one mounted server."""
 
@@ -204,7 +197,7 @@ class Resilience(MountExtension):
             )
         self._server = server
         self._retries = retries
-        self._breaker = None if breaker is None else Breaker(*breaker)
+        self._breaker = breaker
         self._is_ready = is_ready
         self._sleep = sleep
         times, seconds = breaker or (1, 1.0)
@@ -212,7 +205,6 @@ class Resilience(MountExtension):
 
     @classmethod
     def of(cls, server: str, stated: ServerSettings, is_ready: Callable[[], bool]) -> Self | None:
-        """See `MountExtension`."""
         said = cast("RetriesOfServer", stated)
         if said.retries == 0 and said.breaker is None:
             return None
@@ -220,11 +212,10 @@ class Resilience(MountExtension):
 
     @property
     def reason(self) -> str:
-        """See `MountExtension`."""
         wait = 0.0 if self._breaker is None else self._failures.waits(_EVERY_CALL)
         if not wait or self._breaker is None:
             return ""
-        return f"{_times(self._breaker.failures)} in a row failed; the server is not called for {wait:.1f} s"
+        return f"{_times(self._breaker[0])} in a row failed; the server is not called for {wait:.1f} s"
 
     async def around(
         self, tool: ToolDefinition, context: ToolContext, send: Callable[[], Awaitable[ToolResult]]
@@ -264,7 +255,7 @@ class Resilience(MountExtension):
         if self._breaker is None:
             return await send()
         if wait := self._failures.refused_for(_EVERY_CALL):
-            failed = f"{_times(self._breaker.failures)} in a row failed"
+            failed = f"{_times(self._breaker[0])} in a row failed"
             mend = f"it is not called for now, try again in {wait:.1f} s"
             raise UpstreamUnavailableError(self._server, f"{failed}; {mend}", sent=False)
         counts = self._is_ready()

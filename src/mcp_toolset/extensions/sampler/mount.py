@@ -40,7 +40,6 @@ class LentModel:
         self._server = server
 
     def serves(self, context: ToolContext) -> bool:
-        """Whether requests in the course of this call go to the model, as its client lends none."""
         return not isinstance(context, WireContext) or self.capability not in context.carried
 
     def takes(self, request: Mapping[str, Any]) -> bool:

@@ -189,7 +189,7 @@ def _passed(middleware: Any, call_next: CallNext, ctx: Request) -> Awaitable[Han
     return middleware(ctx, call_next)
 
 
-class _Named:
+class _RenamedServer:
     """An `MCPServer` that is called something else in the handshakes of one connection: `Answers`."""
 
     def __init__(self, answers: MCPServer, info: Mapping[str, Any]) -> None:
@@ -236,7 +236,6 @@ class LowlevelServer(Server[Any]):
 
     @property
     def instructions(self) -> str | None:
-        """Text for the model; it changes with what is served."""
         return self.answers.handshake.instructions
 
     @instructions.setter
@@ -245,16 +244,13 @@ class LowlevelServer(Server[Any]):
 
     @property
     def announcements(self) -> Any:
-        """Tells clients that lists have changed."""
         return self.answers.announcements
 
     def add_request_handler(self, method: str, params_type: Any, handler: Any) -> None:
-        """Have a program's own handler answer a method, on every door."""
         super().add_request_handler(method, params_type, handler)
         self._added.add(method)
 
     def add_notification_handler(self, method: str, params_type: Any, handler: Any) -> None:
-        """Have a program's own handler take a notification, on every door."""
         super().add_notification_handler(method, params_type, handler)
         self._added.add(method)
 
@@ -301,7 +297,7 @@ class LowlevelServer(Server[Any]):
         """
         info = _info_in(initialization_options)
         known = self.answers.handshake.info
-        answers = self.answers if info == known else _Named(self.answers, info)
+        answers = self.answers if info == known else _RenamedServer(self.answers, info)
         await serve_streams(answers, read_stream, write_stream)
 
     def takes(self, method: str) -> bool:

@@ -49,7 +49,6 @@ class WordPieces:
         yield from [self._unknown] if None in places else [place for place in places if place is not None]
 
     def _greedy(self, word: str) -> Iterator[int | None]:
-        """The longest piece at each place of a word; `None` where there is none."""
         start = 0
         while start < len(word):
             mark = "##" if start else ""

@@ -228,7 +228,6 @@ class EmbeddingScorer:
         return hashlib.sha256(f"{self._embedder.name}\0{text}".encode("utf-8", "replace")).hexdigest()
 
     def _work(self) -> None:
-        """Embed until all tools are embedded. If the model fails, the built-in table keeps answering."""
         try:
             while batch := self._next():
                 with self._model:

@@ -26,7 +26,6 @@ _log = logging.getLogger("mcp_toolset.search")
 
 
 def installed_scorer() -> EmbeddingScorer | None:
-    """A scorer with the installed model; `None` if none is installed, or it cannot be used."""
     folder = _folder()
     if folder is None or find_spec("numpy") is None:
         return None

@@ -42,7 +42,6 @@ class TaskCalls(Extension):
         return {TaskCalls: self}
 
     def lifespan(self) -> None:
-        """Answer other replicas from the start."""
         if self.host.need(Shared) is not None:
             self.tasks.serve()
 
@@ -56,8 +55,7 @@ class TaskCalls(Extension):
     @cached_property
     def tasks(self) -> Tasks:
         # Few servers have any.
-        from mcp_toolset.extensions.tasks.task_records import TaskRecords
-        from mcp_toolset.extensions.tasks.tasks import Tasks
+        from mcp_toolset.extensions.tasks.tasks import TaskRecords, Tasks
 
         need = self.host.need
         records = TaskRecords(need(SuspendedStore), need(Shared))

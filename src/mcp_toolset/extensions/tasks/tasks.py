@@ -5,11 +5,13 @@ answer; if it becomes a task, the answer is a handle, and the call goes on: one 
 its middleware, and one entry in the audit log.
 
 The id of a task that a mounted server works on is a state of the call, so that another process goes on with
-it (`task_records`). Other replicas ask the one that has the task, as long as it lives.
+it (`TaskRecords`). Other replicas ask the one that has the task, as long as it lives.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
 import time
@@ -22,24 +24,133 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.suspended import Suspended
+from mcp_toolset.calls.suspended import KeptData, Sealer, Suspended, SuspendedStore
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
+from mcp_toolset.context.shared import Shared
 from mcp_toolset.context.task import KEPT_MS, RELATED, TASKS, TaskContext, TaskWay, takes_tasks
-from mcp_toolset.errors import CallError, ClientCapabilityError, StoreError
-from mcp_toolset.extensions.tasks.task_records import LOOK, TaskRecords
+from mcp_toolset.errors import CallError, ClientCapabilityError, RequestStateError, StoreError
 from mcp_toolset.protocol.errors import error_for_peer, refusal
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.methods import FIRST_WITH_TASKS, TASK
+from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.result import InputRequired
+from mcp_toolset.tools.text.hidden_text import in_log
+
+MAX_ID: Final = 4096  # characters of an id; it travels in a header of each request about its task
+LOOK: Final = 5.0  # seconds that a request for the state of a task waits for the mounted server's answer
+_KIND: Final = "task"
+_OUTCOME: Final = "task outcome"
+_log = logging.getLogger("mcp_toolset.server")
+
+Wire = Mapping[str, Any]
+
+
+class TaskRecords:
+    """What other processes know of the tasks of one server; `outlive` if they can use the ids."""
+
+    def __init__(self, store: SuspendedStore | None, shared: Shared | None) -> None:
+        self._store = store
+        self._shared = shared
+        self._kept: KeptData | None = None if store is None else store.kept(_KIND)
+        self._fresh: KeyRing | None = None
+        self._sealer = Sealer(_KIND, self._keys)
+        self.outlive = store is not None
+
+    def serve(self, answer: Callable[[Wire], Awaitable[Wire | None]]) -> None:
+        if self._shared is not None:
+            self._shared.replicas.serve(_KIND, answer)
+
+    def seal(self, state: Wire, owner: str, seconds: float, tools: Mapping[str, str] | None = None) -> str:
+        """The id of a task in this state, for its owner; empty if it is too long."""
+        at = "" if self._shared is None else self._shared.replicas.own
+        id = self._sealer.seal({**state, "at": at}, who=owner, what=_KIND, seconds=seconds, tools=tools)
+        return id if len(id) <= MAX_ID else ""
+
+    def is_own(self, id: object) -> bool:
+        return isinstance(id, str) and self._sealer.is_own(id)
+
+    def open(self, id: str, owner: str) -> Suspended | None:
+        """The state in an id; `None` if it is none of ours, of another owner, or its time is over."""
+        if len(id) > MAX_ID or not self._sealer.is_own(id):
+            return None
+        try:
+            return self._sealer.open(id, who=owner, what=_KIND)
+        except RequestStateError as fault:
+            _log.warning("a task is not found: %s", in_log(str(fault)))
+            return None
+
+    def require_same(self, sealed: Suspended, tools: Mapping[str, str]) -> None:
+        """Raise `RequestStateError` unless the definition of the tool is the same."""
+        self._sealer.require_same(sealed, tools)
+
+    async def elsewhere(self, id: str, at: str, what: str, answers: Wire) -> Wire | None:
+        """What the replica says that has the task; `None` if that is this one, or gone."""
+        shared = self._shared
+        params = {"id": id, "what": what, "answers": dict(answers)}
+        while shared is not None and at not in ("", shared.replicas.own):
+            try:
+                return await shared.replicas.ask(at, _KIND, params, within=2 * LOOK) or None
+            except (CallError, StoreError):
+                before, at = at, (await self._got(_place_of(id)) or b"").decode()
+                if at == before or not at:
+                    if await shared.replicas.lives(before):
+                        raise CallError(
+                            "the replica that has the task gave no answer; ask again later"
+                        ) from None
+                    return None
+        return None
+
+    async def note_place(self, id: str, *, seconds: float) -> None:
+        if self._shared is not None:
+            await self._put(_place_of(id), self._shared.replicas.own.encode(), seconds)
+
+    async def keep(self, id: str, wire: Wire, *, seconds: float) -> None:
+        """Keep how a task has ended; the data opens with its id."""
+        if self._kept is not None:
+            sealed = self._keys().seal(_OUTCOME, json.dumps(wire).encode(), bound=id)
+            await self._put(_name_of(id), sealed.encode(), seconds)
+
+    async def outcome(self, id: str) -> dict[str, Any] | None:
+        data = await self._got(_name_of(id))
+        if data is None:
+            return None
+        found = self._keys().open(_OUTCOME, data.decode("ascii", "replace"), bound=id)
+        return None if found is None else json.loads(found)
+
+    async def _put(self, name: str, data: bytes, seconds: float) -> None:
+        try:
+            if self._kept is not None and seconds > 0:
+                await self._kept.put(name, data, seconds=seconds)
+        except StoreError as fault:
+            _log.error("%s", fault)
+
+    async def _got(self, name: str) -> bytes | None:
+        return None if self._kept is None else await self._kept.get(name)
+
+    def _keys(self) -> KeyRing:
+        if self._store is not None:
+            return self._store.keys
+        if self._fresh is None:
+            self._fresh = KeyRing.fresh()
+        return self._fresh
+
+
+def _place_of(id: str) -> str:
+    return f"{_name_of(id)}.at"
+
+
+def _name_of(id: str) -> str:
+    """What a store calls a task; its id itself is a secret of the client's."""
+    return hashlib.blake2b(id.encode(), digest_size=16).hexdigest()
+
 
 LONGEST_MS: Final = 86_400_000
 """Milliseconds for which a task of a mounted server is kept, however long that server keeps it."""
 
-Wire = Mapping[str, Any]
 _NONE: Final[Wire] = {}
 _LEGACY: Final = ("taskId", "status", "statusMessage", "createdAt", "lastUpdatedAt")
 
@@ -185,7 +296,6 @@ HANDOVER: Final = 2.0
 
 _LOST: Final = "the server ended while the task ran; it is not known how far it came"
 _AGAIN: Final = 0.1
-_log = logging.getLogger("mcp_toolset.server")
 
 
 class Tasks:
@@ -198,7 +308,6 @@ class Tasks:
         records: TaskRecords,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Begin without any; `now` counts seconds since the epoch."""
         self.calls = calls
         self._records = records
         self._now = now
@@ -223,7 +332,6 @@ class Tasks:
         return self.outcome_of(task)
 
     def outcome_of(self, task: Task) -> dict[str, Any]:
-        """The result of a call that has ended, or its error."""
         if task.fault is not None:
             raise task.fault
         if task.result is None:
@@ -231,7 +339,6 @@ class Tasks:
         return task.result
 
     def hand_over(self, task: Task) -> None:
-        """Make a call a task, unless it is one."""
         if not task.id:
             task.way.ttl_ms = task.way.ttl_ms or KEPT_MS
             task.way.known = task.way.begun = True
@@ -277,14 +384,10 @@ class Tasks:
         """The state of a task, as the mounted server says it now if one works on it."""
         return {"resultType": "complete", **await self.about(request), "_meta": dict(self.calls.stamp)}
 
-    async def update(self, request: RequestContext) -> dict[str, Any]:
+    async def acted(self, request: RequestContext) -> dict[str, Any]:
+        """Take answers, or cancel a task; one that has ended stays as it is."""
         await self.about(request)
-        return self._acknowledged()
-
-    async def cancel(self, request: RequestContext) -> dict[str, Any]:
-        """Cancel a task; one that has ended stays as it is."""
-        await self.about(request)
-        return self._acknowledged()
+        return {"resultType": "complete", "_meta": dict(self.calls.stamp)}
 
     async def about(self, request: RequestContext, what: str = "") -> Wire:
         """Do what a client asks for, where the task is; its state then."""
@@ -316,9 +419,6 @@ class Tasks:
             with anyio.move_on_after(LOOK):
                 await task.way.look()
         return task.wire()
-
-    def _acknowledged(self) -> dict[str, Any]:
-        return {"resultType": "complete", "_meta": dict(self.calls.stamp)}
 
     def _task_of(self, request: RequestContext, created: float | None = None) -> Task:
         way = TaskWay(request.way)
@@ -420,7 +520,6 @@ class Tasks:
         task.settled.set()
 
     async def _restored(self, id: str, sealed: Suspended, request: RequestContext) -> Task:
-        """The task that another process has begun."""
         task = self._task_of(request, sealed.data["created"])
         task.id = task.way.id = id
         task.way.known = task.way.begun = True
@@ -499,8 +598,8 @@ class LegacyTasks:
         self._tasks = tasks
         self.answers: Mapping[str, Handler] = {
             "tasks/get": lambda request: tasks.get(request) if request.modern else self.get(request),
-            "tasks/update": tasks.update,
-            "tasks/cancel": lambda request: tasks.cancel(request) if request.modern else self.cancel(request),
+            "tasks/update": tasks.acted,
+            "tasks/cancel": lambda request: tasks.acted(request) if request.modern else self.cancel(request),
             "tasks/result": self.result,
         }
 

@@ -23,11 +23,12 @@ from mcp_toolset.context.spans import error_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, HttpPage
 from mcp_toolset.extensions.telemetry.metrics import OTHER, CallMetrics, Traces, everything, series_of
+from mcp_toolset.tools.core.call import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, Host
-    from mcp_toolset.extensions.telemetry.otlp import Collector, Sender
+    from mcp_toolset.extensions.telemetry.otlp import Collector, MetricsSender
     from mcp_toolset.tools.core.call import Identity
 
 WORDS: Final = ("prometheus", "otlp", "public")
@@ -125,7 +126,6 @@ class Observability(Extension):
         return cls(Telemetry(**{one.name: getattr(stated, one.name) for one in fields(Telemetry)}))
 
     def bind(self, host: Host) -> Self:
-        """Count what this server does alone."""
         bound = type(self)(self.options)
         bound.host = host
         return bound
@@ -193,18 +193,18 @@ class Observability(Extension):
         url = self.options.otlp if isinstance(self.options.otlp, str) else None
         return Collector(url, self.host.name, self.host.version)
 
-    async def _send_again(self, sender: Sender) -> None:
+    async def _send_again(self, sender: MetricsSender) -> None:
         while True:
             await anyio.sleep(self._every)
             self.counts.gather()
             await anyio.to_thread.run_sync(self._send, sender, self._up())
 
-    async def _send_last(self, sender: Sender) -> None:
+    async def _send_last(self, sender: MetricsSender) -> None:
         self.counts.gather()
         await _within(partial(self._send, sender, self._up()), sender.close)
         sender.close()
 
-    def _send(self, sender: Sender, up: Mapping[str, bool]) -> None:
+    def _send(self, sender: MetricsSender, up: Mapping[str, bool]) -> None:
         sender.send(series_of(self.counts), up)
 
 

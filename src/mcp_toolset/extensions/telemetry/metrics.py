@@ -149,7 +149,6 @@ class Traces:
         self.active = 0
 
     def begin(self, provider: Any) -> None:
-        """Send spans through a provider of OpenTelemetry from now on."""
         self.tracer = provider.get_tracer(NAME)
         ratio = self._sampling.ratio
         self.due = bool(self._rate if ratio is None else ratio)
@@ -158,7 +157,6 @@ class Traces:
         self.tracer, self.due = None, False
 
     def sampled(self, meta: Mapping[str, Any] | None) -> bool:
-        """Whether the request with this `_meta` is traced."""
         if self.tracer is None:
             return False
         if meta and self._sampling.follows and isinstance(parent := meta.get("traceparent"), str):

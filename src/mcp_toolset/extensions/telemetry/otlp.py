@@ -61,11 +61,11 @@ class Collector:
         provider.add_span_processor(BatchSpanProcessor(exporter))
         return provider, exporter.shutdown
 
-    def sender(self) -> Sender:
-        return Sender(self._make_metrics(), self._resource, self._began)
+    def sender(self) -> MetricsSender:
+        return MetricsSender(self._make_metrics(), self._resource, self._began)
 
 
-class Sender:
+class MetricsSender:
     """Sends metrics, as sums since `began`."""
 
     def __init__(self, exporter: MetricExporter, resource: Resource, began: int) -> None:
@@ -75,7 +75,6 @@ class Sender:
         self._began = began
 
     def send(self, series: Iterable[Durations], up: Mapping[str, bool]) -> None:
-        """Send; the exporter logs what fails."""
         now = time.time_ns()
         made = [self._durations(one, now) for one in series if one.points]
         gauge = Gauge([NumberDataPoint({"mcp_toolset.server": name}, 0, now, int(up[name])) for name in up])

@@ -16,7 +16,7 @@ from mcp_toolset.extensions.telemetry.metrics import BOUNDS, Durations
 UP = "mcp_toolset_server_up"
 
 
-class _Page(Collector):
+class _MetricsPage(Collector):
     def __init__(self, series: Iterable[Durations], up: Mapping[str, bool]) -> None:
         self._series = series
         self._up = up
@@ -42,7 +42,7 @@ class _Page(Collector):
 def page(series: Iterable[Durations], up: Mapping[str, bool], accepted: str) -> tuple[bytes, str]:
     """The page and its content type, chosen by what the reader accepts (`Accept`)."""
     registry = CollectorRegistry()
-    registry.register(_Page(series, up))
+    registry.register(_MetricsPage(series, up))
     encode, kind = choose_encoder(accepted)
     return encode(registry), kind
 
