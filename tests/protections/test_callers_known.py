@@ -17,6 +17,9 @@ from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.policy import CallLimits, Limits, Policy, PolicyGuard
 
+pytestmark = pytest.mark.needs("approvals", "limits")
+
+
 __all__ = ["line"]
 
 

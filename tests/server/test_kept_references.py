@@ -10,7 +10,6 @@ from mcp import Client
 from mcp_types import ResourceLink, TextContent, TextResourceContents
 
 from mcp_toolset import ToolContext, ToolResult, Toolset, ToolsetServer, tool
-from mcp_toolset.middleware import LargeResults
 from mcp_toolset.tools.core.call import ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -81,7 +80,10 @@ async def test_m7_the_link_says_what_the_resource_is() -> None:
         assert whole.text.startswith("prose ")
 
 
+@pytest.mark.needs("large_results")
 def test_m7_images_of_a_long_result_are_not_kept() -> None:
+    from mcp_toolset.middleware import LargeResults
+
     large, call, context = LargeResults(10), ToolCall("draw", {}), ToolContext()
     image = {"type": "image", "data": "A" * 1000, "mimeType": "image/png"}
     result = ToolResult.of_content([{"type": "text", "text": "a long text"}, image])

@@ -16,7 +16,7 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.extensions.limits.limits import Limits
 from mcp_toolset.shared.state import SharedState
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("limits")]
 ROOT = Path(__file__).parents[2]
 
 

@@ -1,13 +1,13 @@
 """`pytest.mark.needs("journal")`: a test of the core that is about extensions, skipped without their folders.
 
-A module says it for all of its tests with `pytestmark`, and is not imported without them. `scripts/cut` deletes
-folders; where all are there, nothing is skipped.
+A module says it for all of its tests by `pytestmark`, and is not imported without them. `scripts/cut`
+deletes folders; where all are there, nothing is skipped.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from mcp_toolset import extensions
 FOLDERS = Path(extensions.__file__).parent
 
 
-def missing(names: tuple[str, ...], folders: Path = FOLDERS) -> list[str]:
+def missing(names: Iterable[str]) -> list[str]:
     """Those of the folders of extensions that are not there."""
-    return [name for name in names if not (folders / name / "__init__.py").exists()]
+    return [name for name in names if not (FOLDERS / name / "__init__.py").exists()]
 
 
 @cache

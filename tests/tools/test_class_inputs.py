@@ -16,7 +16,6 @@ from mcp_toolset import (
     ToolAvailability,
     ToolCall,
     ToolRequirement,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
@@ -155,7 +154,10 @@ def test_u25_a_class_selects_its_tool_with_a_handler_too_and_a_stranger_is_an_er
         Toolset(WebSearch, Toolset(WebSearch).prefixed("b")).find(WebSearch)
 
 
+@pytest.mark.needs("model_loop")
 async def test_u25_a_declared_class_is_the_selector_of_a_hook():
+    from mcp_toolset import ToolRound
+
     hooks = HookSet()
 
     @hooks.execution(WebSearch)

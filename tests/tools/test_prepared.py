@@ -21,7 +21,7 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.toolsets.transform import hide, rename
 from mcp_toolset.tools.view.view import ToolBinding
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools", "model_loop")]
 
 
 @dataclass

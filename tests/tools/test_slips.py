@@ -19,6 +19,8 @@ from mcp_toolset import (
 )
 from mcp_toolset.errors import DefinitionError
 
+pytestmark = pytest.mark.needs("model_loop")
+
 
 @tool
 def add(a: int) -> int:
