@@ -15,10 +15,7 @@ from mcp_toolset import Identity, RoundContext, Rules, Toolset, ToolsetServer, s
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.hub.toolset import toolset_from_config
-from mcp_toolset.policy import CallLimits, Limits, Policy, PolicyGuard
-
-pytestmark = pytest.mark.needs("approvals", "limits")
-
+from mcp_toolset.policy import Policy
 
 __all__ = ["line"]
 
@@ -327,7 +324,10 @@ def test_u73_a_section_behind_a_wider_one_for_all_of_its_tokens_is_a_warning(
     assert line.run("check", "mcp.json", "--strict").returncode == 0
 
 
+@pytest.mark.needs("limits")
 def test_u73_limits_that_wider_ones_before_them_hide_are_refused(line: CommandLine) -> None:
+    from mcp_toolset.policy import Limits
+
     wide, narrow = {"principals": ["*"], "calls": 100, "rate": "9/min"}, {"roles": ["intern"], "calls": 1}
     written(line.folder, auth=_HOLDERS, limits={"*": {"for": [wide, narrow]}})
     checked = line.run("check", "mcp.json")
@@ -339,19 +339,22 @@ def test_u73_limits_that_wider_ones_before_them_hide_are_refused(line: CommandLi
     assert line.run("check", "mcp.json", "--strict").returncode == 0
 
 
+@pytest.mark.needs("approvals", "limits")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "guard",
     [
-        PolicyGuard(Policy(roles={"x": Policy(deny=["look"])})),
-        CallLimits({"*": Limits(calls=9, roles=["x"])}),
+        lambda of: of.PolicyGuard(Policy(roles={"x": Policy(deny=["look"])})),
+        lambda of: of.CallLimits({"*": of.Limits(calls=9, roles=["x"])}),
     ],
     ids=["policy", "limits"],
 )
 async def test_u73_rules_for_some_callers_of_a_loop_that_names_nobody_are_a_warning(
-    guard: PolicyGuard | CallLimits, caplog: pytest.LogCaptureFixture
+    guard: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rules, tools = Rules(guards=[guard]), Toolset(look)
+    from mcp_toolset import policy
+
+    rules, tools = Rules(guards=[guard(policy)]), Toolset(look)
     known = RoundContext(principal=Identity.of("ann", roles=["y"]))
     await tools.execute("look", {}, known, rules=rules)
     assert "match nobody here" not in caplog.text

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from mcp_toolset import CallResult, HookSet, ToolCall, ToolResult, ToolRound, Toolset, tool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.needs("model_loop")]
+pytestmark = pytest.mark.anyio
 
 IMAGE = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
 PDF = {

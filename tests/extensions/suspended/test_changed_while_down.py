@@ -22,7 +22,7 @@ from mcp_toolset.grants import SqliteGrantStore
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.middleware import PermissionChecker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.needs("code", "suspended")]
+pytestmark = pytest.mark.anyio
 
 Then = Callable[[Client], Awaitable[Any]]
 CHANGES: dict[str, dict[str, Any]] = {

@@ -12,9 +12,6 @@ from mcp_toolset.errors import ConfigError, StoreError
 from mcp_toolset.extensions.journal.journals import journal_at
 from mcp_toolset.shared.connection import StoreConnection
 
-pytestmark = pytest.mark.needs("journal")
-
-
 PASSWORD = "hunter2Secret"
 
 

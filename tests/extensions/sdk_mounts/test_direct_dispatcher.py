@@ -21,7 +21,7 @@ from mcp_toolset.protocol.eras import modern_envelope
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
 from mcp_toolset.transports.direct_dispatcher import DirectCalls
 
-pytestmark = [pytest.mark.anyio, pytest.mark.needs("sdk_mounts")]
+pytestmark = pytest.mark.anyio
 
 Handler = Callable[[ServerRequestContext[Any, Any], types.CallToolRequestParams], Awaitable[Any]]
 

@@ -17,7 +17,7 @@ from mcp_toolset import (
     tool,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.needs("model_loop")]
+pytestmark = pytest.mark.anyio
 
 
 @tool

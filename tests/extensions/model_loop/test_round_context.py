@@ -23,7 +23,7 @@ from mcp_toolset import (
 from mcp_toolset.errors import CapabilityError, DefinitionError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 
-pytestmark = [pytest.mark.anyio, pytest.mark.needs("model_loop")]
+pytestmark = pytest.mark.anyio
 
 
 async def outcome(tools: Toolset, context: ToolContext, name: str, **arguments: Any) -> Any:

@@ -11,8 +11,6 @@ from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult
 from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
 
-pytestmark = pytest.mark.needs("model_loop")
-
 
 @tool
 async def delete(path: str) -> str:

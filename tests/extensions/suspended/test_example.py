@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from mcp_toolset.config import load_config
 from mcp_toolset.extensions.suspended.settings import SuspendedSettings
-
-pytestmark = pytest.mark.needs("suspended")
-
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "suspended" / "mcp.json"
 

@@ -10,9 +10,6 @@ import pytest
 from tests.extensions.model_loop.endpoint import Calls, scripted
 from tests.support.warm import Warm
 
-pytestmark = pytest.mark.needs("model_loop")
-
-
 EXAMPLES = Path(__file__).parents[2] / "examples" / "provider_search"
 FORECAST: Calls = [("c2", "get_weather", {"city": "Bern"})]
 
