@@ -17,6 +17,9 @@ from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys
 from mcp_toolset.config.reference.published import FILE
 from mcp_toolset.config.reference.schema import parts
 
+pytestmark = pytest.mark.needs("*")
+
+
 ROOT = Path(__file__).parents[1]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "reference"))
 SCHEMA = json.loads(FILE.read_text())

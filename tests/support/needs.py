@@ -1,7 +1,8 @@
 """`pytest.mark.needs("journal")`: a test of the core that is about extensions, skipped without their folders.
 
-A module says it for all of its tests by `pytestmark`, and is not imported without them. `scripts/cut`
-deletes folders; where all are there, nothing is skipped.
+A module says it for all of its tests by `pytestmark`, and is not imported without them. `needs("*")` is for
+what judges the package as a whole, such as its pages. `scripts/cut` deletes folders; where all are there,
+nothing is skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ FOLDERS = Path(extensions.__file__).parent
 
 def missing(names: Iterable[str]) -> list[str]:
     """Those of the folders of extensions that are not there."""
-    return [name for name in names if not (FOLDERS / name / "__init__.py").exists()]
+    every = [one for name in names for one in (extensions.TABLE if name == "*" else [name])]
+    return [name for name in every if not (FOLDERS / name / "__init__.py").exists()]
 
 
 @cache

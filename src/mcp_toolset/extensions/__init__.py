@@ -68,4 +68,7 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "sdk_view": {"part": "lowlevel"},
     "sentence_models": {"part": "scorer", "mends": {"scorer": " such as EmbeddingScorer(…)"}},
     "single_mounts": {"part": "single"},
+    "durable_rounds": {"needs": "journal model_loop"},
+    "dynamic_tools": {},
+    "result_cache": {},
 }
