@@ -54,6 +54,7 @@ def link_of(result: Any) -> ResourceLink:
     return link
 
 
+@pytest.mark.needs("large_results")
 async def test_m7_a_handler_that_changes_its_argument_does_not_change_what_is_kept() -> None:
     hub = server()
     async with hub, Client(hub.lowlevel) as client:
@@ -63,6 +64,7 @@ async def test_m7_a_handler_that_changes_its_argument_does_not_change_what_is_ke
         assert text_of(read).startswith("499\n")
 
 
+@pytest.mark.needs("large_results")
 async def test_m7_a_reference_is_refused_also_where_no_result_is_kept() -> None:
     hub = server()
     async with hub, Client(hub.lowlevel) as client:
@@ -70,6 +72,7 @@ async def test_m7_a_reference_is_refused_also_where_no_result_is_kept() -> None:
         assert result.is_error and "there is no result 'r_0000000000000000'" in text_of(result)
 
 
+@pytest.mark.needs("large_results")
 async def test_m7_the_link_says_what_the_resource_is() -> None:
     hub = server()
     async with hub, Client(hub.lowlevel) as client:
@@ -109,6 +112,7 @@ class Reports:
         return lambda: None
 
 
+@pytest.mark.needs("large_results")
 async def test_m7_resources_of_the_application_with_the_same_scheme_are_read() -> None:
     hub = ToolsetServer(Toolset(rows), resources=Reports(), large_results=1000)
     async with hub, Client(hub.lowlevel) as client:

@@ -125,6 +125,7 @@ def test_u22_what_cannot_be_a_member_is_an_error_that_says_why(name: str, value:
         type("Bad", (Toolset,), {"__qualname__": "Bad", name: value})
 
 
+@pytest.mark.needs("model_loop")
 def test_u25_a_declared_class_selects_its_tool_wherever_it_is_nested():
     nested = Toolset(App(), name="outer").prefixed("a")
     view = nested.view()

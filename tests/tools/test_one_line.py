@@ -22,6 +22,7 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
+@pytest.mark.needs("model_loop")
 def test_u69_a_tool_by_itself_is_exported_for_each_provider():
     assert add.to_openai()["function"]["name"] == "add"
     TypeAdapter(openai.types.chat.ChatCompletionToolParam).validate_python(add.to_openai())

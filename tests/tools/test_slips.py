@@ -49,11 +49,6 @@ SLIPS: dict[str, tuple[Callable[[], Any], str]] = {
     "no super, repr": (lambda: repr(Forgetful()), r"super\(\).__init__\(\)"),
     "no super, verb": (lambda: Forgetful().off(), r"super\(\).__init__\(\)"),
     "no super, served": (lambda: ToolsetServer(Forgetful()), r"super\(\).__init__\(\)"),
-    "limits as data": (
-        lambda: ToolsetServer(TOOLS, limits={"add": {"rate": "3/min"}}),  # pyright: ignore[reportArgumentType]
-        r"limits\['add'\] takes Limits\(",
-    ),
-    "limits as a number": (lambda: ToolsetServer(TOOLS, limits=3), r"Limits\(…\)"),  # pyright: ignore[reportArgumentType]
     "policy as data": (
         lambda: ToolsetServer(TOOLS, policy={"deny": ["add"]}),  # pyright: ignore[reportArgumentType]
         r"takes Policy\(",
@@ -103,6 +98,20 @@ def test_u109_a_slip_of_a_round_is_a_definition_error_with_the_mend(slip: str):
     make, mend = OF_ROUNDS[slip]
     with pytest.raises(DefinitionError, match=mend):
         make(mcp_toolset.ToolRound)
+
+
+OF_LIMITS: dict[str, tuple[Any, str]] = {
+    "limits as data": ({"add": {"rate": "3/min"}}, r"limits\['add'\] takes Limits\("),
+    "limits as a number": (3, r"Limits\(…\)"),
+}
+
+
+@pytest.mark.needs("limits")
+@pytest.mark.parametrize("slip", OF_LIMITS)
+def test_u109_a_slip_of_limits_is_a_definition_error_with_the_mend(slip: str):
+    limits, mend = OF_LIMITS[slip]
+    with pytest.raises(DefinitionError, match=mend):
+        ToolsetServer(TOOLS, limits=limits)
 
 
 @pytest.mark.parametrize("slip", SLIPS)

@@ -86,6 +86,7 @@ async def test_s4_hooks_are_registered_for_a_tag():
     assert [call.name for call in plan.pending] == ["bank_balance"]
 
 
+@pytest.mark.needs("model_loop")
 async def test_s4_no_client_and_no_provider_sees_tags_and_metadata():
     view = TOOLS.view()
     made = [
