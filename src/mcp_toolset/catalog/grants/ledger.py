@@ -13,12 +13,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import anyio
 
 from mcp_toolset._records import replace
-from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, AwaitedGrants, CachedGrants
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
     GrantFilter,
@@ -35,6 +35,9 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import difference
 from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.view.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, AwaitedGrants, CachedGrants
 
 __all__ = [
     "GrantFilter",
@@ -79,19 +82,33 @@ class GrantWatcher(Protocol):
         ...
 
 
+def _near_or_cached(
+    store: GrantStore | AsyncGrantStore | CachedGrants,
+) -> tuple[GrantStore, None] | tuple[None, CachedGrants]:
+    from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
+
+    if isinstance(store, CachedGrants):
+        return None, store
+    return (None, CachedGrants(store)) if isinstance(store, AsyncGrantStore) else (store, None)
+
+
 class KeptGrants:
     """Grants in a synchronous store, or in an awaited store with a cache."""
 
     def __init__(self, store: GrantStore | AsyncGrantStore | CachedGrants | None) -> None:
         """Use `store`, or a store in memory."""
-        store = MemoryGrantStore() if store is None else store
-        if not isinstance(store, CachedGrants) and isinstance(store, AsyncGrantStore):
-            store = CachedGrants(store)
-        self._copy = store if isinstance(store, CachedGrants) else None
-        self._near = None if isinstance(store, CachedGrants) else store
-        self._far = store if isinstance(store, CachedGrants) else AwaitedGrants(store)
+        self._near, self._copy = (MemoryGrantStore(), None) if store is None else _near_or_cached(store)
         self._listeners: dict[object, Callable[[], None]] = {}
         self._watchers: dict[object, GrantWatcher] = {}
+
+    @cached_property
+    def _far(self) -> AwaitedGrants | CachedGrants:
+        if self._copy is not None:
+            return self._copy
+        # Few servers have deferred tools, or a store that is awaited.
+        from mcp_toolset.catalog.grants.cached_grants import AwaitedGrants
+
+        return AwaitedGrants(self._store)
 
     @property
     def ends_with_process(self) -> bool:
@@ -350,8 +367,8 @@ class GrantLedger(KeptGrants):
         now = self._now()
         stands = await self._far.save(*self._outcomes(asked, context, replay, now))
         self._tell_outcomes(stands)
-        if self._count(owner_of(context), stands) and isinstance(self._far, AwaitedGrants):
-            await self._far.purge(now - self._lifetime)
+        if self._count(owner_of(context), stands) and self._copy is None:
+            await cast("AwaitedGrants", self._far).purge(now - self._lifetime)
         return stands
 
     def _outcomes(

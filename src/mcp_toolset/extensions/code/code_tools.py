@@ -35,7 +35,7 @@ from mcp_toolset.tools.declare.function import Tool, tool
 from mcp_toolset.tools.export.python_name import Functions
 
 if TYPE_CHECKING:
-    from mcp_toolset.extending.extension import Host
+    from mcp_toolset.extending.host import Host
 
 RUN_CODE: Final = "run_code"
 RUN_READ_ONLY_CODE: Final = "run_read_only_code"

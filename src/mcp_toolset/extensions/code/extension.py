@@ -18,7 +18,7 @@ from mcp_toolset.extensions.code.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Host
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.code.code_tools import CodeTools
     from mcp_toolset.tools.declare.function import Tool
 

@@ -17,7 +17,7 @@ from mcp_toolset.tools.core.sampling import ModelSampler, ModelsOfCalls, Samplin
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Host
+    from mcp_toolset.extending.host import Host
 
 
 class Sampler(Extension):

@@ -16,7 +16,6 @@ from mcp_toolset.tools.core.names import declared_tool
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.function import FunctionTool, tool
 from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.export.compact import help_text, stubbed
 from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
 from mcp_toolset.tools.toolsets.opening import ToolsetLifetime
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED, PreparedStep, TurnStep
@@ -176,6 +175,8 @@ class Toolset(ToolsetQueries[C], ToolsetLifetime, ToolsetVerbs["Toolset[C]"]):
         Args:
             help_name: The name of the tool that returns the full definitions.
         """
+        # Few toolsets are listed so.
+        from mcp_toolset.tools.export.compact import help_text, stubbed
 
         async def tool_help(names: list[str]) -> str:
             """Get the full descriptions and schemas of tools, which are listed in short."""
