@@ -147,6 +147,7 @@ async def test_x5_grants_outlive_the_program_and_the_host_has_its_say(tmp_path: 
             assert "paid" in text_of(await client.call_tool("call_read_only_tool", read))
 
 
+@pytest.mark.needs("model_loop")
 def test_s3_a_round_of_a_class_of_tools_is_matched_as_the_page_says(warm: Warm) -> None:
     app = warm.command(str(EXAMPLES / "typed_calls" / "app.py"))
     done = subprocess.run(app, capture_output=True, text=True, timeout=60, check=False)

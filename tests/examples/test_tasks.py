@@ -33,6 +33,7 @@ async def test_j3_the_program_of_the_page_serves_a_tool_as_a_task(
             assert ended["result"]["content"][0]["text"] == "A report on bees"
 
 
+@pytest.mark.needs("task_handles", "tasks")
 def test_j3_the_configuration_of_the_page_is_read() -> None:
     found = load_config(EXAMPLES / "mcp.json")
     assert found.extensions["suspended"] is not None and not found.warnings
