@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from mcp_toolset._index import marked
+from mcp_toolset._index import marked, part
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.cli.credentials import Headers
@@ -170,7 +170,7 @@ def _credentials(target: Url, options: MountOptions) -> dict[str, Any]:
     headers = dict(options.headers)
     if any(name.lower() == "authorization" for name in headers):
         return {"headers": headers}
-    return {"headers": headers, "auth": OAuth()}
+    return {"headers": headers, "auth": OAuth() if part("access") else None}
 
 
 def _address(url: str) -> str:
