@@ -3,6 +3,9 @@
 import runpy
 from pathlib import Path
 
+pytestmark = pytest.mark.needs("*")
+
+
 ROOT = Path(__file__).parents[1]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "module_map"))
 
