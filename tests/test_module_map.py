@@ -3,6 +3,8 @@
 import runpy
 from pathlib import Path
 
+import pytest
+
 pytestmark = pytest.mark.needs("*")
 
 
