@@ -224,6 +224,7 @@ def test_p3_a_disabled_server_needs_no_variables(switch: dict[str, bool]) -> Non
     assert (read.disabled, read.args) == (True, ("${NOT_SET}",))
 
 
+@pytest.mark.needs("upstream_access")
 def test_u115_the_login_of_a_disabled_server_is_not_read() -> None:
     login = {
         "type": "client_credentials",

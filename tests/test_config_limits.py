@@ -7,6 +7,7 @@ import pytest
 from mcp_toolset.config import parse_config
 
 
+@pytest.mark.needs("code", "large_results")
 @pytest.mark.parametrize(
     ("section", "key"), [("large_results", "lifetime"), ("code", "timeout"), ("code", "seconds")]
 )

@@ -18,6 +18,8 @@ from mcp_toolset.config.reference.published import FILE
 from mcp_toolset.config.reference.schema import parts
 from mcp_toolset.extensions.code.sandbox import CodeLimits
 
+pytestmark = pytest.mark.needs("*")
+
 ROOT = Path(__file__).parents[1]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "reference"))
 SCHEMA = json.loads(FILE.read_text())
@@ -69,7 +71,9 @@ def test_u16_every_key_has_a_meaning(section: str, model: Any) -> None:
     assert sorted(PARTS[section].meanings) == sorted(known_keys(model))
 
 
+@pytest.mark.needs("code")
 def test_u16_the_limits_of_code_are_told_with_their_defaults() -> None:
+
     for field in fields(CodeLimits):
         assert PARTS["code"].schema["properties"][field.name]["default"] == field.default
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.needs("*")
+
+
 ROOT = Path(__file__).parent.parent
 PLACES = [ROOT, ROOT / "src" / "mcp_toolset"]
 NAMED = sorted(

@@ -12,6 +12,9 @@ import pytest
 
 from mcp_toolset.cli.main import cli
 
+pytestmark = pytest.mark.needs("*")
+
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "servers").rglob("*.md")])
 BLOCK = re.compile(r"(?:<!-- (?P<file>[^ ]+) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)```", re.DOTALL)

@@ -12,6 +12,9 @@ import pytest
 
 import mcp_toolset
 
+pytestmark = pytest.mark.needs("*")
+
+
 ROOT = Path(__file__).resolve().parent.parent
 REGISTRY_HOSTS = [
     ".".join(parts)

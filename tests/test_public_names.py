@@ -15,6 +15,9 @@ import pytest
 
 import mcp_toolset
 
+pytestmark = pytest.mark.needs("*")
+
+
 ROOT = Path(__file__).parents[1]
 NAMESPACES = [
     "arguments",

@@ -7,6 +7,9 @@ from fnmatch import filter as matching
 import pytest
 from tests.requirements import ROWS, Row, every_test, manifest, rows_in, unlisted
 
+pytestmark = pytest.mark.needs("*")
+
+
 MANIFEST = manifest()
 
 

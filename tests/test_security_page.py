@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.needs("*")
+
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "SECURITY.md").read_text()
 TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::([^`]+))?`", PAGE)))

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.needs("*")
+
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 SOURCE = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))

@@ -14,6 +14,9 @@ from mcp_toolset.catalog.pins import lockfile
 from mcp_toolset.cli.installers.clients import CLIENTS, Machine, locate
 from mcp_toolset.errors import ConfigError
 
+pytestmark = pytest.mark.needs("*")
+
+
 SOURCE = Path(mcp_toolset.__file__).parent.parent
 
 PROGRAM = """

@@ -60,7 +60,7 @@ HOMES: Final[Mapping[str, str]] = {
     "HandledInput": "tools.declare.typed_call",
     "HiddenTextFilter": "calls.middleware.builtin",
     "Extension": "extending.extension",
-    "Host": "extending.extension",
+    "Host": "extending.host",
     "HttpPage": "extending.extension",
     "Meaning": "config.tables",
     "ServerSettings": "config.extensions",

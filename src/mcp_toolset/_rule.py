@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from opcode import opmap
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final, Self, cast
@@ -128,7 +129,11 @@ def is_middleware(value: object) -> bool:
 
 def _is_policy_object(value: object) -> bool:
     """Whether an object has methods named as hooks are, such as `weather_hook`."""
-    kind = type(value)
+    return _has_hooks(type(value))
+
+
+@lru_cache(maxsize=256)
+def _has_hooks(kind: type) -> bool:
     return kind.__module__ != "builtins" and any(
         name.endswith("_hook") and not name.startswith("_") and inspect.iscoroutinefunction(one)
         for name, one in vars(kind).items()

@@ -20,7 +20,7 @@ from mcp_toolset import (
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.rule_set import Descriptions
 from mcp_toolset.errors import UnknownNameError, UnknownToolError
-from mcp_toolset.policy import Policy, PolicyGuard
+from mcp_toolset.policy import Policy
 
 pytestmark = pytest.mark.anyio
 
@@ -96,8 +96,11 @@ async def test_s6_texts_follow_names_in_the_toolset_in_each_of_its_mounts() -> N
     }
 
 
+@pytest.mark.needs("approvals")
 @pytest.mark.parametrize("pattern", ["delete", "del*"])
 async def test_s6_a_carried_policy_holds_after_prefixes_and_renames(pattern: str) -> None:
+    from mcp_toolset.policy import PolicyGuard
+
     guard = PolicyGuard(Policy(deny=[pattern]))
     tools: Toolset[Any] = Toolset(delete, look).carrying(Rules(guards=[guard]))
     for mounted, name in (
@@ -110,7 +113,10 @@ async def test_s6_a_carried_policy_holds_after_prefixes_and_renames(pattern: str
     assert await answer(tools.prefixed("crm"), "crm_look") == "saw 1"
 
 
+@pytest.mark.needs("approvals")
 async def test_s6_a_carried_policy_judges_tools_by_their_names_in_the_toolset() -> None:
+    from mcp_toolset.policy import PolicyGuard
+
     guard = PolicyGuard(Policy(allow=["look"], deny=["crm_look"]))
     tools: Toolset[Any] = Toolset(delete, look, crm_look).carrying(Rules(guards=[guard]))
     assert await answer(tools.prefixed("crm"), "crm_look") == "saw 1"
@@ -122,7 +128,10 @@ async def test_s6_a_carried_policy_judges_tools_by_their_names_in_the_toolset() 
         await answer(opened.prefixed("crm"), "crm_look")
 
 
+@pytest.mark.needs("approvals")
 def test_s6_a_carried_policy_for_a_tool_that_the_toolset_lacks_is_refused() -> None:
+    from mcp_toolset.policy import PolicyGuard
+
     guard = PolicyGuard(Policy(deny=["crm_delete"]))
     with pytest.raises(
         UnknownNameError, match="policy.deny.'crm_delete'. has no effect: there is no such tool"
@@ -130,7 +139,10 @@ def test_s6_a_carried_policy_for_a_tool_that_the_toolset_lacks_is_refused() -> N
         Toolset(delete).carrying(Rules(guards=[guard]))
 
 
+@pytest.mark.needs("approvals")
 async def test_s6_carried_rules_apply_to_a_call_from_python_without_rules() -> None:
+    from mcp_toolset.policy import PolicyGuard
+
     guard = PolicyGuard(Policy(deny=["delete"]))
     tools: Toolset[Any] = Toolset(delete, look).carrying(Rules(hooks=refusing("look"), guards=[guard]))
     mounted = Toolset(tools.prefixed("crm"))
@@ -141,7 +153,10 @@ async def test_s6_carried_rules_apply_to_a_call_from_python_without_rules() -> N
     assert (await delete.execute({"id": "1"})).text == "deleted 1"
 
 
+@pytest.mark.needs("approvals")
 async def test_s6_a_tool_that_a_carried_policy_denies_to_all_is_not_offered() -> None:
+    from mcp_toolset.policy import PolicyGuard
+
     guard = PolicyGuard(Policy(deny=["delete"]))
     tools: Toolset[Any] = Toolset(delete, look).carrying(Rules(guards=[guard]))
     assert list(tools.prefixed("crm").view()) == ["crm_look"]

@@ -23,7 +23,6 @@ from mcp_toolset import (
     ToolCall,
     ToolContext,
     ToolResult,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
@@ -149,7 +148,10 @@ async def test_s6_a_description_hook_that_fails_leaves_its_tool_out_alone() -> N
         assert [one.name for one in server.bindings()] == ["delete"]
 
 
+@pytest.mark.needs("model_loop")
 async def test_s6_a_round_runs_under_what_a_toolset_carries() -> None:
+    from mcp_toolset import ToolRound
+
     view = Toolset(delete, look).carrying(Rules(hooks=refusing("delete"))).view()
     round = ToolRound.from_calls(
         [ToolCall("delete", {"id": "1"}, "c1"), ToolCall("look", {"id": "2"}, "c2")], view

@@ -15,7 +15,7 @@ from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.middleware import CacheStore, LimitStore, TokensTaken
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("limits", "result_cache")]
 LONG = 1e9
 
 

@@ -18,7 +18,6 @@ from mcp_toolset import (
     ToolCall,
     ToolContext,
     ToolResult,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
@@ -80,8 +79,11 @@ KINDS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_s1_a_hook_is_made_of_anything_that_can_be_called(kind: str):
+    from mcp_toolset import ToolRound
+
     hooks = HookSet()
     hooks.execution("read")(KINDS[kind]())
     tools = Toolset(read, write)

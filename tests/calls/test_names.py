@@ -32,7 +32,7 @@ from mcp_toolset import (
 from mcp_toolset.errors import DefinitionError, UnknownNameError, UnknownToolError
 from mcp_toolset.tools.toolsets.transform import hide
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools", "model_loop", "result_cache")]
 
 
 @tool

@@ -24,7 +24,6 @@ from mcp_toolset import (
     ToolCall,
     ToolContext,
     ToolResult,
-    ToolRound,
     Toolset,
     tool,
 )
@@ -183,7 +182,10 @@ async def test_u60_a_cancelled_call_a_question_and_a_protocol_error_are_told():
     ]
 
 
+@pytest.mark.needs("model_loop")
 async def test_u60_a_round_tells_of_calls_that_ran_were_refused_by_hooks_or_are_invalid():
+    from mcp_toolset import ToolRound
+
     hooks, heard = HookSet(), Heard()
 
     @hooks.execution("fail")
@@ -220,7 +222,10 @@ async def test_u60_a_round_tells_of_calls_that_ran_were_refused_by_hooks_or_are_
     assert stored.plan.progress.id == round
 
 
+@pytest.mark.needs("model_loop")
 async def test_u60_a_call_of_a_round_that_asks_is_told_again_when_it_is_answered():
+    from mcp_toolset import ToolRound
+
     heard = Heard()
     rules = Rules(middleware=[PermissionChecker(lambda call: "ask")], observers=[heard])
     plan = await ToolRound.from_calls([ToolCall("add", {"a": 1}, "c1")], TOOLS.view()).apply(rules)

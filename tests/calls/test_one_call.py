@@ -19,7 +19,6 @@ from mcp_toolset import (
     ToolAvailability,
     ToolCall,
     ToolRequirement,
-    ToolRound,
     Toolset,
     rejection_reason,
 )
@@ -101,7 +100,10 @@ async def test_l9_an_input_that_the_application_has_replaced_is_what_hooks_see()
     assert left.metadata.arguments == {"city": " Oslo "}
 
 
+@pytest.mark.needs("model_loop")
 async def test_l9_what_hooks_answer_or_refuse_is_committed_as_the_call_s():
+    from mcp_toolset import ToolRound
+
     calls = [ToolCall("weather", {"city": city}, city or "-") for city in ("Here", "", "Oslo")]
     plan = ToolRound.from_calls(calls, VIEW).plan
     given = []

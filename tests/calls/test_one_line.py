@@ -75,8 +75,10 @@ def message(provider: str, name: str, arguments: dict[str, Any]) -> dict[str, An
     }
 
 
+@pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("provider", ["openai", "openai_responses", "anthropic"])
 async def test_u32_an_export_decodes_its_own_answers(provider: Provider):
+
     export = TOOLS.view().export(provider, strict=True)
     (name,) = (sent for sent, public in export.names.items() if public == "shop.order")
     note: dict[str, Any] = {} if provider == "anthropic" else {"note": None}
@@ -86,7 +88,9 @@ async def test_u32_an_export_decodes_its_own_answers(provider: Provider):
     assert round.plan.commit().results[0].result.text == "tea none"
 
 
+@pytest.mark.needs("model_loop")
 async def test_u32_an_export_says_what_it_cannot_read():
+
     with pytest.raises(DefinitionError, match=r"export\.call"):
         ToolRound.of({}, TOOLS.view().export("gemini"))
     with pytest.raises(RoundError):
@@ -134,7 +138,9 @@ async def test_s2_descriptions_of_no_tool_are_told():
         Descriptions({"search": 3})  # type: ignore[dict-item]
 
 
+@pytest.mark.needs("model_loop")
 def test_u32_a_round_without_its_export_still_takes_one():
+
     export = TOOLS.view().export("openai", strict=True)
     sent = message("openai", "search", {"query": "tea", "limit": None})
     assert not ToolRound.from_openai(sent, TOOLS.view(), export=export).issues

@@ -8,7 +8,6 @@ import anyio
 import pytest
 from opentelemetry import trace
 
-from mcp_toolset import RateLimit
 from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
@@ -137,7 +136,10 @@ async def test_l20_decisions_of_result_hooks_are_recorded_too():
     assert decisions == ["ResultKept", "ResultChanged", "ResultWithheld"]
 
 
+@pytest.mark.needs("limits")
 async def test_l20_a_refusal_by_a_limit_is_recorded_too():
+    from mcp_toolset import RateLimit
+
     limit = RateLimit(1, 60)
     await call(HookSet(), limit)
     with traced() as span:

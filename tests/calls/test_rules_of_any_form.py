@@ -23,7 +23,6 @@ from mcp_toolset import (
     ToolContext,
     ToolInput,
     ToolResult,
-    ToolRound,
     Toolset,
     ToolsetServer,
     serve,
@@ -105,11 +104,14 @@ async def mounted(tools: Toolset) -> str:
 
 
 async def in_round(rules: Any, toolset: Toolset) -> str:
+    from mcp_toolset import ToolRound
+
     round = ToolRound.from_calls([ToolCall("add", {"a": 1, "b": 2}, id="1")], toolset.view())
     plan = await round.apply(rules)
     return str(plan.commit(await plan.run_pending()).to_openai()[-1]["content"])
 
 
+@pytest.mark.needs("model_loop")
 @pytest.mark.anyio
 @pytest.mark.parametrize("form", FORMS)
 async def test_u106_a_rule_of_any_form_is_taken_at_every_door(form: str):
@@ -140,8 +142,11 @@ async def test_u106_one_call_takes_a_hook_of_any_form(form: str):
     assert "refused by a rule" in refused.reason
 
 
+@pytest.mark.needs("model_loop")
 @pytest.mark.anyio
 async def test_u106_a_value_that_is_no_rule_is_refused_at_every_door():
+    from mcp_toolset import ToolRound
+
     tools = Toolset(add)
     with pytest.raises(DefinitionError):
         serve(tools, rules=3)
@@ -187,6 +192,7 @@ async def test_u106_a_function_hooks_the_call_of_an_input():
     assert isinstance(refused, RejectedInput)
 
 
+@pytest.mark.needs("model_loop")
 @pytest.mark.parametrize(
     "tools",
     [
@@ -198,6 +204,8 @@ async def test_u106_a_function_hooks_the_call_of_an_input():
     ids=["off", "nested", "deferred", "filtered"],
 )
 def test_u106_the_call_of_a_tool_that_was_not_offered_is_told_as_unavailable(tools: Toolset):
+    from mcp_toolset import ToolRound
+
     calls = [ToolCall("Pay", {"amount": 3}, id="1"), ToolCall("Play", {}, id="2")]
     issues = ToolRound.from_calls(calls, tools.view()).issues
     assert [issue.reason for issue in issues] == ["unavailable_tool", "unknown_tool"]

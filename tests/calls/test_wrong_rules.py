@@ -18,7 +18,6 @@ from mcp_toolset import (
     ToolContext,
     ToolDefinition,
     ToolResult,
-    ToolRound,
     Toolset,
     ToolsetServer,
     serve,
@@ -58,8 +57,11 @@ WRONG = {
 }
 
 
+@pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("kind", WRONG)
 async def test_u28_middleware_of_a_wrong_shape_is_refused_where_it_is_given(kind: str):
+    from mcp_toolset import ToolRound
+
     layer: Any = WRONG[kind][0]
     tools, said = Toolset(weather), WRONG[kind][1]
     for give in (
@@ -185,8 +187,11 @@ def hooked(model: Any, selector: Any) -> HookSet:
     return hooks
 
 
+@pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("model", [Order, Near, Other, Narrow])
 async def test_u28_a_model_foreign_to_its_tool_is_refused(model: Any):
+    from mcp_toolset import ToolRound
+
     with pytest.raises(DefinitionError, match=f"its input {model.__name__} .*'weather'"):
         hooked(model, weather)
     hooks = hooked(model, "weather")

@@ -26,7 +26,7 @@ from mcp_toolset.tools.core.result import REPLAY_META_KEY
 from mcp_toolset.tools.schema.validation import checks_of
 from mcp_toolset.tools.view.view import ToolBinding
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools")]
 
 
 class Invoices(ToolProvider):

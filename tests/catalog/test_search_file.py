@@ -17,7 +17,6 @@ from mcp_toolset import SearchIndex, ToolDefinition
 from mcp_toolset.catalog.search import index_file, meaning
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.errors import DefinitionError, InvalidStateError, ToolsetError
-from mcp_toolset.search import EmbeddingScorer
 
 _VERBS = "send read delete list create search update translate summarize".split()
 _THINGS = ("message", "file", "issue", "天気 予報", "invoice", "kalender", "webpage")
@@ -170,7 +169,10 @@ def test_m2_a_file_of_another_version_or_of_words_alone_is_refused(
         SearchIndex.open(path, scorer=None)
 
 
+@pytest.mark.needs("sentence_models")
 def test_m2_an_index_with_a_model_is_not_saved(tmp_path: Path) -> None:
+    from mcp_toolset.search import EmbeddingScorer
+
     class Model:
         name = "constant"
 

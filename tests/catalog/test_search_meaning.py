@@ -224,6 +224,7 @@ class Shared:
     def remove(self, public_names: Iterable[str]) -> None: ...
 
 
+@pytest.mark.needs("sentence_models")
 @pytest.mark.parametrize("scorer", ["builtin", "BM25", "", True, MeaningScorer, Shared()])
 @pytest.mark.parametrize("made", [SearchIndex, partial(ToolsetServer, Toolset())])
 def test_a_scorer_that_does_not_exist_is_refused_with_those_that_do(made: Any, scorer: Any) -> None:

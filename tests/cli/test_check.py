@@ -46,6 +46,7 @@ def test_e2_each_mistake_is_a_line_with_its_place_and_the_mend(line: CommandLine
     assert rows["4"] == "4 servers, 2 errors, 0 warnings"
 
 
+@pytest.mark.needs("limits")
 def test_e2_all_mistakes_are_found_at_once(line: CommandLine) -> None:
     file_of(
         line,
@@ -125,6 +126,7 @@ PLACES = {
 """The mistakes in it, with line and column."""
 
 
+@pytest.mark.needs("limits")
 @pytest.mark.parametrize("text", [JSONC, "\ufeff" + JSONC, JSONC.replace("\n", "\r\n")])
 def test_e2_each_mistake_has_its_line_and_column(line: CommandLine, text: str) -> None:
     (line.folder / "mcp.json").write_bytes(text.encode())

@@ -89,6 +89,7 @@ def values(place: CommandLine, typed: str, shell: str = "fish", **env: str) -> l
     return [each.partition("\t")[0] for each in completed(place, typed, shell, **env)]
 
 
+@pytest.mark.needs("audit", "journal", "upstream_access")
 @pytest.mark.parametrize("typed", WORDS)
 def test_u61_a_shell_completes_names(place: CommandLine, typed: str):
     assert values(place, typed) == WORDS[typed]
@@ -114,6 +115,7 @@ def test_u61_the_tools_that_a_command_has_found_are_completed(place: CommandLine
     assert completed(place, "call kit.json kit_e") == [], "nothing is kept with MCP_TOOLSET_CACHE=off"
 
 
+@pytest.mark.needs("upstream_access")
 @pytest.mark.parametrize(
     ("shell", "typed", "shown"),
     [

@@ -67,6 +67,7 @@ def test_i8_the_exit_code_says_whether_a_tool_is_denied(line: CommandLine, file:
     assert "up_add" not in line.run("list", file).stdout
 
 
+@pytest.mark.needs("limits")
 def test_i8_explain_shows_the_limits_of_the_caller(line: CommandLine, file: str) -> None:
     known = json.loads((line.folder / file).read_text())
     some = [{"roles": ["admin"], "rate": "600/min"}]

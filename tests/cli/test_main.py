@@ -423,6 +423,7 @@ def test_h24_inspect_starts_a_lazy_server_whose_list_is_stored(line: CommandLine
     assert found["state"] == "ready" and found["protocol_version"]
 
 
+@pytest.mark.needs("approvals", "journal", "learning")
 @pytest.mark.parametrize(
     ("action", "own", "others"),
     [
@@ -443,6 +444,7 @@ def test_u125_the_help_of_an_action_is_a_page_of_that_action(
     assert page.stdout != parent.stdout and action.split()[1] in parent.stdout
 
 
+@pytest.mark.needs("approvals", "journal", "learning")
 def test_u125_options_may_stand_before_the_action_and_without_one(line: CommandLine):
     for words in (["--json"], ["list", "--json"], ["--json", "list"], ["--unknown", "--json"]):
         assert line.run("journal", *words).stdout == "[]\n"

@@ -24,6 +24,7 @@ def answered() -> Iterator[Answered]:
         yield {each[0].line: each for each in every_answer()}
 
 
+@pytest.mark.needs("*")
 @pytest.mark.parametrize("line", [mistake.line for mistake in mistakes()])
 def test_u61_a_mistake_is_told_with_place_cause_and_mend(answered: Answered, line: str):
     mistake, code, shown, _ = answered[line]
@@ -53,6 +54,7 @@ def is_whole(shown: str, columns: int) -> None:
     assert [line for line in shown.split("\n") if len(line) > columns and " " in line.strip()] == []
 
 
+@pytest.mark.needs("*")
 def test_u61_every_answer_is_as_it_was_read_and_kept(answered: Answered):
     again = "read what has changed, then keep it with: python -m tests.cli.mistakes"
     assert "\n".join(screen for *_, screen in answered.values()) == SCREEN.read_text(), again

@@ -105,6 +105,7 @@ def surroundings(folder: str, environ: Mapping[str, str]) -> Iterator[None]:
         yield
 
 
+@pytest.mark.needs("*")
 @settings(
     max_examples=settings().max_examples // 8,
     deadline=None,

@@ -64,6 +64,7 @@ def kept(echo: Echoing, url: str, secrets: dict[str, str], how: dict[str, Any]) 
     return "oauth"
 
 
+@pytest.mark.needs("upstream_access")
 @settings(
     max_examples=settings().max_examples // 4,
     deadline=None,

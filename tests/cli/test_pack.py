@@ -224,6 +224,7 @@ def test_e10_files_and_secrets_are_found_however_they_are_written(shop: CommandL
     assert served["db"]["args"][1] == "postgresql://ann:${DB_SECRET}@db.example/shop"
 
 
+@pytest.mark.needs("limits")
 def test_e10_names_of_tools_and_claims_that_sound_like_secrets_are_no_questions(line: CommandLine) -> None:
     plain: dict[str, Any] = {
         "names": {"get_token": "token_of_a_day"},

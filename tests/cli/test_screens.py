@@ -34,6 +34,7 @@ def screens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return drawn(tmp_path_factory.mktemp("screens"))
 
 
+@pytest.mark.needs("*")
 def test_u61_every_screen_is_as_it_was_read_and_kept(screens: dict[str, str]):
     kept = {path.stem: path.read_text() for path in SCREENS.glob("*.txt")}
     again = "read what has changed, then keep it with: python -m tests.cli.screening"

@@ -83,6 +83,7 @@ def test_a_call_leaves_nothing_to_the_garbage_collector() -> None:
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
+@pytest.mark.needs("model_loop")
 def test_u5_a_host_application_keeps_its_collector_to_itself() -> None:
     done = subprocess.run([sys.executable, "-c", HOST], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("[] True 0\n", "")

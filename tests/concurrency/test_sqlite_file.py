@@ -19,36 +19,40 @@ from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.extensions.journal.journal_store import SqliteJournal
 from mcp_toolset.extensions.processes.records import ProcessRecords
-from mcp_toolset.extensions.sentence_models.embedding import VectorFile
-from mcp_toolset.extensions.statistics.store import StatisticsStore
-from mcp_toolset.policy import Approvals
-from mcp_toolset.shared import SuspendedFile
 
 pytestmark = pytest.mark.anyio
 Opened = Callable[[Path], Awaitable[None]]
 
 
 async def journal(path: Path) -> None:
+
     async with SqliteJournal(path):
         pass
 
 
 async def processes(path: Path) -> None:
+
     async with ProcessRecords(path, lifetime=60, longest=60):
         pass
 
 
 async def suspended(path: Path) -> None:
+    from mcp_toolset.shared import SuspendedFile
+
     async with SuspendedFile(path).running():
         pass
 
 
 async def approvals(path: Path) -> None:
+    from mcp_toolset.policy import Approvals
+
     await anyio.Path(path).touch()
     await anyio.to_thread.run_sync(Approvals(path).waiting)
 
 
 async def statistics(path: Path) -> None:
+    from mcp_toolset.extensions.statistics.store import StatisticsStore
+
     await anyio.to_thread.run_sync(StatisticsStore(path).add, "served", {})
 
 
@@ -57,6 +61,8 @@ async def grants(path: Path) -> None:
 
 
 async def vectors(path: Path) -> None:
+    from mcp_toolset.extensions.sentence_models.embedding import VectorFile
+
     VectorFile(path).close()
 
 
@@ -83,6 +89,7 @@ SPOILT: list[tuple[Callable[[Path], None], str]] = [
 ]
 
 
+@pytest.mark.needs("approvals", "journal", "processes", "sentence_models", "statistics", "suspended")
 @pytest.mark.parametrize("store", STORES, ids=lambda one: one.__name__)
 @pytest.mark.parametrize(("spoil", "says"), SPOILT, ids=lambda one: getattr(one, "__name__", ""))
 async def test_j1_a_file_of_something_else_is_refused_and_left_as_it_is(
@@ -96,6 +103,7 @@ async def test_j1_a_file_of_something_else_is_refused_and_left_as_it_is(
     assert path.read_bytes() == before
 
 
+@pytest.mark.needs("approvals", "journal", "processes", "sentence_models", "statistics", "suspended")
 @pytest.mark.parametrize("store", STORES, ids=lambda one: one.__name__)
 async def test_j1_a_file_of_a_later_version_is_refused(tmp_path: Path, store: Opened) -> None:
     path = tmp_path / "file"
@@ -177,6 +185,7 @@ def test_j1_a_file_that_is_opened_twice_in_one_process_loses_nothing_to_another(
         assert of_another_process("Lied") == ["Lili", "Marleen", "Abend", "Lied"]
 
 
+@pytest.mark.needs("approvals", "journal", "processes", "statistics", "suspended")
 @pytest.mark.parametrize("store", [journal, processes, suspended, approvals, statistics])
 async def test_j1_a_file_without_a_version_is_taken_over(tmp_path: Path, store: Opened) -> None:
     path = tmp_path / "file"

@@ -34,6 +34,7 @@ async def test_i8_the_program_of_the_page_asks_before_it_deletes():
         assert len(person.asked) == 1
 
 
+@pytest.mark.needs("approvals", "limits")
 async def test_i8_the_program_of_the_page_limits_its_callers():
     server = served("limits")
     async with connected(server, "auto") as client:

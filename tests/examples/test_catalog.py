@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mcp_toolset.config import load_config
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.tools.core.source import ToolSource
@@ -14,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "catalog.md").read_text()
 
 
+@pytest.mark.needs("dynamic_tools")
 def test_h7_h8_h10_h12_the_program_of_the_registry_prints_what_the_page_says() -> None:
     file = ROOT / "examples" / "catalog" / "registry.py"
     command = [sys.executable, "-W", "error", str(file)]

@@ -35,6 +35,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Generator[Callable[[str], dict[s
     sys.modules.pop("server", None)
 
 
+@pytest.mark.needs("code")
 async def test_m6_the_transcript_of_a_whole_task_is_what_happens(
     program: Callable[[str], dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -44,6 +45,7 @@ async def test_m6_the_transcript_of_a_whole_task_is_what_happens(
     assert _plain(capsys.readouterr().out) == _plain(shown)
 
 
+@pytest.mark.needs("code")
 def test_m6_a_configuration_and_a_program_give_limits(program: Callable[[str], dict[str, Any]]) -> None:
     assert program("limits.py")["limited"].toolset.extension_keys == {"code"}
     config = load_config(ROOT / "examples" / "code_mode" / "mcp.json")

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.support.warm import Warm
+
+pytestmark = pytest.mark.needs("*")
+
 
 ROOT = Path(__file__).parents[2]
 DEMO = [sys.executable, str(ROOT / "examples" / "demo" / "demo.py")]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from mcp_toolset import Identity
 from mcp_toolset.config import load_config
 from mcp_toolset.policy import Policy
@@ -12,6 +14,7 @@ from mcp_toolset.security.policy.patterns import ToolFacts, hints_of
 FILE = Path(__file__).parents[2] / "examples/guarded/mcp.json"
 
 
+@pytest.mark.needs("approvals")
 def test_i3_reads_are_allowed_deletions_are_asked_about_and_interns_know_no_crm() -> None:
     config = load_config(FILE, environ={})
     assert not config.misconfigured and not config.warnings

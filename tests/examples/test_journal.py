@@ -11,6 +11,7 @@ from mcp_toolset.config import load_config
 EXAMPLE = Path(__file__).parents[2] / "examples" / "journal" / "mcp.json"
 
 
+@pytest.mark.needs("journal")
 def test_j2_the_configuration_of_the_page_is_read() -> None:
     found = load_config(EXAMPLE)
     [server] = found.servers
@@ -23,6 +24,7 @@ def test_j2_the_configuration_of_the_page_is_read() -> None:
     assert not server.fault and not found.warnings
 
 
+@pytest.mark.needs("journal")
 def test_j1_the_store_of_the_page_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CALLS", "postgresql://db/calls")
     found = load_config(EXAMPLE.with_name("store.json"))

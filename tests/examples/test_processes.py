@@ -36,12 +36,14 @@ def ran(folder: Path) -> str:
     return ended.stdout
 
 
+@pytest.mark.needs("processes")
 def test_j4_the_program_that_follows_a_killed_one_shows_the_lost_process(tmp_path: Path) -> None:
     page = PAGE.read_text()
     for told in (ran(tmp_path), ran(tmp_path)):
         assert f"```text\n{told}```" in page
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.anyio
 async def test_j4_over_stdio_the_next_client_lists_the_processes_of_the_one_before(tmp_path: Path) -> None:
     command = StdioServerParameters(command=sys.executable, args=[str(PROGRAM)], env=surroundings(tmp_path))

@@ -12,7 +12,6 @@ import anyio
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import TextContent
-from tests.extensions.model_loop.endpoint import Calls, scripted
 from tests.support.warm import Warm
 
 pytestmark = pytest.mark.anyio
@@ -105,15 +104,14 @@ async def test_p3_an_mcp_servers_file_runs_as_it_is(warm: Warm) -> None:
             assert not now.is_error
 
 
-SCRIPT: list[Calls | str] = [
-    [("c1", "add", {"a": 20, "b": 22}), ("c2", "get_current_time", {"timezone": "Europe/Zurich"})],
-    "42, and it is late.",
-]
-
-
+@pytest.mark.needs("model_loop")
 def test_l1_a_loop_that_the_application_owns() -> None:
+    from tests.extensions.model_loop.endpoint import scripted
+
+    when = {"timezone": "Europe/Zurich"}
+    calls = [("c1", "add", {"a": 20, "b": 22}), ("c2", "get_current_time", when)]
     app = [sys.executable, str(EXAMPLES / "owned_loop" / "app.py")]
-    with scripted(SCRIPT) as endpoint:
+    with scripted([calls, "42, and it is late."]) as endpoint:
         provider = {"OPENAI_BASE_URL": f"{endpoint.url}/v1", "OPENAI_API_KEY": "none"}
         environment = {"PATH": PATH, "PYTHONWARNINGS": "error", **provider}
         done = subprocess.run(app, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -149,6 +147,7 @@ async def test_x5_grants_outlive_the_program_and_the_host_has_its_say(tmp_path: 
             assert "paid" in text_of(await client.call_tool("call_read_only_tool", read))
 
 
+@pytest.mark.needs("model_loop")
 def test_s3_a_round_of_a_class_of_tools_is_matched_as_the_page_says(warm: Warm) -> None:
     app = warm.command(str(EXAMPLES / "typed_calls" / "app.py"))
     done = subprocess.run(app, capture_output=True, text=True, timeout=60, check=False)

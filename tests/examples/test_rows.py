@@ -10,6 +10,9 @@ import pytest
 from tests.requirements import ROWS, manifest
 from tests.support.warm import Warm
 
+pytestmark = pytest.mark.needs("*")
+
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "tests" / "rows.md").read_text()
 SHOWN = re.compile(

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from tests.support.warm import Warm
 
+pytestmark = pytest.mark.needs("*")
+
+
 ROOT = Path(__file__).parents[2]
 SHOWN = re.compile(r"<!-- (examples/rules/[^ ]+) -->\n```python\n.*?```\n\n```text\n(.*?)```", re.DOTALL)
 PAGES = [ROOT / "docs" / "rules.md", ROOT / "docs" / "names.md"]

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "offers.md").read_text()
 
 
+@pytest.mark.needs("sampler")
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["sampling", "mounted"])
 async def test_j7_the_programs_of_the_page_print_what_it_says(

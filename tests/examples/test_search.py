@@ -28,6 +28,7 @@ class Length:
         return [[1.0, float(len(text))] for text in texts]
 
 
+@pytest.mark.needs("sentence_models")
 def test_h19_a_model_of_the_hosts_own_is_joined_in(tmp_path: Path) -> None:
     index_with = runpy.run_path(str(EXAMPLES / "with_a_model.py"))["index_with"]
     index = index_with(Length(), [ToolDefinition("a_tool", "Does it.")], tmp_path / "vectors.db")

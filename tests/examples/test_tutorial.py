@@ -15,6 +15,9 @@ from subprocess import CompletedProcess
 import pytest
 from tests.cli.commandline import CommandLine, line
 
+pytestmark = pytest.mark.needs("*")
+
+
 __all__ = ["line"]
 
 SCRIPTS = Path(sys.executable).parent

@@ -125,6 +125,8 @@ def five(folder: Path) -> str:
     anyio.run(calls, program)
     code, listed = ran(folder, "list", str(app))
     assert code == 0 and "echo" in listed, listed
+    code, refused = ran(folder, "list", "http://127.0.0.1:9/mcp")
+    assert code and "127.0.0.1:9" in refused and "not part of this installation" not in refused, refused
     code, helped = ran(folder, "--help")
     assert code == 0 and "  serve  " in helped, helped
     return helped

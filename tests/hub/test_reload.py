@@ -427,6 +427,7 @@ async def test_p13_a_reload_that_is_cancelled_starts_nothing_and_changes_nothing
         assert not await server.reload()
 
 
+@pytest.mark.needs("audit")
 async def test_p13_what_was_reloaded_is_served_when_the_server_is_opened_again(folder: Folder) -> None:
     folder.write({"one": folder.entry("a"), "two": folder.entry("b")})
     server = folder.server()

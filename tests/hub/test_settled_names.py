@@ -27,7 +27,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.errors import UnknownNameError, UnknownToolError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools", "model_loop")]
 
 
 @tool

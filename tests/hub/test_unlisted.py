@@ -19,7 +19,6 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, toolset_from_conf
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.limits.limits import Limits
 from mcp_toolset.security.policy.policy import Policy
 
 pytestmark = pytest.mark.anyio
@@ -272,7 +271,10 @@ async def test_u90_a_tool_that_is_switched_off_is_not_passed_on() -> None:
     assert upstream.ran == []
 
 
+@pytest.mark.needs("limits")
 async def test_u90_hooks_and_limits_judge_an_unlisted_call() -> None:
+    from mcp_toolset.extensions.limits.limits import Limits
+
     upstream = Upstream()
     server = ToolsetServer(passing(upstream), limits={"*": Limits(rate="1/min")})
     async with bridged(server) as client:

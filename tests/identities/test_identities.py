@@ -22,7 +22,7 @@ from mcp_toolset.policy import Policy
 from mcp_toolset.security.authentication import authenticator
 from mcp_toolset.transports.http.sessions.session_table import SessionTable
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("audit", "result_cache", "upstream_access")]
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 

@@ -15,7 +15,7 @@ from tests.support.asking import text_of
 from tests.support.callers import Callers, client_of, listening
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.shared import KeyRing, SuspendedFile
+from mcp_toolset.shared import KeyRing
 
 pytestmark = pytest.mark.anyio
 MODERN = "2026-07-28"
@@ -138,7 +138,10 @@ async def test_u77_another_server_under_the_same_name_gets_no_state_of_the_one_b
     assert (bank.states, thief.states) == ([None], [None])
 
 
+@pytest.mark.needs("suspended")
 async def test_u77_a_replica_with_the_same_key_continues_the_call(tmp_path: Path) -> None:
+    from mcp_toolset.shared import SuspendedFile
+
     banks = Bank(), Bank()
     keys = KeyRing([b"k" * 32])
     one, two = (bridge(bank, suspended=SuspendedFile(tmp_path / "s", keys=keys)) for bank in banks)

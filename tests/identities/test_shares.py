@@ -10,17 +10,11 @@ import anyio
 import httpx2
 import mcp_types as types
 import pytest
-from tests.extensions.tasks.jobs import DECLARED, Jobs
 from tests.support.asking import text_of
 from tests.support.callers import Callers, client_of, listening
 
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.code import CodeMode
 from mcp_toolset.context import request_state
-from mcp_toolset.extensions.code import code_tools as waiting_runs
-from mcp_toolset.extensions.tasks import tasks
-from mcp_toolset.extensions.upstream_access.callers import caller_connections
-from mcp_toolset.shared import SuspendedFile
 from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http.sessions import legacy_session
 from mcp_toolset.upstream import forwarding, pool
@@ -164,9 +158,12 @@ async def test_u80_a_caller_who_holds_all_streams_open_leaves_room_for_others(do
             assert await status("bob") == 200
 
 
+@pytest.mark.needs("upstream_access")
 async def test_u80_the_connections_of_a_caller_with_many_headers_close_none_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from mcp_toolset.extensions.upstream_access.callers import caller_connections
+
     monkeypatch.setattr(caller_connections, "MAX_CALLERS", 3)
 
     @tool
@@ -260,11 +257,15 @@ async def test_u80_the_calls_of_one_caller_that_wait_leave_room_for_others(
                     assert isinstance(await asked(bob), types.InputRequiredResult)
 
 
+@pytest.mark.needs("code", "suspended")
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize(("limit", "most"), [("OWN_WAITING", 1), ("OWN_BYTES", 300_000)])
 async def test_u80_the_runs_of_code_of_one_caller_that_wait_leave_room_for_others(
     limit: str, most: int, kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    from mcp_toolset.extensions.code import code_tools as waiting_runs
+    from mcp_toolset.shared import SuspendedFile
+
     monkeypatch.setattr(waiting_runs, limit, most)
     store = SuspendedFile(tmp_path / "suspended") if kept else None
 
@@ -302,7 +303,10 @@ async def test_u80_the_runs_of_code_of_one_caller_that_wait_leave_room_for_other
             assert isinstance((await begun(ann))[0], types.InputRequiredResult)
 
 
+@pytest.mark.needs("code")
 async def test_u80_the_runs_of_code_of_one_caller_leave_a_process_to_others() -> None:
+    from mcp_toolset.code import CodeMode
+
     held, end = anyio.Event(), anyio.Event()
 
     @tool
@@ -366,15 +370,10 @@ async def test_u115_calls_that_wait_for_callers_of_whom_nothing_is_known_share_n
                     assert isinstance(asked, types.InputRequiredResult)
 
 
-META: dict[str, Any] = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
-    **DECLARED,
-}
-
-
 async def begun(http: httpx2.AsyncClient, url: str, name: str, number: int) -> dict[str, Any]:
     """The answer to a call of a caller that takes tasks."""
+    from tests.extensions.tasks.jobs import DECLARED
+
     head = {
         "accept": "application/json, text/event-stream",
         "authorization": f"Bearer token-of-{name}",
@@ -382,14 +381,24 @@ async def begun(http: httpx2.AsyncClient, url: str, name: str, number: int) -> d
         "mcp-method": "tools/call",
         "mcp-name": "build",
     }
-    params = {"name": "build", "arguments": {"what": str(number)}, "_meta": META}
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+        **DECLARED,
+    }
+    params = {"name": "build", "arguments": {"what": str(number)}, "_meta": meta}
     message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
     answer = await http.post(f"{url}/mcp", headers=head, json=message)
     body = answer.text.partition("data: ")[2] or answer.text
     return httpx2.Response(200, text=body).json()
 
 
+@pytest.mark.needs("tasks")
 async def test_u117_u80_running_tasks_count_for_their_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.extensions.tasks.jobs import Jobs
+
+    from mcp_toolset.extensions.tasks import tasks
+
     monkeypatch.setattr(tasks, "OWN_TASKS", 2)
     jobs = Jobs()
     async with listening(jobs.server(auth=Callers())) as url, httpx2.AsyncClient(timeout=30) as http:
@@ -400,9 +409,14 @@ async def test_u117_u80_running_tasks_count_for_their_caller(monkeypatch: pytest
         jobs.go.set()
 
 
+@pytest.mark.needs("tasks")
 async def test_u117_u80_calls_that_come_at_once_do_not_exceed_the_tasks_of_their_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from tests.extensions.tasks.jobs import Jobs
+
+    from mcp_toolset.extensions.tasks import tasks
+
     monkeypatch.setattr(tasks, "OWN_TASKS", 2)
     jobs, answers = Jobs(), list[dict[str, Any]]()
     app = jobs.server(auth=Callers()).http_app()

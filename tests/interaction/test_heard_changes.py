@@ -171,6 +171,7 @@ async def test_u86_a_modern_client_that_listens_hears_the_change_that_its_call_c
     assert heard
 
 
+@pytest.mark.needs("code")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 async def test_u121_a_grant_for_the_earlier_definition_ends_for_calls_and_for_code(

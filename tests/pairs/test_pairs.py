@@ -15,7 +15,10 @@ from tests.support.asking import ERAS
 from tests.support.valkey import ValkeyProcess, valkey_process
 from tests.support.warm import Warm
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.needs("approvals", "audit", "code", "journal", "limits", "result_cache"),
+]
 TABLE = tomllib.loads(Path(__file__).with_name("expectations.toml").read_text())
 SENSELESS = [f"{one} {other}" for one, row in TABLE.pop("senseless").items() for other in row]
 EXPECTED = [f"{one} {other}" for one, row in TABLE.items() for other in row]

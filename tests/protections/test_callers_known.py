@@ -15,7 +15,7 @@ from mcp_toolset import Identity, RoundContext, Rules, Toolset, ToolsetServer, s
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.hub.toolset import toolset_from_config
-from mcp_toolset.policy import CallLimits, Limits, Policy, PolicyGuard
+from mcp_toolset.policy import Policy
 
 __all__ = ["line"]
 
@@ -41,6 +41,7 @@ def written(folder: Path, name: str = "mcp.json", **toolset: Any) -> Path:
     return path
 
 
+@pytest.mark.needs("limits")
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("over", [(), ("--transport", "http", "--port", "0")], ids=["stdio", "http"])
 def test_u73_rules_for_some_callers_need_auth(line: CommandLine, rules: str, over: tuple[str, ...]) -> None:
@@ -51,6 +52,7 @@ def test_u73_rules_for_some_callers_need_auth(line: CommandLine, rules: str, ove
     assert served.returncode == 1 and SAYS in served.stderr
 
 
+@pytest.mark.needs("limits")
 def test_u73_limits_of_an_entry_for_some_callers_need_auth(line: CommandLine) -> None:
     line.write("mcp.json", json.dumps({"mcpServers": {"a": {**SERVER, **RULES["limits"]}}}))
     served = line.here("serve", "mcp.json")
@@ -103,6 +105,7 @@ def test_u73_a_file_beside_a_command_is_not_left_out(line: CommandLine, words: t
     assert "mcp.json and a command after -- are two targets" in done.stderr
 
 
+@pytest.mark.needs("audit", "journal")
 @pytest.mark.parametrize(
     "key, value", [("auth", {"jwt": JWT}), ("audit", "audit.jsonl"), ("journal", {"path": "calls.sqlite3"})]
 )
@@ -128,6 +131,7 @@ def test_u73_a_reload_whose_lock_is_not_there_changes_nothing(tmp_path: Path) ->
     anyio.run(reloaded)
 
 
+@pytest.mark.needs("journal", "limits")
 def test_u73_check_warns_of_what_applies_to_nobody(line: CommandLine) -> None:
     auth = {"tokens": {"ci": {"token": LONG, "roles": ["robot"]}}}
     rules = {"for": [{"roles": ["intern"], "deny": ["a/*"]}]}
@@ -143,6 +147,7 @@ def test_u73_check_warns_of_what_applies_to_nobody(line: CommandLine) -> None:
 HTTP = ("--transport", "http", "--port", "0", "--auth-token-env")
 
 
+@pytest.mark.needs("limits")
 @pytest.mark.parametrize(
     "callers, says",
     [
@@ -177,6 +182,7 @@ def test_u73_check_names_a_key_of_a_caller_that_no_token_has(line: CommandLine) 
     assert "for[0].principals[0]: no token has it" in checked.stdout + checked.stderr
 
 
+@pytest.mark.needs("limits")
 def test_u73_check_names_callers_of_an_entrys_limits(line: CommandLine) -> None:
     limits = {"*": {"for": [{"roles": ["Robot"], "rate": "1/min"}]}}
     auth = {"tokens": {"ci": {"token": LONG, "roles": ["robot"]}}}
@@ -192,6 +198,7 @@ def test_u73_an_empty_scope_is_not_required(line: CommandLine) -> None:
     assert served.returncode == 2 and "--required-scope is empty" in served.stderr
 
 
+@pytest.mark.needs("audit")
 def test_u73_an_option_does_not_replace_the_audit_log_of_a_file(line: CommandLine) -> None:
     written(line.folder, audit={"path": "a.jsonl", "key": LONG})
     served = line.here("serve", "mcp.json", "--audit", "b.jsonl")
@@ -217,6 +224,7 @@ def test_u73_a_bundle_is_not_made_without_the_lock_file_that_is_named(line: Comm
     assert packed.returncode == 1 and "so nothing is pinned" in packed.stderr
 
 
+@pytest.mark.needs("journal")
 def test_u73_check_warns_of_what_has_no_effect_in_an_entry(line: CommandLine) -> None:
     line.write(
         "mcp.json", json.dumps({"mcpServers": {"a": {**SERVER, "journal": True, "sandboxEnabled": True}}})
@@ -286,6 +294,7 @@ _HOLDERS = {
 }
 
 
+@pytest.mark.needs("limits")
 @pytest.mark.parametrize("name", FOR_NOBODY)
 def test_u73_a_section_for_callers_that_no_token_is_is_a_warning(name: str, line: CommandLine) -> None:
     limit = {key: value for key, value in FOR_NOBODY[name].items() if key[0] in "prs"} | {"calls": 1}
@@ -324,7 +333,10 @@ def test_u73_a_section_behind_a_wider_one_for_all_of_its_tokens_is_a_warning(
     assert line.run("check", "mcp.json", "--strict").returncode == 0
 
 
+@pytest.mark.needs("limits")
 def test_u73_limits_that_wider_ones_before_them_hide_are_refused(line: CommandLine) -> None:
+    from mcp_toolset.policy import Limits
+
     wide, narrow = {"principals": ["*"], "calls": 100, "rate": "9/min"}, {"roles": ["intern"], "calls": 1}
     written(line.folder, auth=_HOLDERS, limits={"*": {"for": [wide, narrow]}})
     checked = line.run("check", "mcp.json")
@@ -336,19 +348,22 @@ def test_u73_limits_that_wider_ones_before_them_hide_are_refused(line: CommandLi
     assert line.run("check", "mcp.json", "--strict").returncode == 0
 
 
+@pytest.mark.needs("approvals", "limits")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "guard",
     [
-        PolicyGuard(Policy(roles={"x": Policy(deny=["look"])})),
-        CallLimits({"*": Limits(calls=9, roles=["x"])}),
+        lambda of: of.PolicyGuard(Policy(roles={"x": Policy(deny=["look"])})),
+        lambda of: of.CallLimits({"*": of.Limits(calls=9, roles=["x"])}),
     ],
     ids=["policy", "limits"],
 )
 async def test_u73_rules_for_some_callers_of_a_loop_that_names_nobody_are_a_warning(
-    guard: PolicyGuard | CallLimits, caplog: pytest.LogCaptureFixture
+    guard: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rules, tools = Rules(guards=[guard]), Toolset(look)
+    from mcp_toolset import policy
+
+    rules, tools = Rules(guards=[guard(policy)]), Toolset(look)
     known = RoundContext(principal=Identity.of("ann", roles=["y"]))
     await tools.execute("look", {}, known, rules=rules)
     assert "match nobody here" not in caplog.text

@@ -10,6 +10,8 @@ import anyio
 import pytest
 from tests.protections.careless import LOUD, PRELUDE, QUIET, RIGHT, WARNED
 
+pytestmark = pytest.mark.needs("*")
+
 
 def run(program: str) -> dict[str, Any]:
     """Run a program, open its `server` and run its `main`."""

@@ -55,6 +55,7 @@ async def test_u73_a_rule_for_a_tool_that_a_server_does_not_list_is_named(tmp_pa
         assert sorted(one.name for one in server.unbound()) == ["a/destory", "wipe"]
 
 
+@pytest.mark.needs("limits")
 async def test_u73_a_limit_by_a_tools_own_name_is_named_with_the_name_that_it_needs(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.write(
@@ -113,6 +114,7 @@ async def test_u73_a_rule_names_a_server_with_brackets_as_the_file_does(pattern:
         assert not server.tools() and not server.unbound()
 
 
+@pytest.mark.needs("journal")
 async def test_u73_a_pattern_of_the_journal_that_fits_no_tool_is_named(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.write(

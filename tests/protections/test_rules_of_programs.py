@@ -14,6 +14,9 @@ from tests.protections.test_silently_off import Row, named, raises
 from mcp_toolset import HookSet, Reject, Rules, ToolCall, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import UnknownToolError
 
+pytestmark = pytest.mark.needs("*")
+
+
 __all__ = ["line"]
 
 

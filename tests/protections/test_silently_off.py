@@ -17,6 +17,9 @@ from mcp_toolset.config.entries import ToolsetSection, known_keys
 from mcp_toolset.config.keys import places
 from mcp_toolset.hub.toolset import toolset_from_config
 
+pytestmark = pytest.mark.needs("*")
+
+
 __all__ = ["line"]
 
 Row = tuple[str, Any, str]

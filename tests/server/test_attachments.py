@@ -19,7 +19,6 @@ from mcp import Client
 from mcp.server.lowlevel import Server
 
 from mcp_toolset import (
-    DynamicToolset,
     HookSet,
     RegistryState,
     Reject,
@@ -28,7 +27,6 @@ from mcp_toolset import (
     ToolCall,
     ToolContext,
     ToolDefinition,
-    ToolProvider,
     ToolResult,
     Toolset,
     ToolsetServer,
@@ -267,7 +265,10 @@ async def test_h24_what_is_attached_is_closed_with_the_server_and_a_toolset_is_o
         assert names(server) == ["add"]
 
 
+@pytest.mark.needs("dynamic_tools")
 async def test_h8_a_cancelled_attach_leaves_nothing_open() -> None:
+    from mcp_toolset import DynamicToolset, ToolProvider
+
     class Slow(ToolProvider):
         async def list_definitions(self) -> Any:
             await anyio.sleep_forever()
@@ -283,7 +284,10 @@ async def test_h8_a_cancelled_attach_leaves_nothing_open() -> None:
         assert server.statuses() == {} and names(server) == ["add"]
 
 
+@pytest.mark.needs("dynamic_tools")
 async def test_h8_a_dynamic_provider_joins_with_the_tools_that_it_has() -> None:
+    from mcp_toolset import DynamicToolset, ToolProvider
+
     class Lights(ToolProvider):
         names: list[str] = ["on"]
 

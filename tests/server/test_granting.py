@@ -33,7 +33,6 @@ from mcp_toolset import (
     ToolCall,
     ToolContext,
     ToolResult,
-    ToolRound,
     Toolset,
     ToolsetServer,
     ToolView,
@@ -134,6 +133,8 @@ async def by_a_view_of_the_server(server: ToolsetServer) -> object:
 
 
 async def by_a_round(server: ToolsetServer) -> object:
+    from mcp_toolset import ToolRound
+
     view = ToolView(server.bindings())
     calls = [ToolCall("x", {}, "1"), ToolCall("call_tool", {"grant": "x"}, "2")]
     plan = await ToolRound.from_calls(calls, view).apply_hooks(HookSet(), context=SESSION)
@@ -157,6 +158,7 @@ PATHS: list[Callable[[ToolsetServer], Awaitable[object]]] = [
 ]
 
 
+@pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("local", [False, True])
 async def test_x1_no_path_leads_to_a_deferred_tool_without_a_grant(
@@ -181,6 +183,7 @@ async def test_x1_no_path_leads_to_a_deferred_tool_without_a_grant(
         assert [*up.reached, *ran] == ["x"]
 
 
+@pytest.mark.needs("model_loop")
 async def test_x1_with_a_grant_the_ways_of_a_caller_lead_there() -> None:
     up = Upstream("x", hints={"readOnlyHint": True})
     async with ToolsetServer(up.mounted()) as server:

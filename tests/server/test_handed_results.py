@@ -15,7 +15,7 @@ from tests.support.asking import Person, text_of
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("code", "large_results")]
 
 SOON = 30
 SIZE = {"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]}

@@ -10,7 +10,6 @@ from mcp import Client
 from mcp_types import ResourceLink, TextContent, TextResourceContents
 
 from mcp_toolset import ToolContext, ToolResult, Toolset, ToolsetServer, tool
-from mcp_toolset.middleware import LargeResults
 from mcp_toolset.tools.core.call import ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +54,7 @@ def link_of(result: Any) -> ResourceLink:
     return link
 
 
+@pytest.mark.needs("large_results")
 async def test_m7_a_handler_that_changes_its_argument_does_not_change_what_is_kept() -> None:
     hub = server()
     async with hub, Client(hub.lowlevel) as client:
@@ -64,6 +64,7 @@ async def test_m7_a_handler_that_changes_its_argument_does_not_change_what_is_ke
         assert text_of(read).startswith("499\n")
 
 
+@pytest.mark.needs("large_results")
 async def test_m7_a_reference_is_refused_also_where_no_result_is_kept() -> None:
     hub = server()
     async with hub, Client(hub.lowlevel) as client:
@@ -71,6 +72,7 @@ async def test_m7_a_reference_is_refused_also_where_no_result_is_kept() -> None:
         assert result.is_error and "there is no result 'r_0000000000000000'" in text_of(result)
 
 
+@pytest.mark.needs("large_results")
 async def test_m7_the_link_says_what_the_resource_is() -> None:
     hub = server()
     async with hub, Client(hub.lowlevel) as client:
@@ -81,7 +83,10 @@ async def test_m7_the_link_says_what_the_resource_is() -> None:
         assert whole.text.startswith("prose ")
 
 
+@pytest.mark.needs("large_results")
 def test_m7_images_of_a_long_result_are_not_kept() -> None:
+    from mcp_toolset.middleware import LargeResults
+
     large, call, context = LargeResults(10), ToolCall("draw", {}), ToolContext()
     image = {"type": "image", "data": "A" * 1000, "mimeType": "image/png"}
     result = ToolResult.of_content([{"type": "text", "text": "a long text"}, image])
@@ -107,6 +112,7 @@ class Reports:
         return lambda: None
 
 
+@pytest.mark.needs("large_results")
 async def test_m7_resources_of_the_application_with_the_same_scheme_are_read() -> None:
     hub = ToolsetServer(Toolset(rows), resources=Reports(), large_results=1000)
     async with hub, Client(hub.lowlevel) as client:

@@ -14,7 +14,7 @@ from mcp_toolset import RemoteToolset, Rules, ToolContext, Toolset, ToolsetServe
 from mcp_toolset.middleware import RateLimit
 from mcp_toolset.policy import CallLimits, Limits, Policy, PolicyGuard
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("approvals", "limits")]
 
 ASK = Policy(ask=["pay"])
 TWO = {"*": Limits(calls="2/day")}

@@ -17,7 +17,7 @@ from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.calls.middleware.permissions import ONCE
 from mcp_toolset.policy import Limits, Policy
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("limits")]
 
 POLICY = Policy(
     deny=["wipe"], ask=["delete"], roles={"boss": Policy(allow=["*"]), "robot": Policy(deny=["delete"])}

@@ -12,7 +12,6 @@ from tests.support.direct_callers import LEGACY, MODERN, Caller
 from tests.support.office import Office
 
 from mcp_toolset import CacheHint, Identity, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.middleware import ResultCache
 from mcp_toolset.policy import Policy
 
 pytestmark = pytest.mark.anyio
@@ -210,7 +209,10 @@ async def test_i3_a_hidden_server_that_is_down_is_not_named(
             assert "server `payroll`" in told[1]
 
 
+@pytest.mark.needs("result_cache")
 async def test_i3_a_result_that_was_cached_for_one_caller_is_none_of_another() -> None:
+    from mcp_toolset.middleware import ResultCache
+
     runs: list[str] = []
 
     @tool(read_only=True, idempotent=True)

@@ -98,6 +98,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], li
     return ways, spans
 
 
+@pytest.mark.needs("telemetry")
 def test_u6_calls_come_the_same_short_way_while_traces_are_collected(
     traced: tuple[dict[str, str], list[dict[str, Any]]],
 ) -> None:
@@ -106,6 +107,7 @@ def test_u6_calls_come_the_same_short_way_while_traces_are_collected(
     assert ways["memory legacy"] == "message_dispatcher"
 
 
+@pytest.mark.needs("telemetry")
 def test_u6_each_call_has_its_span_and_so_has_the_call_to_the_upstream_within_it(
     traced: tuple[dict[str, str], list[dict[str, Any]]],
 ) -> None:
@@ -122,6 +124,7 @@ def test_u6_each_call_has_its_span_and_so_has_the_call_to_the_upstream_within_it
     assert set(sent) == outer
 
 
+@pytest.mark.needs("telemetry")
 def test_u60_the_trace_of_a_deferred_call_names_the_tool_that_ran_and_its_server(
     traced: tuple[dict[str, str], list[dict[str, Any]]],
 ) -> None:
@@ -138,6 +141,7 @@ def test_u60_the_trace_of_a_deferred_call_names_the_tool_that_ran_and_its_server
         }
 
 
+@pytest.mark.needs("model_loop", "telemetry")
 def test_u60_a_call_of_a_loop_has_a_span_of_its_own(
     traced: tuple[dict[str, str], list[dict[str, Any]]],
 ) -> None:

@@ -32,6 +32,7 @@ async def search(url: str, folder: Path) -> list[str]:
             return [each["id"] for each in told.structured["hits"]]
 
 
+@pytest.mark.needs("kept_indexes")
 async def test_r1_a_replica_begins_with_the_index_that_another_one_has_made(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.extensions.tasks.jobs import Jobs, about, call, until
 from tests.interaction.raw_client import RawClient, raw_client
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
@@ -29,7 +28,10 @@ async def replica(url: str, toolset: Toolset) -> AsyncGenerator[RawClient]:
             yield client
 
 
+@pytest.mark.needs("tasks")
 async def test_j3_a_replica_asks_the_one_that_has_a_task(url: str) -> None:
+    from tests.extensions.tasks.jobs import Jobs, about, call, until
+
     jobs = Jobs()
     async with replica(url, jobs.toolset()) as one, replica(url, Jobs().toolset()) as other:
         id = (await call(one, "greet"))["taskId"]
@@ -45,7 +47,10 @@ async def test_j3_a_replica_asks_the_one_that_has_a_task(url: str) -> None:
         await jobs.cancelled.wait()
 
 
+@pytest.mark.needs("tasks")
 async def test_j3_another_replica_goes_on_with_a_task_and_has_its_outcome(url: str) -> None:
+    from tests.extensions.tasks.jobs import Jobs, about, call, until
+
     jobs = Jobs()
     async with jobs.server() as upstream:
 
@@ -64,9 +69,12 @@ async def test_j3_another_replica_goes_on_with_a_task_and_has_its_outcome(url: s
     assert jobs.started == 1
 
 
+@pytest.mark.needs("tasks")
 async def test_u115_a_task_that_has_moved_goes_on_at_one_replica_alone(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    from tests.extensions.tasks.jobs import Jobs, about, call, until
+
     jobs = Jobs()
     caplog.set_level("INFO", "mcp_toolset.server")
     async with jobs.server() as upstream:
@@ -99,7 +107,10 @@ class Silent:
         return self._live
 
 
+@pytest.mark.needs("tasks")
 async def test_u115_a_task_of_a_replica_that_lives_and_gives_no_answer_is_not_begun_again() -> None:
+    from mcp_toolset.extensions.tasks.tasks import TaskRecords
+
     def records(live: bool) -> TaskRecords:
         shared: Any = SimpleNamespace(replicas=Silent(live))
         return TaskRecords(None, shared)
@@ -109,7 +120,10 @@ async def test_u115_a_task_of_a_replica_that_lives_and_gives_no_answer_is_not_be
     assert await records(False).elsewhere("id", "2", "get", {}) is None
 
 
+@pytest.mark.needs("tasks")
 async def test_j3_an_id_opens_for_its_owner_alone() -> None:
+    from mcp_toolset.extensions.tasks.tasks import TaskRecords
+
     records = TaskRecords(None, None)
     id = records.seal({"name": "pay"}, "ada", 60)
     found = records.open(id, "ada")

@@ -4,12 +4,14 @@ import pytest
 from tests.shared.test_shared_state import replica
 
 from mcp_toolset import StateStore
-from mcp_toolset.middleware import CacheStore
 
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.needs("result_cache")
 async def test_r1_replicas_share_results(url: str) -> None:
+    from mcp_toolset.middleware import CacheStore
+
     async with replica(url) as one, replica(url) as other:
         store: CacheStore = one.results
         assert await store.load("a") is None

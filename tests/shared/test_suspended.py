@@ -17,7 +17,7 @@ from mcp_toolset.extensions.code.extension import CodeMode
 from mcp_toolset.shared import SuspendedStore
 from mcp_toolset.shared.state import SharedState
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("code")]
 
 PAY = """\
 bill = await invoice(number=7)

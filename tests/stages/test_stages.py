@@ -44,7 +44,12 @@ from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Approvals, Limits, Policy
 from mcp_toolset.tools.core.result import REPLAY_META_KEY
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.needs(
+        "approvals", "audit", "code", "journal", "large_results", "limits", "statistics", "tasks", "telemetry"
+    ),
+]
 
 TABLE: dict[str, Any] = tomllib.loads((Path(__file__).parent / "stages.toml").read_text())
 ORDER = list(TABLE)

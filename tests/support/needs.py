@@ -1,5 +1,8 @@
 """`pytest.mark.needs("journal")`: a test of the core that is about extensions, skipped without their folders.
 
+A module says it for all of its tests by `pytestmark`, and is not imported without them. `needs("*")` is for
+what judges the package as a whole, such as its pages. `scripts/cut` deletes folders; where all are there,
+nothing is skipped.
 A module says it for all of its tests with `pytestmark`, and is not imported without them. `scripts/cut`
 deletes folders; where all are there, nothing is skipped.
 """
@@ -7,7 +10,7 @@ deletes folders; where all are there, nothing is skipped.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,9 +22,10 @@ from mcp_toolset import extensions
 FOLDERS = Path(extensions.__file__).parent
 
 
-def missing(names: tuple[str, ...], folders: Path = FOLDERS) -> list[str]:
+def missing(names: Iterable[str]) -> list[str]:
     """Those of the folders of extensions that are not there."""
-    return [name for name in names if not (folders / name / "__init__.py").exists()]
+    every = [one for name in names for one in (extensions.TABLE if name == "*" else [name])]
+    return [name for name in every if not (FOLDERS / name / "__init__.py").exists()]
 
 
 @cache

@@ -16,7 +16,6 @@ from mcp_toolset import (
     ToolAvailability,
     ToolCall,
     ToolRequirement,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
@@ -126,6 +125,7 @@ def test_u22_what_cannot_be_a_member_is_an_error_that_says_why(name: str, value:
         type("Bad", (Toolset,), {"__qualname__": "Bad", name: value})
 
 
+@pytest.mark.needs("model_loop")
 def test_u25_a_declared_class_selects_its_tool_wherever_it_is_nested():
     nested = Toolset(App(), name="outer").prefixed("a")
     view = nested.view()
@@ -155,7 +155,10 @@ def test_u25_a_class_selects_its_tool_with_a_handler_too_and_a_stranger_is_an_er
         Toolset(WebSearch, Toolset(WebSearch).prefixed("b")).find(WebSearch)
 
 
+@pytest.mark.needs("model_loop")
 async def test_u25_a_declared_class_is_the_selector_of_a_hook():
+    from mcp_toolset import ToolRound
+
     hooks = HookSet()
 
     @hooks.execution(WebSearch)

@@ -67,6 +67,7 @@ def test_u30_a_schema_cannot_be_changed_in_place_wherever_it_is_reached():
             part.update(x=1)  # type: ignore[union-attr]
 
 
+@pytest.mark.needs("model_loop")
 def test_u30_what_a_tool_was_made_of_and_what_it_gives_are_the_applications_own():
     given: dict[str, Any] = copy.deepcopy(SCHEMA)
     made = Tool.from_schema("weather", given, lambda given: given)

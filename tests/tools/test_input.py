@@ -25,7 +25,6 @@ from mcp_toolset import (
     Tool,
     ToolCall,
     ToolResult,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
@@ -311,7 +310,10 @@ def test_a1_a_declared_tool_survives_json_as_data():
     assert loaded.definition == search.definition and loaded.waits
 
 
+@pytest.mark.needs("model_loop")
 async def test_l3_a_completed_call_is_committed_in_a_round():
+    from mcp_toolset import ToolRound
+
     view = Toolset(WebSearch, Ping).prefixed("x").view()
     calls = [ToolCall("x_web_search", {"query": "tea"}, "1"), ToolCall("x_Ping", {"host": "a"}, "2")]
     plan = await ToolRound.from_calls(calls, view).apply_hooks(HookSet())

@@ -10,7 +10,7 @@ import openai.types.chat
 import pytest
 from pydantic import TypeAdapter
 
-from mcp_toolset import HookSet, Reject, ToolCall, ToolRound, Toolset, ToolsetServer, tool
+from mcp_toolset import HookSet, Reject, ToolCall, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import UnknownToolError
 
 pytestmark = pytest.mark.anyio
@@ -22,6 +22,7 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
+@pytest.mark.needs("model_loop")
 def test_u69_a_tool_by_itself_is_exported_for_each_provider():
     assert add.to_openai()["function"]["name"] == "add"
     TypeAdapter(openai.types.chat.ChatCompletionToolParam).validate_python(add.to_openai())
@@ -48,7 +49,10 @@ class App(Toolset):
     add = add
 
 
+@pytest.mark.needs("model_loop")
 async def test_u69_hooks_of_a_nested_toolset_are_registered_by_the_names_in_it():
+    from mcp_toolset import ToolRound
+
     hooks, asked = HookSet(), list[str]()
 
     @hooks.of(App.data).execution("data_drop_user")

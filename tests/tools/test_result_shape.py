@@ -24,7 +24,6 @@ from mcp_toolset import (
 )
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.rounds.call_result import result_of
 from mcp_toolset.tools.core.result import fault_of_result
 
 pytestmark = pytest.mark.anyio
@@ -95,7 +94,10 @@ async def test_f22_a_client_is_told_and_its_session_goes_on(mode: str) -> None:
         assert text_of(await client.call_tool("probe", {"good": True})) == "fine"
 
 
+@pytest.mark.needs("model_loop")
 def test_f22_an_application_cannot_submit_a_malformed_result() -> None:
+    from mcp_toolset.extensions.model_loop.rounds.call_result import result_of
+
     with pytest.raises(RoundError, match="does not follow the protocol"):
         result_of(ToolCall("probe", {}, "c1"), ToolResult({"content": [{"type": "text"}]}))
 

@@ -121,6 +121,7 @@ def test_l8_verbs_take_tools_and_refuse_those_that_are_not_there(verb: Callable[
         verb(NESTED, numbered("find_it"))
 
 
+@pytest.mark.needs("model_loop")
 def test_l26_a_description_for_one_view_and_the_last_one_wins():
     view = NESTED.view()
     other = view.describe(ADD, "One.").describe("add", "Two.")

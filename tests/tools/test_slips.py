@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+import mcp_toolset
 from mcp_toolset import (
     ToolCall,
     ToolContext,
     ToolDefinition,
     ToolRegistry,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
@@ -32,7 +32,6 @@ MESSAGE: Any = {
     "content": None,
     "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}],
 }
-STATE: Any = ToolRound.from_openai(MESSAGE, TOOLS.view()).to_state()
 
 
 class Forgetful(Toolset):
@@ -43,24 +42,6 @@ class Forgetful(Toolset):
 
 
 SLIPS: dict[str, tuple[Callable[[], Any], str]] = {
-    "of a view": (lambda: ToolRound.of(MESSAGE, TOOLS.view()), r"view\.export\("),
-    "of a toolset": (lambda: ToolRound.of(MESSAGE, TOOLS), r"view\.export\("),
-    "of provider tools": (lambda: ToolRound.of(MESSAGE, TOOLS.view().to_openai()), r"view\.export\("),
-    "openai and a toolset": (lambda: ToolRound.from_openai(MESSAGE, TOOLS), r"give toolset\.view\(\)"),
-    "openai and an export": (
-        lambda: ToolRound.from_openai(MESSAGE, TOOLS.view().export("openai")),
-        r"use ToolRound\.of\(message, export\)",
-    ),
-    "openai and no export": (
-        lambda: ToolRound.from_openai(MESSAGE, TOOLS.view(), export=TOOLS.view()),
-        r"view\.export\(",
-    ),
-    "calls and a toolset": (
-        lambda: ToolRound.from_calls([ToolCall("add", {"a": 1}, id="1")], TOOLS),
-        r"give toolset\.view\(\)",
-    ),
-    "calls that are messages": (lambda: ToolRound.from_calls([MESSAGE], TOOLS.view()), "from_openai"),
-    "state and a toolset": (lambda: ToolRound.from_state(STATE, TOOLS), r"give toolset\.view\(\)"),
     "registry and a tool": (lambda: ToolRegistry().register(add), r"write Toolset\(…\)"),  # pyright: ignore[reportArgumentType]
     "registry and a class": (lambda: ToolRegistry().register(Toolset), r"write Toolset\(…\)"),  # pyright: ignore[reportArgumentType]
     "no super, names": (lambda: Forgetful().names(), r"super\(\).__init__\(\)"),
@@ -68,11 +49,6 @@ SLIPS: dict[str, tuple[Callable[[], Any], str]] = {
     "no super, repr": (lambda: repr(Forgetful()), r"super\(\).__init__\(\)"),
     "no super, verb": (lambda: Forgetful().off(), r"super\(\).__init__\(\)"),
     "no super, served": (lambda: ToolsetServer(Forgetful()), r"super\(\).__init__\(\)"),
-    "limits as data": (
-        lambda: ToolsetServer(TOOLS, limits={"add": {"rate": "3/min"}}),  # pyright: ignore[reportArgumentType]
-        r"limits\['add'\] takes Limits\(",
-    ),
-    "limits as a number": (lambda: ToolsetServer(TOOLS, limits=3), r"Limits\(…\)"),  # pyright: ignore[reportArgumentType]
     "policy as data": (
         lambda: ToolsetServer(TOOLS, policy={"deny": ["add"]}),  # pyright: ignore[reportArgumentType]
         r"takes Policy\(",
@@ -80,6 +56,62 @@ SLIPS: dict[str, tuple[Callable[[], Any], str]] = {
     "server of a tool": (lambda: ToolsetServer(add), r"write Toolset\(…\)"),  # pyright: ignore[reportArgumentType]
     "server of a class": (lambda: ToolsetServer(Forgetful), r"Forgetful\(\)"),  # pyright: ignore[reportArgumentType]
 }
+
+
+OF_ROUNDS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "of a view": (lambda of: of.of(MESSAGE, TOOLS.view()), r"view\.export\("),
+    "of a toolset": (lambda of: of.of(MESSAGE, TOOLS), r"view\.export\("),
+    "of provider tools": (
+        lambda of: of.of(MESSAGE, TOOLS.view().to_openai()),
+        r"view\.export\(",
+    ),
+    "openai and a toolset": (
+        lambda of: of.from_openai(MESSAGE, TOOLS),
+        r"give toolset\.view\(\)",
+    ),
+    "openai and an export": (
+        lambda of: of.from_openai(MESSAGE, TOOLS.view().export("openai")),
+        r"use ToolRound\.of\(message, export\)",
+    ),
+    "openai and no export": (
+        lambda of: of.from_openai(MESSAGE, TOOLS.view(), export=TOOLS.view()),
+        r"view\.export\(",
+    ),
+    "calls and a toolset": (
+        lambda of: of.from_calls([ToolCall("add", {"a": 1}, id="1")], TOOLS),
+        r"give toolset\.view\(\)",
+    ),
+    "calls that are messages": (
+        lambda of: of.from_calls([MESSAGE], TOOLS.view()),
+        "from_openai",
+    ),
+    "state and a toolset": (
+        lambda of: of.from_state(of.from_openai(MESSAGE, TOOLS.view()).to_state(), TOOLS),
+        r"give toolset\.view\(\)",
+    ),
+}
+
+
+@pytest.mark.needs("model_loop")
+@pytest.mark.parametrize("slip", OF_ROUNDS)
+def test_u109_a_slip_of_a_round_is_a_definition_error_with_the_mend(slip: str):
+    make, mend = OF_ROUNDS[slip]
+    with pytest.raises(DefinitionError, match=mend):
+        make(mcp_toolset.ToolRound)
+
+
+OF_LIMITS: dict[str, tuple[Any, str]] = {
+    "limits as data": ({"add": {"rate": "3/min"}}, r"limits\['add'\] takes Limits\("),
+    "limits as a number": (3, r"Limits\(…\)"),
+}
+
+
+@pytest.mark.needs("limits")
+@pytest.mark.parametrize("slip", OF_LIMITS)
+def test_u109_a_slip_of_limits_is_a_definition_error_with_the_mend(slip: str):
+    limits, mend = OF_LIMITS[slip]
+    with pytest.raises(DefinitionError, match=mend):
+        ToolsetServer(TOOLS, limits=limits)
 
 
 @pytest.mark.parametrize("slip", SLIPS)

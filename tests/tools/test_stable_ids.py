@@ -17,7 +17,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.errors import NameConflictError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools")]
 
 
 @tool(id="one")

@@ -20,7 +20,6 @@ from mcp_toolset import (
     ToolAvailability,
     ToolBuilder,
     ToolCall,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tagged,
@@ -71,7 +70,10 @@ def test_s4_tags_select_tools_wherever_they_are_nested():
     assert ping.tagged("x").tags == {"x"} and ping.tags == frozenset()
 
 
+@pytest.mark.needs("model_loop")
 async def test_s4_hooks_are_registered_for_a_tag():
+    from mcp_toolset import ToolRound
+
     hooks = HookSet()
 
     @hooks.execution(tagged("zz-write"))
@@ -84,6 +86,7 @@ async def test_s4_hooks_are_registered_for_a_tag():
     assert [call.name for call in plan.pending] == ["bank_balance"]
 
 
+@pytest.mark.needs("model_loop")
 async def test_s4_no_client_and_no_provider_sees_tags_and_metadata():
     view = TOOLS.view()
     made = [
@@ -126,7 +129,10 @@ def test_s4_what_is_no_tag_is_refused(wrong: Any):
         tagged()
 
 
+@pytest.mark.needs("model_loop")
 async def test_s4_a_policy_is_for_the_tools_of_a_tag():
+    from mcp_toolset import ToolRound
+
     rules = Rules(tool_middleware={tagged("zz-money"): [PermissionChecker(lambda call: "deny")]})
     calls = [ToolCall("bank_pay", {"amount": 1}, "1"), ToolCall("ping", {}, "2")]
     plan = await ToolRound.from_calls(calls, TOOLS.view()).apply(rules)

@@ -26,7 +26,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools")]
 
 
 class Where(BaseModel):

@@ -19,7 +19,6 @@ from mcp_toolset import (
     RunNormally,
     Tool,
     ToolCall,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
@@ -90,7 +89,10 @@ search = InputTool.of(WebSearch, output=Snippets)
 tools = Toolset(search, InputTool.of(Ping), day_after, Toolset(greet).injecting({"greeting": "hello"}))
 
 
+@pytest.mark.needs("model_loop")
 async def test_u26_a_round_is_matched_and_each_call_completed_by_its_type():
+    from mcp_toolset import ToolRound
+
     view = tools.prefixed("a").view()
     calls = [
         ToolCall("a_web_search", {"query": "tea"}, "1"),
@@ -181,8 +183,11 @@ def test_u25_the_output_given_again_is_that_of_the_declared_tool():
     assert other is not search and other.name == "web_search"
 
 
+@pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("name", ["web_search", "half"])
 async def test_u27_what_only_pydantic_refuses_is_an_issue_of_the_round(name: str):
+    from mcp_toolset import ToolRound
+
     view = Toolset(WebSearch, half).view()
     wrong = {"query": "a secret"} if name == "web_search" else {"value": 3}
     assert view[name].arguments.is_valid(wrong)
@@ -197,7 +202,10 @@ async def test_u27_what_only_pydantic_refuses_is_an_issue_of_the_round(name: str
     assert told in plan.commit().to_openai()[1]["content"]
 
 
+@pytest.mark.needs("model_loop")
 async def test_u27_a_validator_that_fails_and_a_hook_that_edits_are_told_too():
+    from mcp_toolset import ToolRound
+
     view = Toolset(WebSearch).view()
     opened = ToolRound.from_calls([ToolCall("web_search", {"query": "broken"}, "1")], view)
     assert opened.issues[0].message.endswith("they could not be read")

@@ -28,6 +28,9 @@ from tests.transports.authenticated import (
 from tests.transports.test_http_endpoint import META
 from tests.transports.test_legacy_sessions import INITIALIZE
 
+pytestmark = pytest.mark.needs("audit")
+
+
 CALL = [*{**MODERN, "mcp-name": "whoami"}.items()]
 LISTEN = [*{**MODERN, "mcp-method": "subscriptions/listen"}.items()]
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}

@@ -30,6 +30,9 @@ from tests.transports.authenticated import (
 )
 from tests.transports.test_legacy_sessions import INITIALIZE
 
+pytestmark = pytest.mark.needs("audit")
+
+
 NOW = int(time.time())
 
 

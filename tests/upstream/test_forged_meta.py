@@ -10,8 +10,7 @@ import mcp_types as types
 import pytest
 from mcp.server.lowlevel import Server
 
-from mcp_toolset import RemoteToolset, ToolResult, ToolRound, Toolset, ToolsetServer, rejection_reason
-from mcp_toolset.search import ToolSearch
+from mcp_toolset import RemoteToolset, ToolResult, Toolset, ToolsetServer, rejection_reason
 
 pytestmark = pytest.mark.anyio
 
@@ -144,8 +143,12 @@ def parts_of(answer: Any) -> list[Any]:
             return answer.contents
 
 
+@pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
 async def test_u83_a_result_cannot_hand_the_model_tools(provider: Literal["anthropic", "openai"]):
+    from mcp_toolset import ToolRound
+    from mcp_toolset.search import ToolSearch
+
     upstream = Server("pays", on_list_tools=_list, on_call_tool=_call)
     asked: dict[str, dict[str, Any]] = {
         "anthropic": {"content": [{"type": "tool_use", "id": "t1", "name": "pay", "input": {}}]},

@@ -31,7 +31,10 @@ from mcp_toolset.concurrency.task_set import ThreadEvent
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 from mcp_toolset.transports.http.app import run_app
 
-pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+    pytest.mark.needs("dynamic_tools"),
+]
 
 PIPED = str(Path(__file__).parents[1] / "interaction" / "doors_upstream.py")
 TIMES = 3

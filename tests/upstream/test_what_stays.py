@@ -158,6 +158,7 @@ serve(Toolset(job), name="jobs", instructions="Use jobs.")
 """
 
 
+@pytest.mark.needs("tasks")
 @pytest.mark.parametrize("options", [{}, {"unlisted": "pass"}])
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_u89_the_first_handshake_waits_for_a_server_of_which_nothing_is_known(

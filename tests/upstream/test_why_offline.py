@@ -82,6 +82,7 @@ serve(ToolsetServer(Toolset(add), audit=sys.argv[1]))
 """
 
 
+@pytest.mark.needs("audit")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(
     ("program", "told"),

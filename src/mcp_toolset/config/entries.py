@@ -6,6 +6,7 @@ Keys of other clients are ignored; see `keys`. The descriptions of the keys are 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast, get_args
 
 from pydantic_core import ValidationError
@@ -260,6 +261,7 @@ def _one_of(keys: Sequence[str]) -> str:
     return "use one of " + ", ".join(f"`{key}`" for key in keys)
 
 
+@cache
 def _descriptions(model: type[_Checked]) -> dict[str, str]:
     if issubclass(model, Table):
         found = keys_of(model)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.config.jsonc import Place
     from mcp_toolset.config.tables import Meaning, key
-    from mcp_toolset.extending.extension import Extension, Host, HttpPage
+    from mcp_toolset.extending.extension import Extension, HttpPage
+    from mcp_toolset.extending.host import Host
 
 __all__ = ["Extension", "Host", "HttpPage", "Meaning", "Place", "ServerSettings", "Settings", "key"]
 

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from mcp_toolset._records import dataclass
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mcp_toolset.calls.middleware.permissions import EventRecorder
     from mcp_toolset.calls.pipeline.middleware import Guard
     from mcp_toolset.calls.pipeline.observers import CallObserver
-    from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.context.connection import RequestContext
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.extending.mounts import DeclaredToMounts
     from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.tools.binding.binding import ToolBinding
     from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
     from mcp_toolset.tools.core.result import ToolResult
-    from mcp_toolset.tools.core.source import SourceStatus, ToolSource
+    from mcp_toolset.tools.core.source import ToolSource
     from mcp_toolset.tools.declare.function import Tool
     from mcp_toolset.tools.toolsets.toolset import Toolset
 
     Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
     """What answers a method of the protocol: from a request to its result."""
-
-_S = TypeVar("_S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,114 +41,6 @@ class HttpPage:
 
     answer: Callable[[Identity | None, str], tuple[bytes, str]]
     public: bool = False
-
-
-class Host(Protocol):
-    """The server of an extension, as far as extensions may know it."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """Its version."""
-        ...
-
-    @property
-    def grants(self) -> GrantLedger:
-        """The grants of its deferred tools."""
-        ...
-
-    @property
-    def configuration(self) -> Path | None:
-        """The file that is served, if there is one."""
-        ...
-
-    @property
-    def served_as(self) -> str:
-        """The path of the configuration that is served, else the name: for files about this server."""
-        ...
-
-    @property
-    def identified(self) -> str:
-        """What tells this server from others that share a store."""
-        ...
-
-    @property
-    def table(self) -> Mapping[str, ToolBinding]:
-        """Everything that can be called, by public name; replaced when it changes, never altered."""
-        ...
-
-    def stated(self, key: str) -> Settings | None:
-        """What the configuration says of an extension now; `None` if it says nothing, or turns it off."""
-        ...
-
-    def stated_by_server(self, key: str) -> Mapping[str, ServerSettings]:
-        """What the entries of enabled servers say of an extension now, by name."""
-        ...
-
-    def stated_by_file(self, key: str) -> Sequence[tuple[Settings | None, Mapping[str, ServerSettings]]]:
-        """What each file that is served says of an extension now: for all, and by enabled server.
-
-        Several files can be served together, and more can be attached; see `Settings.adds`.
-        """
-        ...
-
-    def preview(self, identity: Identity | None) -> str | None:
-        """What a caller is told of deferred tools at the beginning."""
-        ...
-
-    def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
-        """Whether a tool does not exist for a caller. Ask it about every tool that you show."""
-        ...
-
-    def statuses(self) -> Mapping[str, SourceStatus]:
-        """How each mounted server is doing, by name."""
-        ...
-
-    def seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
-        """Whether a mounted server, and a tool by its public name or the server's own, exist for a caller.
-
-        For what was noted by name: tools may be gone by now. Names are empty for none.
-        """
-        ...
-
-    @property
-    def catalog_names(self) -> Collection[str]:
-        """The names of the tools that search and grant, and of those beside them; known after `bind`."""
-        ...
-
-    @property
-    def reshapes(self) -> bool:
-        """Whether results may differ from output schemas, as some extension says; known after `bind`."""
-        ...
-
-    @property
-    def lowlevel(self) -> Any:
-        """The SDK's `Server` before this one, for handlers and middleware of the SDK; known after `bind`."""
-        ...
-
-    async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
-        """The tools of some grants of a caller: their public names, each with what its grant is found by.
-
-        Args:
-            references: The handles of the grants; all that the caller holds if `None`.
-            context: The caller.
-        """
-        ...
-
-    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run a call for a caller, as one part of a call of that caller: it is `sent`, and not `answered`."""
-        ...
-
-    def need(self, kind: type[_S]) -> _S | None:
-        """What the program or an extension does for others, such as the state that replicas share.
-
-        Services of extensions are found when all are bound, such as by `Extension.tools`.
-        """
-        ...
 
 
 class Extension:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_toolset._index import homes, marked
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extending.extension import Extension, Host, overrides
+from mcp_toolset.extending.extension import Extension, overrides
 from mcp_toolset.extending.finding import find
-from mcp_toolset.extending.mounts import TakesDeclared
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.core.source import fits
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, HttpPage
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.tools.core.call import ToolCall, ToolContext
     from mcp_toolset.tools.core.result import ToolResult
@@ -147,7 +147,11 @@ class Extensions:
         """
         found = [said for one in self._of("declared") if (said := one.declared())]
         _require_single(said.identifier for said in found)
-        for source in sources if found else ():
+        if not found:
+            return
+        from mcp_toolset.extending.mounts import TakesDeclared
+
+        for source in sources:
             if fits(source, TakesDeclared):
                 source.declared.update((said.identifier, said) for said in found)
 

@@ -68,7 +68,7 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "sampler": {"key": "sampler", "mount": "sampler", "keywords": "sampler"},
     "code": {"key": "code", "marks": "deferred stated option"},
-    "tasks": {"key": "tasks", "marks": "always", "needs": "processes"},
+    "tasks": {"key": "tasks", "marks": "always"},
     "task_handles": {"key": "handle_after", "marks": "stated", "needs": "tasks"},
     "retries": {"mount": "retries", "keywords": "retries breaker", "entry": "retries breaker"},
     "kept_indexes": {"part": "indexes"},
@@ -76,5 +76,8 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "sdk_mounts": {"part": "sdk"},
     "sdk_view": {"part": "lowlevel"},
     "sentence_models": {"part": "scorer", "mends": {"scorer": " such as EmbeddingScorer(…)"}},
+    "durable_rounds": {"needs": "journal model_loop"},
+    "dynamic_tools": {},
+    "result_cache": {},
     "single_mounts": {"reach": "single", "keywords": "single", "entry": "single", "common": "single"},
 }

@@ -13,7 +13,7 @@ from mcp import MCPError
 
 from mcp_toolset import Toolset, ToolsetServer, tool, toolset_from_config
 from mcp_toolset.errors import DefinitionError, UnknownNameError
-from mcp_toolset.policy import Limits, Policy
+from mcp_toolset.policy import Policy
 from mcp_toolset.testing import Client
 
 
@@ -93,8 +93,11 @@ async def test_u107_a_configuration_selects_tools_by_tags(tmp_path: Path):
     assert await listed({"deny": ["tag:other"]}) == ["app_read", "money"]
 
 
+@pytest.mark.needs("limits")
 @pytest.mark.anyio
 async def test_u107_limits_select_tools_by_tags():
+    from mcp_toolset.policy import Limits
+
     with anyio.fail_after(30):
         async with Client(ToolsetServer(TOOLS, limits={"tag:money": Limits(calls="1/day")})) as client:
             assert [(await client.call_tool("pay")).is_error for _ in range(2)] == [False, True]

@@ -121,6 +121,7 @@ def damaged(path: Path, other: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.needs("upstream_access")
 @pytest.mark.parametrize("fault", ["empty", "truncated", "changed", "foreign", "binary", "huge", "swapped"])
 async def test_i7_a_file_that_cannot_be_used_is_an_error_that_names_its_upstream(
     tmp_path: Path, fault: str, caplog: pytest.LogCaptureFixture

@@ -7,15 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from platformdirs import user_data_path
 
-from mcp_toolset.extensions.approvals.approvals import approvals_path
 from mcp_toolset.security.secrets.vault import Vault
 
 ASKED = "from mcp_toolset.security.secrets.vault import Vault; print(Vault().folder)"
 
 
+@pytest.mark.needs("approvals")
 def test_i7_tests_read_and_write_no_folder_of_the_user(session_credentials: Path) -> None:
+    from mcp_toolset.extensions.approvals.approvals import approvals_path
+
     folder = Vault().folder
     assert folder is not None and folder.parent == session_credentials
     assert not folder.is_relative_to(user_data_path("mcp-toolset", appauthor=False))

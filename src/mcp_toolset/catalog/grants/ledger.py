@@ -13,7 +13,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import anyio
 
@@ -37,6 +38,7 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
+    from mcp_toolset.catalog.grants.store import AwaitedGrants
 
 __all__ = [
     "GrantFilter",
@@ -81,18 +83,33 @@ class GrantWatcher(Protocol):
         ...
 
 
+def _near_or_cached(
+    store: GrantStore | AsyncGrantStore | CachedGrants,
+) -> tuple[GrantStore, None] | tuple[None, CachedGrants]:
+    from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
+
+    if isinstance(store, CachedGrants):
+        return None, store
+    return (None, CachedGrants(store)) if isinstance(store, AsyncGrantStore) else (store, None)
+
+
 class KeptGrants:
     """Grants in a synchronous store, or in an awaited store with a cache."""
 
     def __init__(self, store: GrantStore | AsyncGrantStore | CachedGrants | None) -> None:
         """Use `store`, or a store in memory."""
-        copy = None if store is None else _copy_of(store)
-        near = MemoryGrantStore() if store is None else cast("GrantStore", store)
-        self._copy = copy
-        self._near = near if copy is None else None
-        self._far = AwaitedGrants(near) if copy is None else copy
+        self._near, self._copy = (MemoryGrantStore(), None) if store is None else _near_or_cached(store)
         self._listeners: dict[object, Callable[[], None]] = {}
         self._watchers: dict[object, GrantWatcher] = {}
+
+    @cached_property
+    def _far(self) -> AwaitedGrants | CachedGrants:
+        if self._copy is not None:
+            return self._copy
+        # Few servers have deferred tools, or a store that is awaited.
+        from mcp_toolset.catalog.grants.store import AwaitedGrants
+
+        return AwaitedGrants(self._store)
 
     @property
     def ends_with_process(self) -> bool:
@@ -224,15 +241,6 @@ class KeptGrants:
             for callback in list(self._listeners.values()):
                 callback()
         return count
-
-
-def _copy_of(store: GrantStore | AsyncGrantStore | CachedGrants) -> CachedGrants | None:
-    """The copy here of a store that must be awaited."""
-    from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
-
-    if isinstance(store, CachedGrants):
-        return store
-    return CachedGrants(store) if isinstance(store, AsyncGrantStore) else None
 
 
 def _meant(

@@ -6,13 +6,14 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extending.extension import Extension, Host
+from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.approvals.approvals import Approvals, approvals_path
 from mcp_toolset.extensions.approvals.guard import PolicyGuard
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware.permissions import EventRecorder
     from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.security.policy.policy import Policy
 
 

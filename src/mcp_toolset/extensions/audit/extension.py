@@ -25,7 +25,8 @@ from mcp_toolset.tools.core.source import Scrubbing, ToolSource, fits
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Answer, Host
+    from mcp_toolset.extending.extension import Answer
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.audit.settings import AuditSettings
 
 TAKE_OVER: Final = 2.0  # seconds between two looks at what other processes have handed over

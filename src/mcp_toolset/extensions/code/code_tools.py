@@ -60,7 +60,7 @@ from mcp_toolset.tools.text.hidden_text import cleaned
 from mcp_toolset.tools.view.python_stub import Functions
 
 if TYPE_CHECKING:
-    from mcp_toolset.extending.extension import Host
+    from mcp_toolset.extending.host import Host
 
 MAX_LISTED: Final = 20  # calls that are listed one by one; more are counted by tool
 MAX_TRACEBACK: Final = 3000  # characters of a traceback; of a longer one, the start and the end

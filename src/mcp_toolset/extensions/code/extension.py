@@ -12,11 +12,12 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extending.extension import Extension, Host
+from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.code.sandbox import CodeLimits, Sandbox
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.code.code_tools import CodeTools
     from mcp_toolset.tools.declare.function import Tool
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mcp_toolset.extending.extension import Extension, Host
+from mcp_toolset.extending.extension import Extension
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.extending.host import Host
 
 
 class InboundAuth(Extension):

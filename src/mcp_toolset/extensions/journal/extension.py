@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import ConfigError, DefinitionError
-from mcp_toolset.extending.extension import Extension, Host
+from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import (
     LIFETIME,
@@ -25,6 +25,7 @@ from mcp_toolset.extensions.journal.settings import JournalOfServer, JournalSett
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.tools.toolsets.toolset import Toolset
 
     Journaled = JournalStore | JournalGuard | str | PathLike[str]

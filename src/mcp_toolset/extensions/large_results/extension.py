@@ -26,7 +26,7 @@ from mcp_toolset.tools.declare.function import Tool, tool
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Host
+    from mcp_toolset.extending.host import Host
 
 READ_RESULT: Final = "read_result"
 """The tool that reads kept results."""

@@ -37,7 +37,7 @@ from mcp_toolset.tools.core.call import ToolContext
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Host
+    from mcp_toolset.extending.host import Host
 
 MOST: Final = 0.15
 """The default bound on what use adds to a score; a query that names a tool is 0.2 ahead of all others."""

@@ -7,7 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from mcp_toolset.context.shared import Shared
-from mcp_toolset.extending.extension import Extension, Host
+from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.limits.call_limits import CallLimits
 from mcp_toolset.extensions.limits.limits import Limits, LimitTable
 from mcp_toolset.extensions.limits.settings import LimitsOfServer, LimitsSettings
@@ -15,6 +15,7 @@ from mcp_toolset.extensions.limits.shared_limits import SharedLimits
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.limits.rate import CountStore
 
     Stated = tuple[Mapping[str, Limits], Mapping[str, Mapping[str, Limits]]]

@@ -30,7 +30,7 @@ from mcp_toolset.tools.core.processes import Process, ProcessesOf, ProcessEvent,
 from mcp_toolset.tools.core.result import InputRequired
 
 if TYPE_CHECKING:
-    from mcp_toolset.extending.extension import Host
+    from mcp_toolset.extending.host import Host
 
 DEADLINE: Final = 86_400.0
 """Seconds that one process may take, unless told otherwise."""

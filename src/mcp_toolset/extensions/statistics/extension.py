@@ -33,7 +33,8 @@ from mcp_toolset.tools.view.view import Made, ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Answer, Host
+    from mcp_toolset.extending.extension import Answer
+    from mcp_toolset.extending.host import Host
 
 Tools = list[dict[str, Any]]
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from mcp_toolset.calls.suspended import Patient, SuspendedStore
 from mcp_toolset.context.shared import Shared
-from mcp_toolset.extending.extension import Extension, Host
+from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.suspended.suspended_file import SuspendedFile
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.suspended.settings import SuspendedSettings
 
 

@@ -17,7 +17,8 @@ from mcp_toolset.server.tool_answers import ToolAnswers
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Answer, Host
+    from mcp_toolset.extending.extension import Answer
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.tasks.tasks import LegacyTasks, Tasks
 
 

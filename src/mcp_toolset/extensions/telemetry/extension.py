@@ -27,7 +27,8 @@ from mcp_toolset.tools.core.call import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Answer, Host
+    from mcp_toolset.extending.extension import Answer
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.telemetry.otlp import Collector, MetricsSender
     from mcp_toolset.tools.core.call import Identity
 

@@ -165,7 +165,8 @@ class FileCredentialStore:
 
 def _entry(key: CredentialKey) -> Entry:
     what = f"the credential of {key.shown!r}"
-    way = f"log in again with `{mend('login')}`, or bring back the key that it was written with"
+    again = f"log in again with `{command}`" if (command := mend("login")) else "log in again"
+    way = f"{again}, or bring back the key that it was written with"
     return Entry(_CREDENTIAL, (key.upstream, key.issuer, key.user), what, way)
 
 

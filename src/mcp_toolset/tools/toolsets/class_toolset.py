@@ -132,10 +132,12 @@ class ClassMembers(Generic[T]):
                 yield f"{kind.__qualname__}.{name}", member
 
     def _member(self, name: str, value: object) -> Tool[..., Any] | T | None:
+        if name.startswith("_"):
+            return None
         if isinstance(value, staticmethod):
             value = cast("object", value.__func__)
         member = declared_tool(value) or value
-        if name.startswith("_") or not isinstance(member, Tool | self._base):
+        if not isinstance(member, Tool | self._base):
             return None
         return cast("Tool[..., Any] | T", member)
 

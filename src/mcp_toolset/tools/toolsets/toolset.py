@@ -285,6 +285,7 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
             ToolMismatchError: the tool has no typed calls: it was made from a schema, or is mounted.
             InvalidArgumentsError: the arguments do not fit.
         """
+        # Few toolsets are listed so.
         from mcp_toolset.tools.declare.typed_call import Decodes
 
         table = ToolView(self.compiled(UNPREPARED)) if view is None else view
