@@ -10,7 +10,7 @@ import pytest
 
 from mcp_toolset import Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import Authenticator, Refusal
-from mcp_toolset.extensions.upstream_access.credentials.loopback import loopback_page, port_for
+from mcp_toolset.extensions.upstream_access.credentials.account import loopback_page, port_for
 from mcp_toolset.policy import Policy
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.transports.login_pages import LoginPages

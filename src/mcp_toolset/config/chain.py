@@ -17,8 +17,6 @@ from typing import Any, Final
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["DEPTH", "VARIABLE", "ServedFile", "above", "below", "check_not_served_above", "inherited"]
-
 VARIABLE: Final = "MCP_TOOLSET_CHAIN"
 DEPTH: Final = 8
 """The largest number of bridges that may start each other in a row."""

@@ -50,19 +50,6 @@ from mcp_toolset.config.tables import (
 )
 from mcp_toolset.errors import ConfigError
 
-__all__ = [
-    "LIST_OF_TEXTS",
-    "ServerEntry",
-    "WRONG_PLACE",
-    "ToolsetSection",
-    "known_keys",
-    "null_rule",
-    "prepared",
-    "seconds",
-    "server_keys",
-    "validated",
-]
-
 _MILLISECONDS_FROM = 10_000
 """A `timeout` this large is in milliseconds: some clients count so, others in seconds, with the same key."""
 

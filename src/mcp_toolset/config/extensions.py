@@ -22,8 +22,6 @@ from mcp_toolset.config.tables import Key, Meaning, Table, is_path, keys_of
 from mcp_toolset.config.variables import Variables, is_unreplaced
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["ServerSettings", "Settings", "read_server_settings", "read_settings", "settings_of"]
-
 
 class NamedCaller(Protocol):
     """A caller whom a file names."""

@@ -47,8 +47,6 @@ from mcp_toolset.security.policy.sections import Permissions
 from mcp_toolset.security.secrets.references import References
 from mcp_toolset.security.secrets.vault import Vault
 
-__all__ = ["config_text", "load_config", "parse_config"]
-
 _NAMED = 5
 _EDITOR_FOLDERS = (".cursor", ".vscode")
 
@@ -115,7 +113,7 @@ def parse_config(
     rules = _permissions(defaults.permissions, root.at("toolset", "permissions"))
     if own := {one.name: one.permissions for one in servers if one.permissions is not None}:
         # Imported here, because few configurations have permissions.
-        from mcp_toolset.config.permissions import check_order
+        from mcp_toolset.config.sections import check_order
 
         check_order(rules, own, root.at("toolset", "permissions"))
     if defaults.lock is not None and (defaults.lock != defaults.lock.strip() or "$" in defaults.lock):
@@ -149,7 +147,7 @@ def parse_config(
 def _permissions(said: object, place: Place) -> Permissions:
     if said is None:
         return Permissions()
-    from mcp_toolset.config.permissions import permissions_at
+    from mcp_toolset.config.sections import permissions_at
 
     return permissions_at(said, place)
 

@@ -16,27 +16,6 @@ from unicodedata import normalize
 
 from mcp_toolset._index import index, others
 
-__all__ = [
-    "CLIENT_KEYS",
-    "FILE_KEYS",
-    "GUARDS",
-    "NEVER_NULL",
-    "NO_VARIABLES",
-    "OF_ALL_SERVERS",
-    "USUAL_FILES",
-    "buried",
-    "did_you_mean",
-    "places",
-    "is_section",
-    "misplaced",
-    "names_a_server",
-    "named_servers",
-    "nearest",
-    "switched_off",
-    "synonym",
-    "unknown_keys",
-]
-
 CLIENT_KEYS: Final = frozenset(
     # Claude Code and Claude Desktop: https://code.claude.com/docs/en/mcp
     "type command args env url headers headersHelper scopes alwaysLoad "

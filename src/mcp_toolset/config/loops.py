@@ -19,8 +19,6 @@ from mcp_toolset.config.hub import load_config
 from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["check_no_loop", "served_files", "way_back"]
-
 _PROGRAM: Final = re.compile(
     r"(?i)(?:^|.*[/\\])mcp[-_]toolset(?:\.exe|\.cmd|\.bat)?(?:\[[^\]]*\])?(?:[@=<>~!].*)?"
 )

@@ -28,8 +28,6 @@ from mcp_toolset.security.secrets.references import References
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Callers
 
-__all__ = ["HubConfig", "ServerConfig"]
-
 
 def _no_eras() -> Mapping[str, Era]:
     return MappingProxyType({})

@@ -23,8 +23,6 @@ from mcp_toolset.security.egress import MEND_ADDRESS, is_web_address
 if TYPE_CHECKING:
     from mcp_toolset.security.policy.sections import Section
 
-__all__ = ["Surroundings", "server_config"]
-
 _TRANSPORTS: Mapping[str, Transport] = {
     "stdio": "stdio",
     "local": "stdio",
@@ -245,7 +243,7 @@ def _remote(common: ServerConfig, entry: ServerEntry, reader: _Reader) -> Server
 def _permissions(said: object, place: Place) -> Section | None:
     if said is None:
         return None
-    from mcp_toolset.config.permissions import section_at
+    from mcp_toolset.config.sections import section_at
 
     return section_at(said, place)
 

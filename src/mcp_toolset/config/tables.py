@@ -15,27 +15,6 @@ from pydantic_core import SchemaValidator
 
 from mcp_toolset._records import dataclass
 
-__all__ = [
-    "ANY",
-    "BOOL",
-    "COUNT",
-    "PATH",
-    "SECONDS",
-    "TABLE",
-    "TEXT",
-    "TEXTS",
-    "TEXT_TABLE",
-    "Key",
-    "Meaning",
-    "Schema",
-    "Table",
-    "any_of",
-    "is_path",
-    "key",
-    "keys_of",
-    "one_of",
-]
-
 Schema = Mapping[str, Any]
 """What pydantic's core is to check (`pydantic_core.core_schema`)."""
 

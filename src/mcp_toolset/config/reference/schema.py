@@ -17,20 +17,223 @@ from pydantic.json_schema import GenerateJsonSchema
 from mcp_toolset._index import index, part
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
 from mcp_toolset.config.extensions import Settings, described, server_settings
-from mcp_toolset.config.permissions import CallersPermissions, GeneralPermissions, SectionPermissions
-from mcp_toolset.config.reference import details, meanings
-from mcp_toolset.config.reference.meanings import Meaning
 from mcp_toolset.config.sections import (
     CallersEntry,
+    CallersPermissions,
     EgressEntry,
+    GeneralPermissions,
     HttpEntry,
     InputEntry,
     LogEntry,
     ReadyEntry,
+    SectionPermissions,
 )
-from mcp_toolset.config.tables import Table, keys_of
+from mcp_toolset.config.tables import Meaning, Table, keys_of
 
-__all__ = ["Part", "configuration_schema", "parts", "schema_text"]
+_AS_SECTION: Final = "The default for every server; see the same key of a server."
+_NAMED_TOOLS: Final = "Exact names of tools, as another client writes them."
+
+SERVER: Final[Mapping[str, Meaning]] = {
+    "command": Meaning("The program to start.", "uvx"),
+    "args": Meaning("The program's arguments.", ["mcp-server-git", "-r", "."]),
+    "env": Meaning(
+        "Environment variables for the program. It inherits only a safe part of the bridge's variables.",
+        {"LOG_LEVEL": "debug"},
+    ),
+    "envFile": Meaning("A file of `NAME=value` lines. A variable in `env` replaces one of the file.", ".env"),
+    "cwd": Meaning("The folder in which the program starts.", "${workspaceFolder}"),
+    "url": Meaning("The address of a server that runs elsewhere.", "https://host/mcp"),
+    "serverUrl": Meaning("`url`, as Cursor and Windsurf write it.", "https://host/mcp"),
+    "httpUrl": Meaning("`url`, as Gemini CLI writes it.", "https://host/mcp"),
+    "type": Meaning(
+        "The transport to the server: `stdio`, `http` or `sse`. If left out: `sse` for a URL whose path "
+        "ends in `/sse`, else `http` or `stdio`.",
+        "http",
+    ),
+    "transport": Meaning("`type`, as other clients write it.", "sse"),
+    "headers": Meaning("Headers of every request to the server.", {"Authorization": "Bearer ${TOKEN}"}),
+    "disabled": Meaning("Whether the server is left out.", True),
+    "enabled": Meaning("The opposite of `disabled`, as other clients write it.", False),
+    "deferred": Meaning(
+        "Whether a model finds the tools by [search](search.md) instead of in the list.", True
+    ),
+    "prefix": Meaning(
+        "What the tools' names begin with; `null`: the server's name; `false`: no prefix.", "gh"
+    ),
+    "names": Meaning(
+        "Public names of single tools, by the server's names for them.", {"search": "find_issues"}
+    ),
+    "include": Meaning("Patterns of the tools to take; without the key, every tool.", ["read_*"]),
+    "exclude": Meaning("Patterns of the tools to leave out, also of those in `include`.", ["delete_*"]),
+    "includeTools": Meaning(f"Tools to take. {_NAMED_TOOLS}", ["read_file"]),
+    "excludeTools": Meaning(f"Tools to leave out. {_NAMED_TOOLS}", ["delete_file"]),
+    "disabledTools": Meaning(f"Tools to leave out. {_NAMED_TOOLS}", ["delete_file"]),
+    "enabled_tools": Meaning(f"Tools to take. {_NAMED_TOOLS}", ["read_file"]),
+    "disabled_tools": Meaning(f"Tools to leave out. {_NAMED_TOOLS}", ["delete_file"]),
+    "tools": Meaning(f'Tools to take; `"*"` is every tool. {_NAMED_TOOLS}', ["*"]),
+    "timeout": Meaning(
+        "Seconds for one call, 60 if left out. A number from 10,000 on means milliseconds.", 20
+    ),
+    "start_timeout": Meaning("Seconds for connecting and listing, 30 if left out.", 60),
+    "start": Meaning(
+        "[When the server is started](starting.md#when-a-server-is-started): by its first call (`lazy`), "
+        "with "
+        "the bridge (`background`), or with the bridge while lists wait for it (`eager`).",
+        "lazy",
+    ),
+    "task_wait": Meaning(
+        "Seconds that a client which knows no [tasks](tasks.md) waits for a tool that runs only as a task. "
+        "Left out: 3600. With 0 such a call is refused if the client speaks 2026-07-28.",
+        600,
+    ),
+    "idle_timeout": Meaning(
+        "Seconds without a call after which the server is stopped until the next call. Left out: 300 with "
+        "`lazy`, else it is never stopped.",
+        600,
+    ),
+    "pins": Meaning(
+        "What happens to [changed definitions](pins.md); if left out, it depends on the change.",
+        "quarantine",
+    ),
+    "new_tools": Meaning("What happens to new tools of a [pinned](pins.md) server.", "quarantine"),
+    "hidden_text": Meaning("What happens to invisible characters in [definitions](pins.md).", "refuse"),
+    "arguments": Meaning(
+        "What happens to [arguments that do not fit the schema](arguments.md): `lenient` repairs them "
+        "where their "
+        "meaning is clear.",
+        "strict",
+    ),
+    "sessions": Meaning("Which callers [share a session](sessions.md) with the server.", "client"),
+    "declare": Meaning(
+        "The client capabilities that the bridge declares to the server, so that the server lists all "
+        "its tools.",
+        ["sampling"],
+    ),
+    "protocol": Meaning(
+        "The [era](concepts/eras.md) of the protocol that the bridge speaks to the server.", "legacy"
+    ),
+    "eras": Meaning(
+        "The [era](concepts/eras.md) that single tools need, by the server's names for them.",
+        {"ask": "legacy"},
+    ),
+    "permissions": Meaning(
+        "Which tools of the server exist for a caller, and which need an [approval](policies.md).",
+        {"deny": ["delete_*"]},
+    ),
+    "unlisted": Meaning(
+        "Whether calls of tools and prompts that the server does not list are "
+        "[passed on](transparent.md); for the only server of a file.",
+        "pass",
+    ),
+}
+
+TOOLSET: Final[Mapping[str, Meaning]] = {
+    "name": Meaning("The name of the bridge, as clients see it.", "tools"),
+    "deferred": Meaning(_AS_SECTION, True),
+    "timeout": Meaning(_AS_SECTION, 20),
+    "start_timeout": Meaning(_AS_SECTION, 60),
+    "start": Meaning(_AS_SECTION, "lazy"),
+    "idle_timeout": Meaning(_AS_SECTION, 600),
+    "client_prefix": Meaning(
+        "What the client puts before every tool name; long names are shortened accordingly.", "mcp__tools__"
+    ),
+    "list_patience": Meaning(
+        "Seconds that the first list waits for [servers that start slowly](starting.md); 5 if left out.",
+        10,
+    ),
+    "pins": Meaning(_AS_SECTION, "warn"),
+    "new_tools": Meaning(_AS_SECTION, "accept"),
+    "hidden_text": Meaning(_AS_SECTION, "flag"),
+    "arguments": Meaning(_AS_SECTION, "strict"),
+    "lock": Meaning(
+        "The lock file with the [pins](pins.md); if left out, `mcp.lock.json` beside `mcp.json`.", "pins.json"
+    ),
+    "permissions": Meaning(
+        "Which tools exist for which caller, and which need an [approval](policies.md).",
+        {"allow": ["readOnly:*"], "ask": ["destructive:*"]},
+    ),
+    "ready": Meaning(
+        "What must work for [`/ready`](health.md#monitor-over-http) to say so; if left out, nothing.",
+        {"servers": ["github"]},
+    ),
+    "http": Meaning(
+        "[Limits on clients over HTTP](http.md#limits), and the proxies in front of the server.",
+        {"trusted_proxies": ["10.0.0.0/8"]},
+    ),
+    "egress": Meaning(
+        "Where mounted servers may [send the bridge](upstream-login.md#where-a-server-can-send-the-bridge), "
+        "beside public addresses.",
+        {"allow": ["login.corp", "10.0.0.0/8"]},
+    ),
+    "log": Meaning(
+        "The [log](logs.md) of each process that serves the file: `false` for none; an object has its level "
+        "and folder.",
+        {"level": "debug"},
+    ),
+}
+
+
+INPUT: Final[Mapping[str, Meaning]] = {
+    "id": Meaning("The name in `${input:…}`.", "api-key"),
+    "default": Meaning("The value if the variable `MCP_INPUT_…` is not set.", "none"),
+}
+
+CALLERS: Final[Mapping[str, Meaning]] = {
+    "principals": Meaning(
+        "Names or patterns of callers, or keys: `[client, issuer, subject]`, with `null` for a missing part.",
+        ["ci", "*@example.com", ["desktop", "https://idp.example.com", "ann"]],
+    ),
+    "roles": Meaning("Callers with one of these roles.", ["intern"]),
+    "scopes": Meaning("Callers with one of these scopes.", ["tools:read"]),
+}
+
+PERMISSIONS: Final[Mapping[str, Meaning]] = {
+    "allow": Meaning(
+        "Patterns of the tools that exist for a caller; without the key, every tool that is not denied.",
+        ["readOnly:*"],
+    ),
+    "ask": Meaning("Patterns of the tools that need an [approval](approvals.md).", ["destructive:*"]),
+    "deny": Meaning("Patterns of the tools that do not exist for a caller.", ["github/*_delete"]),
+    "for": Meaning(
+        "Rules for some callers; they are checked before the general rules.",
+        [{"roles": ["intern"], "deny": ["crm/*"]}],
+    ),
+}
+
+LOG: Final[Mapping[str, Meaning]] = {
+    "folder": Meaning(
+        "The folder of the log, in that of the configuration; by default the user's folder for logs.", "logs"
+    ),
+    "level": Meaning("The least level of the lines that are kept.", "debug"),
+}
+
+READY: Final[Mapping[str, Meaning]] = {
+    "servers": Meaning("Servers that must be up, by their names or patterns of names.", ["github", "erp-*"]),
+    "store": Meaning("Whether the [store that replicas share](replicas.md) must answer.", True),
+}
+
+HTTP: Final[Mapping[str, Meaning]] = {
+    "sessions": Meaning("Legacy sessions that may be open; the default is 2,000.", 20_000),
+    "sessions_per_peer": Meaning("The same for one address; the default is 500.", 5_000),
+    "unread": Meaning("Bytes of answers that clients have not read; the default is 256 MiB.", 536_870_912),
+    "unread_per_peer": Meaning("The same for one address; the default is 40 MiB.", 83_886_080),
+    "header_lines": Meaning("Header lines of one request; the default is 200.", 100),
+    "kept": Meaning(
+        "Bytes of events that are kept so that broken streams can be resumed; the default is 64 MiB.",
+        33_554_432,
+    ),
+    "kept_per_session": Meaning("The same for one session; the default is 16 MiB.", 4_194_304),
+    "trusted_proxies": Meaning(
+        "Addresses or networks of proxies whose `X-Forwarded-For` says the client's address.", ["10.0.0.0/8"]
+    ),
+}
+
+EGRESS: Final[Mapping[str, Meaning]] = {
+    "allow": Meaning(
+        "Hosts, all hosts below one (`*.corp`), IP addresses and networks.", ["login.corp", "10.0.0.0/8"]
+    ),
+}
+
 
 _Json = dict[str, Any]
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
@@ -83,21 +286,21 @@ def parts() -> dict[str, Part]:
     return {
         "server": Part("A server", _server(), server_meanings()),
         "toolset": Part("The `toolset` section", _toolset(), toolset_meanings()),
-        "input": Part("An entry of `inputs`", _of_model(InputEntry, details.INPUT), details.INPUT),
+        "input": Part("An entry of `inputs`", _of_model(InputEntry, INPUT), INPUT),
         **{
             f"login_{name}": Part(f"`auth` of a server, `{name}`", _login(name, kind, told), told)
             for name, kind in kinds.items()
         },
         "server_permissions": Part(
             "`permissions` of a server",
-            _of_model(SectionPermissions, details.PERMISSIONS),
-            details.PERMISSIONS,
+            _of_model(SectionPermissions, PERMISSIONS),
+            PERMISSIONS,
         ),
-        "permissions": Part("`permissions` of `toolset`", _permissions(), details.PERMISSIONS),
+        "permissions": Part("`permissions` of `toolset`", _permissions(), PERMISSIONS),
         "callers": Part(
             "The callers of a `for`",
-            _of_model(CallersEntry, details.CALLERS),
-            details.CALLERS,
+            _of_model(CallersEntry, CALLERS),
+            CALLERS,
         ),
         **{
             name: _part(f"`{name}`", table)
@@ -105,26 +308,26 @@ def parts() -> dict[str, Part]:
             for name, table in kind.parts.items()
         },
         **{name: part for key, kind in described() for name, part in _of_extension(key, kind)},
-        "egress": Part("`egress`", _of_model(EgressEntry, details.EGRESS), details.EGRESS),
-        "http": Part("`http`", _of_model(HttpEntry, details.HTTP), details.HTTP),
-        "ready": Part("`ready`", _of_model(ReadyEntry, details.READY), details.READY),
-        "log": Part("`log`", _of_model(LogEntry, details.LOG), details.LOG),
+        "egress": Part("`egress`", _of_model(EgressEntry, EGRESS), EGRESS),
+        "http": Part("`http`", _of_model(HttpEntry, HTTP), HTTP),
+        "ready": Part("`ready`", _of_model(ReadyEntry, READY), READY),
+        "log": Part("`log`", _of_model(LogEntry, LOG), LOG),
     }
 
 
 def server_meanings() -> Mapping[str, Meaning]:
     """What the keys of a server mean, those of extensions included."""
     own = {key: said for kind in server_settings() for key, said in _meant(kind).items()}
-    return {**meanings.SERVER, **own}
+    return {**SERVER, **own}
 
 
 def toolset_meanings() -> Mapping[str, Meaning]:
     """What the keys of the section `toolset` mean, those of extensions included."""
-    return {**meanings.TOOLSET, **{key: kind.says for key, kind in described()}}
+    return {**TOOLSET, **{key: kind.says for key, kind in described()}}
 
 
 def _server() -> _Json:
-    schema = _of_table(ServerEntry, meanings.SERVER)
+    schema = _of_table(ServerEntry, SERVER)
     for kind in server_settings():
         schema["properties"] |= _of_table(kind, _meant(kind))["properties"]
         for name in kind.parts:
@@ -137,7 +340,7 @@ def _server() -> _Json:
 
 
 def _toolset() -> _Json:
-    schema = _of_table(ToolsetSection, meanings.TOOLSET)
+    schema = _of_table(ToolsetSection, TOOLSET)
     _say(schema, "permissions", **_ref("permissions"))
     _say(schema, "ready", **_ref("ready"))
     _say(schema, "http", **_ref("http"))
@@ -176,8 +379,8 @@ def _login(name: str, kind: type[BaseModel], meant: Mapping[str, Meaning]) -> _J
 
 
 def _permissions() -> _Json:
-    schema = _of_model(GeneralPermissions, details.PERMISSIONS)
-    some = _of_model(CallersPermissions, {**details.PERMISSIONS, **details.CALLERS})
+    schema = _of_model(GeneralPermissions, PERMISSIONS)
+    some = _of_model(CallersPermissions, {**PERMISSIONS, **CALLERS})
     _say(schema, "for", type="array", items=some)
     return schema
 
@@ -193,7 +396,7 @@ def _of_extension(name: str, kind: type[Settings]) -> Iterator[tuple[str, Part]]
     part = _part(f"A pattern of `{name}`", kind.below_pattern)
     if "for" in (known := part.schema["properties"]):
         own = {key: said for key, said in known.items() if key != "for"}
-        who = {key: {**_TEXTS, **_told(meaning)} for key, meaning in details.CALLERS.items()}
+        who = {key: {**_TEXTS, **_told(meaning)} for key, meaning in CALLERS.items()}
         some = {"type": "object", "properties": {**own, **who}, "additionalProperties": False}
         _say(part.schema, "for", type="array", items=some)
     yield name, part

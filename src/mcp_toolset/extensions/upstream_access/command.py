@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
     from mcp_toolset.extensions.upstream_access.server_auth import LoginPage
 
-__all__ = ["login_command", "logout_command"]
-
 _FOR_NOBODY: Final = (
     "each caller has a login of its own; this one is for requests without a caller, as on stdio"
 )
@@ -219,7 +217,7 @@ async def _logged_in(
 ) -> Credential:
     import anyio
 
-    from mcp_toolset.extensions.upstream_access.credentials.loopback import PastedPage, loopback_page
+    from mcp_toolset.extensions.upstream_access.credentials.account import PastedPage, loopback_page
 
     port = await account.port()
     try:
@@ -241,7 +239,7 @@ async def _logged_in(
 
 async def _shown(account: Account, page: LoginPage, scopes: Sequence[str]) -> Credential:
     """Log in, and tell the browser how that has ended."""
-    from mcp_toolset.extensions.upstream_access.credentials.loopback import LoopbackPage
+    from mcp_toolset.extensions.upstream_access.credentials.account import LoopbackPage
 
     assert isinstance(page, LoopbackPage)
     try:

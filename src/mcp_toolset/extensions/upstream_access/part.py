@@ -28,7 +28,7 @@ class UpstreamAccess:
     @staticmethod
     def logins() -> tuple[Mapping[str, type[Entry]], Mapping[str, Meaning]]:
         """The kinds of login that an entry can have, and what their keys mean."""
-        from mcp_toolset.extensions.upstream_access.entries import LOGINS, MEANINGS
+        from mcp_toolset.extensions.upstream_access.settings import LOGINS, MEANINGS
 
         return LOGINS, MEANINGS
 
@@ -50,7 +50,7 @@ class UpstreamAccess:
     ) -> UpstreamConnection:
         """The connections of single callers to a server; see `reach_of` and `CallerConnections`."""
         from mcp_toolset.extensions.upstream_access.callers.caller_connections import CallerConnections
-        from mcp_toolset.extensions.upstream_access.callers.reaches import logins_of, reach_of
+        from mcp_toolset.extensions.upstream_access.callers.reach import logins_of, reach_of
         from mcp_toolset.extensions.upstream_access.settings import AccessOfServer
 
         said = options["stated"].get("access")

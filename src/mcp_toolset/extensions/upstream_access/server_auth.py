@@ -20,17 +20,6 @@ from mcp_toolset.security.egress import Egress, is_web_address
 if TYPE_CHECKING:
     from mcp_toolset.security.secrets.credential_store import CredentialStore
 
-__all__ = [
-    "CallerAuth",
-    "ClientCredentials",
-    "EnterpriseLogin",
-    "Forward",
-    "LoginPage",
-    "OAuth",
-    "ServerAuth",
-    "TokenExchange",
-]
-
 
 class _Asking(MountAuth):
     """Asks authorization servers, within the limits of `egress`."""

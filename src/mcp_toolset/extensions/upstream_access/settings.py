@@ -3,16 +3,196 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, cast
+
+from pydantic import ConfigDict, Field
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config.entries import validated
 from mcp_toolset.config.extensions import ServerSettings
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.tables import ANY, BOOL, TEXT_TABLE, key
-from mcp_toolset.extensions.upstream_access.entries import LOGINS, server_auth
+from mcp_toolset.config.keys import did_you_mean
+from mcp_toolset.config.sections import Entry
+from mcp_toolset.config.tables import ANY, BOOL, TEXT_TABLE, Meaning, key
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extensions.upstream_access.server_auth import (
+    CallerAuth,
+    ClientCredentials,
+    EnterpriseLogin,
+    Forward,
+    OAuth,
+    ServerAuth,
+    TokenExchange,
+)
 
 if TYPE_CHECKING:
     from mcp_toolset.config.models import ServerConfig
+
+_Auth: TypeAlias = ServerAuth | CallerAuth
+_TEXT: Final = "a string"
+_SCOPES: Final = 'a list of strings such as ["read"]'
+
+
+class _Login(Entry):
+    model_config = ConfigDict(extra="forbid")
+
+    type: str = Field("oauth", description=_TEXT)
+
+
+class _Scoped(_Login):
+    scopes: list[str] = Field([], description=_SCOPES)
+
+
+class _OAuth(_Scoped):
+    client_id: str | None = Field(None, min_length=1, description=_TEXT)
+    client_secret: str | None = Field(None, description=_TEXT)
+    client_metadata_url: str | None = Field(None, description="an https address")
+    issuer: str | None = Field(None, min_length=1, description="the address of an authorization server")
+    redirect_port: int = Field(0, ge=0, le=65535, description="the number of a port")
+    per_user: bool = Field(False, description="true or false")
+    callback: str | None = Field(
+        None, min_length=1, description="an address such as https://host/oauth/callback"
+    )
+
+
+class _ClientCredentials(_Scoped):
+    client_id: str = Field(min_length=1, description=_TEXT)
+    client_secret: str | None = Field(None, description=_TEXT)
+    private_key: str | None = Field(None, description="a private key (PEM)")
+    algorithm: str = Field("RS256", description="an algorithm such as ES256")
+    issuer: str = Field(min_length=1, description="the address of an authorization server")
+
+
+class _Enterprise(_Scoped):
+    client_id: str = Field(min_length=1, description=_TEXT)
+    client_secret: str = Field(min_length=1, description=_TEXT)
+    issuer: str = Field(min_length=1, description="the address of an authorization server")
+    idp_token_endpoint: str = Field(min_length=1, description="the address of a token endpoint")
+    idp_client_id: str = Field(min_length=1, description=_TEXT)
+    id_token: str = Field(min_length=1, description="an ID token, such as ${ID_TOKEN}")
+
+
+class _TokenExchange(_Scoped):
+    token_url: str | None = Field(None, min_length=1, description="the address of a token endpoint")
+    issuer: str | None = Field(None, min_length=1, description="the address of an authorization server")
+    client_id: str = Field(min_length=1, description=_TEXT)
+    client_secret: str | None = Field(None, description=_TEXT)
+    audience: str | None = Field(None, min_length=1, description=_TEXT)
+    resource: str | None = Field(None, min_length=1, description="an address")
+    client_authentication: Literal["client_secret_basic", "client_secret_post"] | None = Field(
+        None, description='"client_secret_basic" or "client_secret_post"'
+    )
+
+
+_KINDS: Final[Mapping[str, tuple[type[_Login], Callable[..., _Auth]]]] = {
+    "oauth": (_OAuth, OAuth),
+    "client_credentials": (_ClientCredentials, ClientCredentials),
+    "enterprise": (_Enterprise, EnterpriseLogin),
+    "token_exchange": (_TokenExchange, TokenExchange),
+    "forward": (_Login, Forward),
+}
+LOGINS: Final[Mapping[str, type[Entry]]] = {name: model for name, (model, _) in _KINDS.items()}
+"""The models of `auth` by its `type`."""
+
+MEANINGS: Final[Mapping[str, Meaning]] = {
+    "type": Meaning("The kind of login.", "oauth"),
+    "scopes": Meaning("The scopes to request.", ["read"]),
+    "client_id": Meaning("The id of a client that is registered already.", "desktop"),
+    "client_secret": Meaning("The secret of that client.", "${CLIENT_SECRET}"),
+    "client_metadata_url": Meaning(
+        "The address of your client ID metadata document.", "https://you.example.com/client.json"
+    ),
+    "issuer": Meaning(
+        "The authorization server; a login at any other one is refused.", "https://idp.example.com"
+    ),
+    "redirect_port": Meaning("The port of `http://127.0.0.1:PORT/callback`; 0 takes a free one.", 8123),
+    "per_user": Meaning("Whether [each caller](per-user-credentials.md) logs in separately.", True),
+    "callback": Meaning(
+        "The address to which a caller's browser returns after the login.",
+        "https://tools.example.com/oauth/callback",
+    ),
+    "private_key": Meaning("The private key (PEM) of the client, instead of a secret.", "${PRIVATE_KEY}"),
+    "algorithm": Meaning("The algorithm of signatures with `private_key`.", "ES256"),
+    "idp_token_endpoint": Meaning(
+        "The token endpoint of the identity provider.", "https://idp.example.com/token"
+    ),
+    "idp_client_id": Meaning("The id of the client at the identity provider.", "tools"),
+    "id_token": Meaning("The user's ID token.", "${ID_TOKEN}"),
+    "token_url": Meaning("The token endpoint; or give `issuer`.", "https://idp.example.com/token"),
+    "audience": Meaning(
+        "The server for which tokens are requested, by a name that the authorization server knows.", "crm"
+    ),
+    "resource": Meaning(
+        "The server for which tokens are requested, by its address.", "https://crm.example.com/mcp"
+    ),
+    "client_authentication": Meaning(
+        "How the client secret is sent to the token endpoint.", "client_secret_post"
+    ),
+}
+"""What each key of a login means, with an example."""
+
+_CURSOR: Final = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret"}
+_CAMEL: Final = {"clientId": "client_id", "clientSecret": "client_secret", "callbackPort": "redirect_port"}
+
+
+def server_auth(auth: object, oauth: object, place: Place, expanded: Callable[..., str]) -> _Auth | None:
+    """How tokens are got for a server; `None` if its entry does not say.
+
+    Args:
+        auth: The value of `auth`.
+        oauth: The value of `oauth`, as other clients write it.
+        place: The place of the entry.
+        expanded: Expands the references in a text; it takes the steps to the text too.
+    """
+    if auth is None:
+        return _of_other_client(oauth, place, expanded)
+    if isinstance(auth, str) and auth not in _KINDS:
+        raise place.at("auth").error(
+            "a text other than `oauth`", "write a token into `headers`, as `Authorization: Bearer ${TOKEN}`"
+        )
+    table = {"type": auth} if isinstance(auth, str) else _table(auth, place.at("auth"))
+    return _read(_renamed(table, _CURSOR), place, "auth", expanded)
+
+
+def _of_other_client(oauth: object, place: Place, expanded: Callable[..., str]) -> _Auth | None:
+    table = cast("dict[str, Any]", oauth) if isinstance(oauth, dict) else {}
+    if not isinstance(table.get("clientId"), str) or table.get("enabled") is False:
+        return None
+    known = {key: table[key] for key in (*_CAMEL, "scopes") if key in table}
+    return _read(_renamed(known, _CAMEL), place, "oauth", expanded)
+
+
+def _read(table: Mapping[str, Any], place: Place, key: str, expanded: Callable[..., str]) -> _Auth:
+    said = table.get("type", "oauth")
+    kind = _KINDS.get(said) if isinstance(said, str) else None
+    if kind is None:
+        known = list(_KINDS)
+        mend = did_you_mean(said if isinstance(said, str) else "", known) or f"use one of {', '.join(known)}"
+        raise place.at(key, "type").error("no kind of login of that name", mend)
+    model, made = kind
+    entry = validated(model, dict(table), place.at(key))
+    read = dict[str, Any]()
+    for name, value in entry.model_dump(exclude={"type"}).items():
+        if isinstance(value, list):
+            several = cast("list[str]", value)
+            read[name] = [expanded(one, key, name, index) for index, one in enumerate(several)]
+        else:
+            read[name] = expanded(value, key, name) if isinstance(value, str) else value
+    try:
+        return made(**read)
+    except DefinitionError as fault:
+        cause, _, mend = str(fault).partition("; ")
+        raise place.at(key).error(cause, mend) from None
+
+
+def _renamed(table: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in table.items()}
+
+
+def _table(value: object, place: Place) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise place.error("must be `oauth` or an object", 'write it as {"type": "oauth"}')
+    return cast("dict[str, Any]", value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

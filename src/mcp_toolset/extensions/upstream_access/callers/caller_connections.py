@@ -8,10 +8,11 @@ call, those that the server lists to that caller. Requests without a caller have
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
+from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 import anyio
 import anyio.abc
@@ -20,11 +21,9 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.lockfile import LockEntry
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
-from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
+from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
 from mcp_toolset.errors import ToolsetError, UnknownToolError, UpstreamUnavailableError, sole
-from mcp_toolset.extensions.upstream_access.callers.caller_calls import CallerCalls, needs_login
-from mcp_toolset.extensions.upstream_access.callers.caller_lists import CallerLists
-from mcp_toolset.extensions.upstream_access.callers.caller_offers import CallerOffers
+from mcp_toolset.extensions.upstream_access.callers.caller_calls import CallerCalls, CallerOffers, needs_login
 from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins, CallerTokens
 from mcp_toolset.extensions.upstream_access.callers.reach import Reach
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
@@ -33,6 +32,7 @@ from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.schema.validation import checks_of
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
 from mcp_toolset.upstream.dormancy import DEFAULT, StartOptions
 from mcp_toolset.upstream.lists import client_lists
@@ -42,6 +42,121 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
     from mcp_toolset.context.offer_kinds import Offers
     from mcp_toolset.context.principal import PendingLogin
+
+
+_T = TypeVar("_T")
+Merged = Mapping[tuple[str, ...], ListedTool]
+"""Shared definitions, by the digests of those that they are of."""
+
+_ANYTHING: Final[Mapping[str, Any]] = {"type": "object"}
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+def shared(
+    lists: Sequence[Mapping[str, ListedTool]], known: Merged
+) -> tuple[dict[str, ListedTool], dict[tuple[str, ...], ListedTool]]:
+    """The tools of several lists, by name, and the definitions made for that; `known` are reused."""
+    found: dict[str, dict[str, ListedTool]] = {}
+    for tools in lists:
+        for name, tool in tools.items():
+            found.setdefault(name, {}).setdefault(tool.definition.digest, tool)
+    made: dict[tuple[str, ...], ListedTool] = {}
+    whole: dict[str, ListedTool] = {}
+    for name, several in found.items():
+        if len(several) == 1:
+            whole[name] = next(iter(several.values()))
+            continue
+        digests = tuple(sorted(several))
+        made[digests] = whole[name] = known.get(digests) or _merged([several[one] for one in digests])
+    return whole, made
+
+
+def _merged(tools: Sequence[ListedTool]) -> ListedTool:
+    all_of = [tool.definition for tool in tools]
+    definition = ToolDefinition(
+        all_of[0].name,
+        _common(one.description for one in all_of),
+        _common(one.input_schema for one in all_of) or _ANYTHING,
+        _common(one.output_schema for one in all_of),
+        title=_common(one.title for one in all_of),
+        annotations=_careful([one.annotations or _NOTHING for one in all_of]),
+    )
+    return ListedTool(definition, *checks_of(definition))
+
+
+def _common(values: Iterable[_T | None]) -> _T | None:
+    several = list(values)
+    return several[0] if all(one == several[0] for one in several) else None
+
+
+def _careful(hints: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The hints of a tool that may be each of several: it is as dangerous as any of them."""
+
+    def said(key: str, default: bool) -> list[bool]:
+        return [one.get(key, default) is True for one in hints]
+
+    reads = all(said("readOnlyHint", False))
+    return {
+        "readOnlyHint": reads,
+        "destructiveHint": any(
+            one.get("destructiveHint", not one.get("readOnlyHint", False)) is not False for one in hints
+        ),
+        "idempotentHint": all(said("idempotentHint", False)),
+        "openWorldHint": any(one.get("openWorldHint", True) is not False for one in hints),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Joint:
+    """The tools of several snapshots as one."""
+
+    parts: tuple[CatalogSnapshot, ...] = ()
+    whole: CatalogSnapshot = EMPTY_SNAPSHOT
+    merged: Merged = field(default_factory=dict[tuple[str, ...], ListedTool])
+
+
+class CallerLists:
+    """The last snapshot of each caller, also of those whose connection is closed."""
+
+    def __init__(self, limit: int) -> None:
+        """Begin with none; beyond `limit` callers, the list that is the oldest is forgotten."""
+        self._limit = limit
+        self._last: OrderedDict[str, CatalogSnapshot] = OrderedDict()
+        self._changed = False
+        self._joint = _Joint()
+
+    def __len__(self) -> int:
+        """How many callers have been listed tools."""
+        return len(self._last)
+
+    def take(self, key: str, snapshot: CatalogSnapshot) -> None:
+        """Have a caller been listed these tools just now."""
+        if self._last.get(key) is snapshot:
+            return
+        self._changed = True
+        self._last[key] = snapshot
+        self._last.move_to_end(key)
+        if len(self._last) > self._limit:
+            self._last.popitem(last=False)
+
+    def last(self, key: str) -> CatalogSnapshot:
+        return self._last.get(key, EMPTY_SNAPSHOT)
+
+    def told_changed(self) -> bool:
+        """Whether a caller was listed other tools since this was asked last."""
+        changed, self._changed = self._changed, False
+        return changed
+
+    def joint(self, own: CatalogSnapshot, *offered: CatalogSnapshot) -> CatalogSnapshot:
+        """The tools of all callers and of these snapshots; made anew only if one of them is another one."""
+        known, parts = self._joint, (own, *self._last.values(), *offered)
+        if len(parts) != len(known.parts) or any(a is not b for a, b in zip(parts, known.parts, strict=True)):
+            tools, merged = shared([part.tools for part in parts], known.merged)
+            whole = known.whole if tools == known.whole.tools else replace(own, tools=tools)
+            # Replaced as one: a worker thread may read it.
+            self._joint = known = _Joint(parts, whole, merged)
+        return known.whole
+
 
 MAX_CALLERS: Final = 256
 """Connections to one server for callers; one more takes the place of one of whoever has the most."""
