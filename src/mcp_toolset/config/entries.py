@@ -192,7 +192,6 @@ def null_rule(place: Place) -> ConfigError:
 
 
 def validated(model: type[_Model], data: object, place: Place) -> _Model:
-    """The model of `data`."""
     if not isinstance(data, dict):
         raise place.error("must be an object", "write it as { … }")
     table = cast("dict[str, object]", data)

@@ -200,11 +200,7 @@ _SWITCH: Final = "true or false"
 def read_settings(
     said: Mapping[str, object], place: Place, variables: Variables, servers: Mapping[str, str]
 ) -> dict[str, Settings | None]:
-    """The settings by key; `None` for an extension that is turned off.
-
-    Raises:
-        ConfigError: a value cannot be used; it names the place and the mend.
-    """
+    """The settings by key; `None` for an extension that is turned off."""
     found: dict[str, Settings | None] = {}
     for key, value in said.items():
         kind = settings_of(key)
@@ -261,7 +257,6 @@ def _as_table(
 def _expanded(
     kind: type[Settings], table: dict[str, object], place: Place, variables: Variables
 ) -> dict[str, object]:
-    """The table with the references in its texts expanded."""
     for name in kind.never_null:
         if name in table and table[name] is None:
             raise null_rule(place.at(name))
@@ -276,7 +271,6 @@ def _expanded(
 
 
 def as_object(said: object, place: Place, form: str) -> dict[str, object]:
-    """A value that has to be an object, which is written in this form."""
     if not isinstance(said, dict):
         raise place.error("should be a valid dictionary", f"write `{place.steps[-1]}` as {form}")
     return cast("dict[str, object]", said)
@@ -307,11 +301,7 @@ def _example(one: Key) -> object:
 
 
 def read_server_settings(said: Mapping[str, object], place: Place, server: str) -> dict[str, ServerSettings]:
-    """The settings in an entry by the key of their extension, if the entry says anything of it.
-
-    Raises:
-        ConfigError: a value cannot be used; it names the place and the mend.
-    """
+    """The settings in an entry by the key of their extension, if the entry says anything of it."""
     found: dict[str, dict[str, object]] = {}
     for key, value in said.items():
         if (owner := index().SERVER_KEYS.get(key)) is None:

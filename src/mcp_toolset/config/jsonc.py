@@ -156,7 +156,6 @@ def _next(text: str, at: int) -> int:
 
 
 def without_mark(text: str) -> str:
-    """The text without a byte order mark."""
     return text.removeprefix(_MARK)
 
 

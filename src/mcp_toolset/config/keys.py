@@ -225,7 +225,6 @@ def switched_off(table: Mapping[str, Any], servers: Collection[str]) -> dict[str
 
 
 def names_a_server(value: object, servers: Iterable[str]) -> bool:
-    """Whether a value has a server's name in it, as `bank/pay` and `mcp__bank__pay` have that of `bank`."""
     said = json.dumps(value, ensure_ascii=False, default=str).casefold()
     return any(re.search(rf"(?<![^\W_]){re.escape(one.casefold())}(?![^\W_])", said) for one in servers)
 

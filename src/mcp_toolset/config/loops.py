@@ -26,11 +26,7 @@ _MODULE: Final = re.compile(r"mcp_toolset(?:\.[\w.]+)?|.*[/\\]mcp_toolset[/\\](?
 
 
 def check_no_loop(server: ServerConfig, path: Path) -> None:
-    """Refuse a server that would serve the file that configures it.
-
-    Raises:
-        ConfigError: it would, directly or through other files; each level would start the next one.
-    """
+    """Refuse a server that would serve the file that configures it."""
     if server.command is None:
         return
     way = way_back((server.command, *server.args), server.cwd, path)

@@ -20,9 +20,6 @@ def check_servers(place: Place, servers: Mapping[str, str], permissions: object)
         place: What has the rules.
         servers: The names of the servers, each with the prefix of its tools, if it is known.
         permissions: Rules of who may use what.
-
-    Raises:
-        ConfigError: with the place of the first such pattern.
     """
     check_patterns(_patterns(permissions, place.at("permissions")), servers)
 
@@ -33,9 +30,6 @@ def check_patterns(patterns: Iterable[tuple[str, Place]], servers: Mapping[str, 
     Args:
         patterns: The patterns with their places.
         servers: As for `check_servers`.
-
-    Raises:
-        ConfigError: with the place of the first such pattern.
     """
     prefixes = {prefix: name for name, prefix in servers.items() if prefix}
     for pattern, at in patterns:
@@ -49,11 +43,7 @@ def check_patterns(patterns: Iterable[tuple[str, Place]], servers: Mapping[str, 
 
 
 def check_own(entries: Mapping[str, object], section: Place) -> None:
-    """Refuse a rule in a server's entry that is for the tools of another server of the file.
-
-    Raises:
-        ConfigError: with the place of the first such pattern.
-    """
+    """Refuse a rule in a server's entry that is for the tools of another server of the file."""
     for name, entry in entries.items():
         others, place = {*entries} - {name}, section.at(name)
         table = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
@@ -95,7 +85,6 @@ def prefixes_of(entries: Mapping[str, object]) -> dict[str, str]:
 
 
 def _patterns(said: object, place: Place) -> Iterator[tuple[str, Place]]:
-    """The patterns of permissions, each with its place."""
     table = cast("dict[str, object]", said) if isinstance(said, dict) else {}
     for key, listed in table.items():
         for number, one in enumerate(cast("list[object]", listed) if isinstance(listed, list) else []):

@@ -80,7 +80,6 @@ class CallersEntry(Entry):
 
 
 def _keyed(names: Sequence[str | _Key] | None, place: Place) -> _Names:
-    """The names; a key becomes its text, as `Identity.key` has it."""
     found = list[str]()
     for number, name in enumerate(names or ()):
         if fault := fault_of_principal(name) if isinstance(name, str) else None:
@@ -98,7 +97,6 @@ def _keyed(names: Sequence[str | _Key] | None, place: Place) -> _Names:
 
 
 def _decoded(text: str) -> _Key | None:
-    """The key that a text has; `None` if it has none."""
     try:
         return TypeAdapter[_Key](_Key).validate_json(text)
     except ValidationError:
@@ -206,11 +204,7 @@ def permissions_at(data: object, place: Place) -> Permissions:
 
 
 def check_order(rules: Permissions, servers: Mapping[str, Section], place: Place) -> None:
-    """Refuse a general rule for one server whose entry allows what the rule is about: it decides before.
-
-    Raises:
-        ConfigError: with the place of the rule.
-    """
+    """Refuse a general rule for one server whose entry allows what the rule is about: it decides before."""
     for server, section in servers.items():
         _check_reached(rules.general, section, place, f"`{section.place}.allow`", server)
 

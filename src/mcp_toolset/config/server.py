@@ -163,9 +163,6 @@ def check_own_names(server: str, names: Iterable[tuple[str, Place]], *, exact: b
         server: The name of the server.
         names: The names or patterns, each with its place.
         exact: Whether they are names alone.
-
-    Raises:
-        ConfigError: with the place of the first one that fits nothing.
     """
     for one, place in names:
         # Imported here, because few configurations choose tools.

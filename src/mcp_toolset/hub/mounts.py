@@ -94,11 +94,7 @@ def lock_of(config: HubConfig) -> LockFile:
 
 
 def check_lock(config: HubConfig) -> None:
-    """Refuse a configuration whose lock file is not there, or is none; see `LockFile`.
-
-    Raises:
-        ConfigError: it names a lock file that does not exist, or that cannot be used.
-    """
+    """Refuse a configuration whose lock file is not there, or is none; see `LockFile`."""
     try:
         found = lock_of(config)
     except ConfigError as fault:

@@ -73,11 +73,7 @@ class Inbound:
         return Authenticator(verifiers, required_scopes=self.required_scopes)
 
     def check_callers(self, config: HubConfig, warn: Callable[[str], None]) -> None:
-        """Refuse, or warn of, rules of a file for callers whose tokens these options do not accept.
-
-        Raises:
-            ConfigError: as `Callers.check` does.
-        """
+        """Refuse, or warn of, rules of a file for callers whose tokens these options do not accept."""
         if self.issuer is not None or not self.variables:
             return
         from mcp_toolset.extensions.inbound_auth.settings import check_known

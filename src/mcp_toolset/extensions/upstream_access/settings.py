@@ -238,7 +238,6 @@ class AccessOfServer(ServerSettings):
     )
 
     def of_entry(self, entry: ServerConfig, place: Place, expanded: Callable[..., str]) -> Self:
-        """See `ServerSettings`."""
         if entry.transport == "stdio" and self.auth is not None:
             raise place.at("auth").error("is for a server at a URL", "give a program its secrets in `env`")
         if entry.transport == "stdio" or entry.disabled:
@@ -246,7 +245,6 @@ class AccessOfServer(ServerSettings):
         return replace(self, auth=server_auth(self.auth, self.oauth, place, expanded), oauth=None)
 
     def keywords(self) -> Mapping[str, Any]:
-        """See `ServerSettings`."""
         said = {"forward": self.forward, "forward_authorization": self.forward_authorization}
         return {"auth": self.auth, **said}
 

@@ -228,7 +228,6 @@ def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str
 
 
 def is_caller(pattern: str, name: str, key: str) -> bool:
-    """Whether a pattern is for a caller: its name, a pattern of its name, or its key, beginning with `[`."""
     if pattern.startswith("["):
         # Never a name: a user may be called what the key of another one is.
         return pattern == key

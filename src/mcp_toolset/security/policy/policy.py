@@ -241,7 +241,6 @@ class _Chain:
         return (number for number, one in enumerate(self._callers) if is_for(one.section, identity))
 
     def _asked(self, tool: ToolFacts, callers: Iterable[int]) -> Iterator[SectionRules]:
-        """The sections for a caller and a tool, in the order in which they are asked."""
         yield from (self._callers[number] for number in callers)
         if tool.server in self._servers:
             yield self._servers[tool.server]
@@ -310,7 +309,6 @@ def _texts(patterns: Sequence[str], kind: str) -> tuple[str, ...]:
 
 
 def facts_of(binding: ToolBinding) -> ToolFacts:
-    """The facts of a tool, with all of its hints."""
     definition = binding.definition
     hints = hints_of(definition.annotations)
     return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)

@@ -98,11 +98,7 @@ class PrivateFolder:
         self.check()
 
     def check(self) -> None:
-        """Check that no other user can write to the folder, as that user could replace a file with its key.
-
-        Raises:
-            OSError: the folder is not private, or is not there.
-        """
+        """Check that no other user can write to the folder: that user could replace a file with its key."""
         if not is_private(self.path.stat()):
             raise PermissionError(0, "another user owns it or can write to it; make it yours, mode 700")
 
@@ -221,7 +217,6 @@ class EncryptedFiles:
         self.key = key
 
     def load(self, entry: Entry) -> dict[str, Any] | None:
-        """The object of an entry, or `None`."""
         with _told(entry.what, self.folder.path):
             data = self.folder.read(self._name(entry)) if self._is_used() else None
             if data is None:
@@ -238,7 +233,6 @@ class EncryptedFiles:
             self.folder.write(self._name(entry), self.key.cipher.encrypt(text.encode()))
 
     def remove(self, entry: Entry) -> bool:
-        """Remove the file of an entry, readable or not; whether it was there."""
         with _told(entry.what, self.folder.path):
             path = self.folder.path / self._name(entry) if self._is_used() else None
             is_there = path is not None and path.exists()
@@ -261,7 +255,6 @@ class EncryptedFiles:
                 yield tuple(parts[1:])
 
     def lock_file(self, entry: Entry) -> Path:
-        """The path of the lock of an entry, in a folder that exists."""
         with _told(entry.what, self.folder.path):
             return self.folder.path / f"{self._name(entry)}.lock"
 

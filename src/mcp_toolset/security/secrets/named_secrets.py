@@ -44,7 +44,6 @@ class NamedSecrets:
         self._vault = vault
 
     def get(self, name: str) -> str | None:
-        """The secret of a name, or `None`."""
         kept, failed = self._filed(name) if self._vault.has_own_key else None, None
         if kept is None:
             try:
@@ -75,7 +74,6 @@ class NamedSecrets:
             return f"an encrypted file in {files.folder.path}", files.key.place
 
     def remove(self, name: str) -> bool:
-        """Remove a secret wherever it is; whether it was there."""
         with self._changing() as (files, names):
             found = name in names
             if found or not self._vault.has_own_key:

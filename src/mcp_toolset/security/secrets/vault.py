@@ -61,7 +61,6 @@ class Vault:
 
     @cached_property
     def files(self) -> EncryptedFiles | None:
-        """The encrypted files, if any are kept."""
         if self.folder is None:
             return None
         # What encrypts takes its time to import.

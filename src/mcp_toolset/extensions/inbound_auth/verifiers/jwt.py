@@ -46,11 +46,7 @@ Fetch = Callable[[str], Awaitable[Mapping[str, Any]]]
 
 
 def checked_url(url: str, what: str) -> str:
-    """A URL from which keys may be fetched.
-
-    Raises:
-        DefinitionError: an attacker on the way could replace the keys.
-    """
+    """A URL from which keys may be fetched."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -349,11 +345,7 @@ class JWT(RememberedVerifier):
 
 
 def _checked(algorithms: Sequence[str], secret: bytes | None) -> list[str]:
-    """The algorithms, if they go with the kind of the key.
-
-    Raises:
-        DefinitionError: a public key would be taken for a secret, or the reverse.
-    """
+    """The algorithms, if they go with the kind of the key."""
     known = _SYMMETRIC if secret is not None else ASYMMETRIC
     wrong = next((name for name in algorithms if name not in known), None)
     if wrong is not None:
@@ -376,7 +368,6 @@ def _decoded(part: str) -> dict[str, Any]:
 
 
 def _at(claims: Mapping[str, Any], path: str) -> object:
-    """The claim of this name, or at this path of names."""
     if path in claims:
         return claims[path]
     found: object = claims
@@ -388,7 +379,6 @@ def _at(claims: Mapping[str, Any], path: str) -> object:
 
 
 def _texts(value: object) -> list[str]:
-    """The words of a claim, which is a list or one text."""
     if isinstance(value, str):
         return value.split()
     items: Iterable[object] = cast("list[object]", value) if isinstance(value, list) else ()

@@ -127,7 +127,6 @@ class CallerCalls:
         return await send(again)
 
     async def log_in(self, context: ToolContext) -> bool:
-        """Have a caller log in who has to; whether that was so."""
         if self._logins is None:
             return False
         connection = await self._connections.arrived(context, self._connections.timeout)
@@ -163,7 +162,6 @@ class CallerCalls:
         return self._logins is not None and definition is self._logins.offer.tools[LOG_IN].definition
 
     def _fitting(self, own: ListedTool, call: ToolCall) -> ToolCall:
-        """The call, checked by the definition of its tool that its caller is listed."""
         if self._lenient:
             call = repaired(own.definition.input_schema, own.arguments, call)
         if not own.arguments.is_valid(call.arguments):

@@ -245,7 +245,6 @@ class CallerConnections(UpstreamConnection):
         return self._offers_of_callers
 
     def login_of(self, ticket: str) -> PendingLogin | None:
-        """The pending login of a caller."""
         return None if self._logins is None else self._logins.find(ticket)
 
     def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
@@ -283,7 +282,6 @@ class CallerConnections(UpstreamConnection):
         return len(self._callers)
 
     def of(self, context: ToolContext) -> UpstreamConnection:
-        """The connection of a caller, which is opened if there is none."""
         key = self._reach.key(context)
         if not key:
             return self
@@ -372,7 +370,6 @@ class CallerConnections(UpstreamConnection):
             raise sole(fault) from None
 
     async def end(self, drain: float) -> None:
-        """End all connections; see `UpstreamConnection.end`."""
         async with anyio.create_task_group() as group:
             for caller in self._callers.values():
                 group.start_soon(caller.connection.end, drain)
@@ -405,7 +402,6 @@ class CallerConnections(UpstreamConnection):
         return STRICTEST
 
     def settle(self, **settings: Unpack[ChangedSettings]) -> None:
-        """See `UpstreamConnection.settle`; it applies to all connections, and to later ones."""
         settings["starts"] = DEFAULT
         settled = self._settled = partial(UpstreamConnection.settle, **settings)
         settled(self)
@@ -432,7 +428,6 @@ class CallerConnections(UpstreamConnection):
         return frozenset(self.snapshot.tools.keys() - self.seen(context).keys())
 
     def seen(self, context: ToolContext) -> Mapping[str, ListedTool]:
-        """The tools that a caller is listed, or was listed last."""
         try:
             connection = self.of(context)
         # The reason is told to calls.
@@ -464,17 +459,10 @@ class CallerConnections(UpstreamConnection):
         return self.snapshot.tools[definition.name].definition is definition
 
     def gate(self, definition: ToolDefinition) -> Gate:
-        """See `admit`."""
         return partial(self.admit, definition)
 
     def admit(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> None:
-        """The gate of a tool: it does not exist for callers to whom the server does not list it.
-
-        Raises:
-            UnknownToolError: it is not listed to this caller.
-            CallError: the server cannot be reached for this caller.
-            StoreMiss: the caller has to be listed the tools first.
-        """
+        """The gate of a tool: it does not exist for callers to whom the server does not list it."""
         connection = self.of(context)
         if not connection.tools.known and connection._state.now in ("closed", "starting"):
             raise StoreMiss(partial(self.known_to, context, self.timeout))
@@ -484,5 +472,4 @@ class CallerConnections(UpstreamConnection):
             raise UnknownToolError(call.name)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Send one call over the connection of its caller; see `CallerCalls.call`."""
         return await self._calls.call(definition, call, context)

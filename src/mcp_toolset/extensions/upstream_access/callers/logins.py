@@ -97,7 +97,6 @@ class CallerTokens:
         return CallerTokens(self._made, self.user)
 
     async def header(self, caller: Identity | None) -> str | None:
-        """See `TokenSource`; there may be many callers, so a logout is looked for when tokens are used."""
         if anyio.current_time() >= self._looked_at + LOOK:
             self._looked_at = anyio.current_time()
             if await self._source.are_withdrawn():
@@ -210,7 +209,6 @@ class CallerLogins:
         return f"mcp-toolset login {link.name}" + (f" --as {shlex.quote(user)}" if user else "")
 
     def find(self, ticket: str) -> Login | None:
-        """The pending login of a ticket, or of a `state`."""
         for login in self._pending.values():
             if secrets.compare_digest(ticket.encode(), login.ticket.encode()) or (
                 login.state and secrets.compare_digest(ticket.encode(), login.state.encode())
@@ -258,11 +256,7 @@ class CallerLogins:
             raise CallError(login.fault or by_hand)
 
     def _check_ended(self, link: Link, context: ToolContext, refused: Refused, *, more: bool) -> None:
-        """Ask no second time in one call.
-
-        Raises:
-            CallError: the login that the call has asked for failed, or the server refuses its token too.
-        """
+        """Ask no second time in one call."""
         caller = context.identity
         ended = None if caller is None else self._ended.get(caller.key)
         if caller is None or ended is None:

@@ -214,7 +214,6 @@ class _Both:
 
 
 def logins_of(auth: object) -> CallerLogins | None:
-    """The logins of callers, if each caller logs in."""
     return CallerLogins(auth) if isinstance(auth, OAuth) and auth.per_user else None
 
 

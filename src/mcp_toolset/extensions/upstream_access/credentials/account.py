@@ -41,7 +41,6 @@ def redirect_uri(port: int) -> str:
 
 
 def port_for(wanted: int, before: int) -> int:
-    """The port to listen on: the wanted one, else the one of before if it is free, else a free one."""
     for port in (wanted,) if wanted else (before, 0):
         with suppress(OSError), socket.socket() as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -119,7 +118,6 @@ class PastedPage:
     """Has the person paste the address that their browser came to, on whatever machine that is."""
 
     def __init__(self, port: int, ask: Callable[[str], Awaitable[str]]) -> None:
-        """Ask by `ask`, which shows the address of the page and returns what was pasted."""
         self.redirect_uri = redirect_uri(port)
         self._ask = ask
 

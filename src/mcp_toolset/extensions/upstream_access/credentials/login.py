@@ -46,7 +46,6 @@ class Challenge:
     scopes: tuple[str, ...] = ()
 
     def member(self, name: str) -> str:
-        """A parameter of the challenge; empty if it has none of the name."""
         found = re.search(rf'(?<![\w-]){name}=(?:"([^"]*)"|([^\s,]+))', self.header)
         return "" if found is None else found[1] or found[2] or ""
 

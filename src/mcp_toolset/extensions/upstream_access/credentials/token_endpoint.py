@@ -83,7 +83,6 @@ class AuthorizationHttp:
         self._client = client
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request; the answer is read."""
         import httpx2
 
         url = request.url
@@ -108,11 +107,7 @@ class AuthorizationHttp:
         return read
 
     async def check_page(self, url: str) -> None:
-        """Check an address to which a person's browser is to be sent.
-
-        Raises:
-            UpstreamUnavailableError: the server may not send anybody there.
-        """
+        """Check an address to which a person's browser is to be sent."""
         import httpx2
 
         parts = urlsplit(url)

@@ -140,7 +140,6 @@ class ExchangedToken:
     async def challenged(
         self, status: int, challenge: str, used: str | None, caller: Identity | None
     ) -> bool:
-        """See `TokenSource`; a token that the server refuses is exchanged again, and not for more scopes."""
         async with self._lock:
             if status != 401 or (used is not None and used == self._unproven):
                 return False
@@ -153,11 +152,9 @@ class ExchangedToken:
         self._unproven = ""
 
     async def withdrawn(self) -> None:
-        """See `TokenSource`; another token of the caller has another connection."""
         await anyio.sleep_forever()
 
     async def changed(self) -> None:
-        """See `TokenSource`; another token of the caller has another connection."""
         await anyio.sleep_forever()
 
     @property

@@ -178,7 +178,6 @@ class StoredTokens:
             await anyio.sleep(LOOK)
 
     async def withdrawn(self) -> None:
-        """See `TokenSource`; tokens of another login are taken up meanwhile."""
         # A logout is the work of another process, which sets no event here.
         while not await self.are_withdrawn():  # noqa: ASYNC110
             await anyio.sleep(LOOK)
@@ -293,7 +292,6 @@ class StoredTokens:
 
 
 def token_source(name: str, url: str, auth: ServerAuth, how: str) -> TokenSource:
-    """The source of the tokens for a server; see `StoredTokens` for the arguments."""
     return StoredTokens(name, url, auth, store_of(auth), how=how)
 
 
