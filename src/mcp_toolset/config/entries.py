@@ -6,7 +6,7 @@ Keys of other clients are ignored; see `keys`. The descriptions of the keys are 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast, get_args
+from typing import Any, ClassVar, Final, TypeVar, cast, get_args
 
 from pydantic_core import ValidationError
 
@@ -176,14 +176,7 @@ class ToolsetSection(Table):
     egress: dict[str, Any] | None = key(TABLE, 'an object such as {"allow": ["10.0.0.0/8"]}')
 
 
-class _Checked(Protocol):
-    """A table, or a model of pydantic."""
-
-    @classmethod
-    def model_validate(cls, obj: Any, /) -> Self: ...
-
-
-_Model = TypeVar("_Model", bound=_Checked)
+_Model = TypeVar("_Model", bound=Table)
 
 
 def null_rule(place: Place) -> ConfigError:
@@ -234,7 +227,7 @@ def server_keys(table: Mapping[str, object], place: Place) -> list[str]:
     return unknown
 
 
-def known_keys(model: type[_Checked]) -> list[str]:
+def known_keys(model: type[Table]) -> list[str]:
     """The keys of a part, those of extensions among them."""
     own = list(_descriptions(model))
     if model is ToolsetSection:
@@ -246,9 +239,5 @@ def _one_of(keys: Sequence[str]) -> str:
     return "use one of " + ", ".join(f"`{key}`" for key in keys)
 
 
-def _descriptions(model: type[_Checked]) -> dict[str, str]:
-    if issubclass(model, Table):
-        found = keys_of(model)
-    else:
-        found = cast("Mapping[str, Any]", cast("Any", model).model_fields)
-    return {one.alias or name: one.description or "" for name, one in found.items()}
+def _descriptions(model: type[Table]) -> dict[str, str]:
+    return {one.alias or name: one.description for name, one in keys_of(model).items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -206,7 +207,7 @@ def _ready(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | 
         return None
     from mcp_toolset.config.sections import ReadyEntry
 
-    return validated(ReadyEntry, said, place).model_dump()
+    return asdict(validated(ReadyEntry, said, place))
 
 
 def _http(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | None:
@@ -215,8 +216,9 @@ def _http(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | N
         return None
     from mcp_toolset.config.sections import HttpEntry
 
-    found = validated(HttpEntry, said, place).model_dump(exclude_none=True)
-    return {**found, "trusted_proxies": tuple(map(str, found["trusted_proxies"]))}
+    found = asdict(validated(HttpEntry, said, place))
+    found["trusted_proxies"] = (*found["trusted_proxies"],)
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _egress(said: dict[str, object] | None, place: Place) -> Egress:

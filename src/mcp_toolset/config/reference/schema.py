@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, Final, NamedTuple, cast
 
-from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from mcp_toolset._index import index, part
@@ -173,68 +172,6 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
 }
 
 
-INPUT: Final[Mapping[str, Meaning]] = {
-    "id": Meaning("The name in `${input:…}`.", "api-key"),
-    "default": Meaning("The value if the variable `MCP_INPUT_…` is not set.", "none"),
-}
-
-CALLERS: Final[Mapping[str, Meaning]] = {
-    "principals": Meaning(
-        "Names or patterns of callers, or keys: `[client, issuer, subject]`, with `null` for a missing part.",
-        ["ci", "*@example.com", ["desktop", "https://idp.example.com", "ann"]],
-    ),
-    "roles": Meaning("Callers with one of these roles.", ["intern"]),
-    "scopes": Meaning("Callers with one of these scopes.", ["tools:read"]),
-}
-
-PERMISSIONS: Final[Mapping[str, Meaning]] = {
-    "allow": Meaning(
-        "Patterns of the tools that exist for a caller; without the key, every tool that is not denied.",
-        ["readOnly:*"],
-    ),
-    "ask": Meaning("Patterns of the tools that need an [approval](approvals.md).", ["destructive:*"]),
-    "deny": Meaning("Patterns of the tools that do not exist for a caller.", ["github/*_delete"]),
-    "for": Meaning(
-        "Rules for some callers; they are checked before the general rules.",
-        [{"roles": ["intern"], "deny": ["crm/*"]}],
-    ),
-}
-
-LOG: Final[Mapping[str, Meaning]] = {
-    "folder": Meaning(
-        "The folder of the log, in that of the configuration; by default the user's folder for logs.", "logs"
-    ),
-    "level": Meaning("The least level of the lines that are kept.", "debug"),
-}
-
-READY: Final[Mapping[str, Meaning]] = {
-    "servers": Meaning("Servers that must be up, by their names or patterns of names.", ["github", "erp-*"]),
-    "store": Meaning("Whether the [store that replicas share](replicas.md) must answer.", True),
-}
-
-HTTP: Final[Mapping[str, Meaning]] = {
-    "sessions": Meaning("Legacy sessions that may be open; the default is 2,000.", 20_000),
-    "sessions_per_peer": Meaning("The same for one address; the default is 500.", 5_000),
-    "unread": Meaning("Bytes of answers that clients have not read; the default is 256 MiB.", 536_870_912),
-    "unread_per_peer": Meaning("The same for one address; the default is 40 MiB.", 83_886_080),
-    "header_lines": Meaning("Header lines of one request; the default is 200.", 100),
-    "kept": Meaning(
-        "Bytes of events that are kept so that broken streams can be resumed; the default is 64 MiB.",
-        33_554_432,
-    ),
-    "kept_per_session": Meaning("The same for one session; the default is 16 MiB.", 4_194_304),
-    "trusted_proxies": Meaning(
-        "Addresses or networks of proxies whose `X-Forwarded-For` says the client's address.", ["10.0.0.0/8"]
-    ),
-}
-
-EGRESS: Final[Mapping[str, Meaning]] = {
-    "allow": Meaning(
-        "Hosts, all hosts below one (`*.corp`), IP addresses and networks.", ["login.corp", "10.0.0.0/8"]
-    ),
-}
-
-
 _Json = dict[str, Any]
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
 _TEXTS: Final[_Json] = {"type": "array", "items": {"type": "string"}, "minItems": 1}
@@ -282,36 +219,29 @@ def schema_text() -> str:
 
 def parts() -> dict[str, Part]:
     """The parts of a file by the names of their definitions."""
-    kinds, told = _logins()
+    access = part("access")
+    kinds: Mapping[str, type[Table]] = {} if access is None else access.logins()
     return {
         "server": Part("A server", _server(), server_meanings()),
         "toolset": Part("The `toolset` section", _toolset(), toolset_meanings()),
-        "input": Part("An entry of `inputs`", _of_model(InputEntry, INPUT), INPUT),
+        "input": _part("An entry of `inputs`", InputEntry),
         **{
-            f"login_{name}": Part(f"`auth` of a server, `{name}`", _login(name, kind, told), told)
+            f"login_{name}": Part(f"`auth` of a server, `{name}`", _login(name, kind), _meant(kind))
             for name, kind in kinds.items()
         },
-        "server_permissions": Part(
-            "`permissions` of a server",
-            _of_model(SectionPermissions, PERMISSIONS),
-            PERMISSIONS,
-        ),
-        "permissions": Part("`permissions` of `toolset`", _permissions(), PERMISSIONS),
-        "callers": Part(
-            "The callers of a `for`",
-            _of_model(CallersEntry, CALLERS),
-            CALLERS,
-        ),
+        "server_permissions": _part("`permissions` of a server", SectionPermissions),
+        "permissions": Part("`permissions` of `toolset`", _permissions(), _meant(GeneralPermissions)),
+        "callers": _part("The callers of a `for`", CallersEntry),
         **{
             name: _part(f"`{name}`", table)
             for kind in server_settings()
             for name, table in kind.parts.items()
         },
         **{name: part for key, kind in described() for name, part in _of_extension(key, kind)},
-        "egress": Part("`egress`", _of_model(EgressEntry, EGRESS), EGRESS),
-        "http": Part("`http`", _of_model(HttpEntry, HTTP), HTTP),
-        "ready": Part("`ready`", _of_model(ReadyEntry, READY), READY),
-        "log": Part("`log`", _of_model(LogEntry, LOG), LOG),
+        "egress": _part("`egress`", EgressEntry),
+        "http": _part("`http`", HttpEntry),
+        "ready": _part("`ready`", ReadyEntry),
+        "log": _part("`log`", LogEntry),
     }
 
 
@@ -363,14 +293,8 @@ def _toolset() -> _Json:
     return schema
 
 
-def _logins() -> tuple[Mapping[str, type[BaseModel]], Mapping[str, Meaning]]:
-    """The kinds of login to a server, and what their keys mean."""
-    access = part("access")
-    return ({}, {}) if access is None else access.logins()
-
-
-def _login(name: str, kind: type[BaseModel], meant: Mapping[str, Meaning]) -> _Json:
-    schema = _of_model(kind, meant)
+def _login(name: str, kind: type[Table]) -> _Json:
+    schema = _of_table(kind, _meant(kind))
     schema["properties"]["type"] |= {"const": name, "examples": [name]}
     if name != "oauth":
         del schema["properties"]["type"]["default"]
@@ -379,8 +303,8 @@ def _login(name: str, kind: type[BaseModel], meant: Mapping[str, Meaning]) -> _J
 
 
 def _permissions() -> _Json:
-    schema = _of_model(GeneralPermissions, PERMISSIONS)
-    some = _of_model(CallersPermissions, {**PERMISSIONS, **CALLERS})
+    schema = _of_table(GeneralPermissions, _meant(GeneralPermissions))
+    some = _of_table(CallersPermissions, _meant(CallersPermissions))
     _say(schema, "for", type="array", items=some)
     return schema
 
@@ -396,7 +320,7 @@ def _of_extension(name: str, kind: type[Settings]) -> Iterator[tuple[str, Part]]
     part = _part(f"A pattern of `{name}`", kind.below_pattern)
     if "for" in (known := part.schema["properties"]):
         own = {key: said for key, said in known.items() if key != "for"}
-        who = {key: {**_TEXTS, **_told(meaning)} for key, meaning in CALLERS.items()}
+        who = {key: {**_TEXTS, **_told(meaning)} for key, meaning in _meant(CallersEntry).items()}
         some = {"type": "object", "properties": {**own, **who}, "additionalProperties": False}
         _say(part.schema, "for", type="array", items=some)
     yield name, part
@@ -432,18 +356,6 @@ def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
 def _meant(table: type[Table]) -> dict[str, Meaning]:
     """What the keys of a table say of themselves."""
     return {one.alias or name: one.meaning for name, one in keys_of(table).items() if one.meaning}
-
-
-def _of_model(model: type[BaseModel], meant: Mapping[str, Meaning]) -> _Json:
-    """The schema of a model; a field that may be null may be left out."""
-    made = model.model_json_schema()
-    properties = {
-        key: _plain(schema) | _default(schema.get("default")) | _told(meant[key])
-        for key, schema in made["properties"].items()
-    }
-    required: _Json = {"required": made["required"]} if "required" in made else {}
-    closed: _Json = {} if model.model_config.get("extra") == "ignore" else {"additionalProperties": False}
-    return {"type": "object", "properties": properties, **required, **closed}
 
 
 def _plain(schema: _Json) -> _Json:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass as standard
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, cast
-
-from pydantic import ConfigDict, Field
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import validated
 from mcp_toolset.config.extensions import ServerSettings
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import did_you_mean
-from mcp_toolset.config.sections import Entry
-from mcp_toolset.config.tables import ANY, BOOL, TEXT_TABLE, Meaning, key
+from mcp_toolset.config.sections import Strict
+from mcp_toolset.config.tables import ANY, BOOL, TEXT, TEXT_TABLE, TEXTS, Schema, Table, key, keys_of, one_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.upstream_access.server_auth import (
     CallerAuth,
@@ -33,54 +32,134 @@ _TEXT: Final = "a string"
 _SCOPES: Final = 'a list of strings such as ["read"]'
 
 
-class _Login(Entry):
-    model_config = ConfigDict(extra="forbid")
+def _text(description: str, meaning: str, example: str, *, required: bool = False, least: int = 0) -> Any:
+    schema: Schema = {**TEXT, "min_length": least} if least else TEXT
+    return key(schema, description, meaning=meaning, example=example, required=required)
 
-    type: str = Field("oauth", description=_TEXT)
+
+def _client_id(*, required: bool = True) -> Any:
+    meaning = "The id of a client that is registered already."
+    return _text(_TEXT, meaning, "desktop", required=required, least=1)
 
 
+def _client_secret(*, required: bool = False) -> Any:
+    meaning = "The secret of that client."
+    return _text(_TEXT, meaning, "${CLIENT_SECRET}", required=required, least=int(required))
+
+
+def _issuer(*, required: bool = True) -> Any:
+    meaning = "The authorization server; a login at any other one is refused."
+    how = "the address of an authorization server"
+    return _text(how, meaning, "https://idp.example.com", required=required, least=1)
+
+
+@standard(frozen=True, kw_only=True)
+class _Login(Strict):
+    type: str = key(TEXT, _TEXT, "oauth", meaning="The kind of login.", example="oauth")
+
+
+@standard(frozen=True, kw_only=True)
 class _Scoped(_Login):
-    scopes: list[str] = Field([], description=_SCOPES)
+    scopes: list[str] = key(TEXTS, _SCOPES, [], meaning="The scopes to request.", example=["read"])
 
 
+@standard(frozen=True, kw_only=True)
 class _OAuth(_Scoped):
-    client_id: str | None = Field(None, min_length=1, description=_TEXT)
-    client_secret: str | None = Field(None, description=_TEXT)
-    client_metadata_url: str | None = Field(None, description="an https address")
-    issuer: str | None = Field(None, min_length=1, description="the address of an authorization server")
-    redirect_port: int = Field(0, ge=0, le=65535, description="the number of a port")
-    per_user: bool = Field(False, description="true or false")
-    callback: str | None = Field(
-        None, min_length=1, description="an address such as https://host/oauth/callback"
+    client_id: str | None = _client_id(required=False)
+    client_secret: str | None = _client_secret()
+    client_metadata_url: str | None = _text(
+        "an https address",
+        "The address of your client ID metadata document.",
+        "https://you.example.com/client.json",
+    )
+    issuer: str | None = _issuer(required=False)
+    redirect_port: int = key(
+        {"type": "int", "ge": 0, "le": 65535},
+        "the number of a port",
+        0,
+        meaning="The port of `http://127.0.0.1:PORT/callback`; 0 takes a free one.",
+        example=8123,
+    )
+    per_user: bool = key(
+        BOOL,
+        "true or false",
+        False,
+        meaning="Whether [each caller](per-user-credentials.md) logs in separately.",
+        example=True,
+    )
+    callback: str | None = _text(
+        "an address such as https://host/oauth/callback",
+        "The address to which a caller's browser returns after the login.",
+        "https://tools.example.com/oauth/callback",
+        least=1,
     )
 
 
+@standard(frozen=True, kw_only=True)
 class _ClientCredentials(_Scoped):
-    client_id: str = Field(min_length=1, description=_TEXT)
-    client_secret: str | None = Field(None, description=_TEXT)
-    private_key: str | None = Field(None, description="a private key (PEM)")
-    algorithm: str = Field("RS256", description="an algorithm such as ES256")
-    issuer: str = Field(min_length=1, description="the address of an authorization server")
+    client_id: str = _client_id()
+    client_secret: str | None = _client_secret()
+    private_key: str | None = _text(
+        "a private key (PEM)", "The private key (PEM) of the client, instead of a secret.", "${PRIVATE_KEY}"
+    )
+    algorithm: str = key(
+        TEXT,
+        "an algorithm such as ES256",
+        "RS256",
+        meaning="The algorithm of signatures with `private_key`.",
+        example="ES256",
+    )
+    issuer: str = _issuer()
 
 
+@standard(frozen=True, kw_only=True)
 class _Enterprise(_Scoped):
-    client_id: str = Field(min_length=1, description=_TEXT)
-    client_secret: str = Field(min_length=1, description=_TEXT)
-    issuer: str = Field(min_length=1, description="the address of an authorization server")
-    idp_token_endpoint: str = Field(min_length=1, description="the address of a token endpoint")
-    idp_client_id: str = Field(min_length=1, description=_TEXT)
-    id_token: str = Field(min_length=1, description="an ID token, such as ${ID_TOKEN}")
+    client_id: str = _client_id()
+    client_secret: str = _client_secret(required=True)
+    issuer: str = _issuer()
+    idp_token_endpoint: str = _text(
+        "the address of a token endpoint",
+        "The token endpoint of the identity provider.",
+        "https://idp.example.com/token",
+        required=True,
+        least=1,
+    )
+    idp_client_id: str = _text(
+        _TEXT, "The id of the client at the identity provider.", "tools", required=True, least=1
+    )
+    id_token: str = _text(
+        "an ID token, such as ${ID_TOKEN}", "The user's ID token.", "${ID_TOKEN}", required=True, least=1
+    )
 
 
+@standard(frozen=True, kw_only=True)
 class _TokenExchange(_Scoped):
-    token_url: str | None = Field(None, min_length=1, description="the address of a token endpoint")
-    issuer: str | None = Field(None, min_length=1, description="the address of an authorization server")
-    client_id: str = Field(min_length=1, description=_TEXT)
-    client_secret: str | None = Field(None, description=_TEXT)
-    audience: str | None = Field(None, min_length=1, description=_TEXT)
-    resource: str | None = Field(None, min_length=1, description="an address")
-    client_authentication: Literal["client_secret_basic", "client_secret_post"] | None = Field(
-        None, description='"client_secret_basic" or "client_secret_post"'
+    token_url: str | None = _text(
+        "the address of a token endpoint",
+        "The token endpoint; or give `issuer`.",
+        "https://idp.example.com/token",
+        least=1,
+    )
+    issuer: str | None = _issuer(required=False)
+    client_id: str = _client_id()
+    client_secret: str | None = _client_secret()
+    audience: str | None = _text(
+        _TEXT,
+        "The server for which tokens are requested, by a name that the authorization server knows.",
+        "crm",
+        least=1,
+    )
+    resource: str | None = _text(
+        "an address",
+        "The server for which tokens are requested, by its address.",
+        "https://crm.example.com/mcp",
+        least=1,
+    )
+    client_authentication: Literal["client_secret_basic", "client_secret_post"] | None = key(
+        one_of("client_secret_basic", "client_secret_post"),
+        '"client_secret_basic" or "client_secret_post"',
+        meaning="How the client secret is sent to the token endpoint.",
+        example="client_secret_post",
     )
 
 
@@ -91,45 +170,8 @@ _KINDS: Final[Mapping[str, tuple[type[_Login], Callable[..., _Auth]]]] = {
     "token_exchange": (_TokenExchange, TokenExchange),
     "forward": (_Login, Forward),
 }
-LOGINS: Final[Mapping[str, type[Entry]]] = {name: model for name, (model, _) in _KINDS.items()}
-"""The models of `auth` by its `type`."""
-
-MEANINGS: Final[Mapping[str, Meaning]] = {
-    "type": Meaning("The kind of login.", "oauth"),
-    "scopes": Meaning("The scopes to request.", ["read"]),
-    "client_id": Meaning("The id of a client that is registered already.", "desktop"),
-    "client_secret": Meaning("The secret of that client.", "${CLIENT_SECRET}"),
-    "client_metadata_url": Meaning(
-        "The address of your client ID metadata document.", "https://you.example.com/client.json"
-    ),
-    "issuer": Meaning(
-        "The authorization server; a login at any other one is refused.", "https://idp.example.com"
-    ),
-    "redirect_port": Meaning("The port of `http://127.0.0.1:PORT/callback`; 0 takes a free one.", 8123),
-    "per_user": Meaning("Whether [each caller](per-user-credentials.md) logs in separately.", True),
-    "callback": Meaning(
-        "The address to which a caller's browser returns after the login.",
-        "https://tools.example.com/oauth/callback",
-    ),
-    "private_key": Meaning("The private key (PEM) of the client, instead of a secret.", "${PRIVATE_KEY}"),
-    "algorithm": Meaning("The algorithm of signatures with `private_key`.", "ES256"),
-    "idp_token_endpoint": Meaning(
-        "The token endpoint of the identity provider.", "https://idp.example.com/token"
-    ),
-    "idp_client_id": Meaning("The id of the client at the identity provider.", "tools"),
-    "id_token": Meaning("The user's ID token.", "${ID_TOKEN}"),
-    "token_url": Meaning("The token endpoint; or give `issuer`.", "https://idp.example.com/token"),
-    "audience": Meaning(
-        "The server for which tokens are requested, by a name that the authorization server knows.", "crm"
-    ),
-    "resource": Meaning(
-        "The server for which tokens are requested, by its address.", "https://crm.example.com/mcp"
-    ),
-    "client_authentication": Meaning(
-        "How the client secret is sent to the token endpoint.", "client_secret_post"
-    ),
-}
-"""What each key of a login means, with an example."""
+LOGINS: Final[Mapping[str, type[Table]]] = {name: model for name, (model, _) in _KINDS.items()}
+"""The tables of `auth` by its `type`."""
 
 _CURSOR: Final = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret"}
 _CAMEL: Final = {"clientId": "client_id", "clientSecret": "client_secret", "callbackPort": "redirect_port"}
@@ -172,7 +214,8 @@ def _read(table: Mapping[str, Any], place: Place, key: str, expanded: Callable[.
     model, made = kind
     entry = validated(model, dict(table), place.at(key))
     read = dict[str, Any]()
-    for name, value in entry.model_dump(exclude={"type"}).items():
+    for name in keys_of(type(entry)).keys() - {"type"}:
+        value = getattr(entry, name)
         if isinstance(value, list):
             several = cast("list[str]", value)
             read[name] = [expanded(one, key, name, index) for index, one in enumerate(several)]
