@@ -14,23 +14,12 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def check_servers(place: Place, servers: Mapping[str, str], permissions: object) -> None:
-    """Refuse a rule for the tools of a server that is not there; wrong types are refused elsewhere.
-
-    Args:
-        place: What has the rules.
-        servers: The names of the servers, each with the prefix of its tools, if it is known.
-        permissions: Rules of who may use what.
-    """
+    """Refuse a rule for the tools of a server that is not there; wrong types are refused elsewhere."""
     check_patterns(_patterns(permissions, place.at("permissions")), servers)
 
 
 def check_patterns(patterns: Iterable[tuple[str, Place]], servers: Mapping[str, str]) -> None:
-    """Refuse a pattern, each with its place, for the tools of a server that is not there.
-
-    Args:
-        patterns: The patterns with their places.
-        servers: As for `check_servers`.
-    """
+    """Refuse a pattern, each with its place, for the tools of a server that is not there."""
     prefixes = {prefix: name for name, prefix in servers.items() if prefix}
     for pattern, at in patterns:
         # Imported here, because few configurations have rules.

@@ -157,13 +157,7 @@ def _check_own_names(name: str, entry: ServerEntry, place: Place) -> None:
 
 
 def check_own_names(server: str, names: Iterable[tuple[str, Place]], *, exact: bool = False) -> None:
-    """Refuse what fits no tool where only the server's own names of its tools are looked at.
-
-    Args:
-        server: The name of the server.
-        names: The names or patterns, each with its place.
-        exact: Whether they are names alone.
-    """
+    """Refuse what fits no tool where only the server's own names of its tools are looked at."""
     for one, place in names:
         # Imported here, because few configurations choose tools.
         from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, split_hint

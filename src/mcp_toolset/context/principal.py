@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
 from mcp_toolset.errors import CallerError
-from mcp_toolset.security.authentication.verifier import identity_of_token
-from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.core.identity import Identity, identity_of_token
 
 LOGIN_PATH = "/oauth/login/"
 CALLBACK_PATH = "/oauth/callback"

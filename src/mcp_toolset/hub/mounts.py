@@ -140,12 +140,7 @@ def shaped(config: HubConfig, mounts: Mapping[str, Mount]) -> list[Toolset]:
 
 
 def judged(config: HubConfig, mount: Callable[[ServerConfig], object]) -> HubConfig:
-    """The configuration with a `fault` at every server that cannot be mounted, or conflicts with another.
-
-    Args:
-        config: The configuration.
-        mount: Mounts a server, to see whether that can be done.
-    """
+    """The configuration with a `fault` at every server that cannot be mounted, or conflicts with another."""
     names = FileNames(str(config.path))
 
     def judge(server: ServerConfig) -> ServerConfig:
@@ -255,7 +250,6 @@ class FileNames:
 
     Attributes:
         path: The file, for errors.
-        prefixes: The prefix of each server, empty for none.
     """
 
     path: str

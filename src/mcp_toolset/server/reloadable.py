@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mcp_toolset.config import HubConfig
     from mcp_toolset.context.shared import Shared
-    from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.security.authenticator import Authenticator
 
 PATIENCE: Final = 10.0
 """Seconds that a reload waits for servers that are starting; what is not there by then joins later."""

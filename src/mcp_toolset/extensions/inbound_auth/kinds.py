@@ -14,7 +14,7 @@ from mcp_toolset.config.extensions import NamedCaller
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import TEXTS, Schema, Table
 from mcp_toolset.errors import ConfigError, DefinitionError
-from mcp_toolset.security.authentication.verifier import RememberedVerifier
+from mcp_toolset.security.authenticator import RememberedVerifier
 
 Expand = Callable[..., str]
 """Expands the references in a text; takes the steps to the text too."""

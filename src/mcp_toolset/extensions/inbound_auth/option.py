@@ -12,7 +12,7 @@ from mcp_toolset._records import dataclass, replace
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig
-    from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.security.authenticator import Authenticator
     from mcp_toolset.serving.serve import TransportName
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -63,7 +63,7 @@ class Inbound:
             return None
         from mcp_toolset.extensions.inbound_auth.verifiers.jwt import JWT
         from mcp_toolset.extensions.inbound_auth.verifiers.static_tokens import StaticTokens
-        from mcp_toolset.security.authentication.authenticator import Authenticator
+        from mcp_toolset.security.authenticator import Authenticator
 
         verifiers: list[StaticTokens | JWT] = []
         if self.variables:

@@ -25,7 +25,7 @@ from mcp_toolset.extensions.inbound_auth.kinds import (
     VerifierKind,
     kinds,
 )
-from mcp_toolset.security.authentication.authenticator import Authenticator
+from mcp_toolset.security.authenticator import Authenticator
 from mcp_toolset.security.policy.patterns import ForCallers, hidden_rule, is_caller, is_for, plain_name
 from mcp_toolset.security.policy.sections import Section
 

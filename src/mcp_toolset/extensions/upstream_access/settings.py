@@ -178,14 +178,7 @@ _CAMEL: Final = {"clientId": "client_id", "clientSecret": "client_secret", "call
 
 
 def server_auth(auth: object, oauth: object, place: Place, expanded: Callable[..., str]) -> _Auth | None:
-    """How tokens are got for a server; `None` if its entry does not say.
-
-    Args:
-        auth: The value of `auth`.
-        oauth: The value of `oauth`, as other clients write it.
-        place: The place of the entry.
-        expanded: Expands the references in a text; it takes the steps to the text too.
-    """
+    """How tokens are got for a server; `None` if its entry does not say."""
     if auth is None:
         return _of_other_client(oauth, place, expanded)
     if isinstance(auth, str) and auth not in _KINDS:

@@ -199,12 +199,7 @@ def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] |
 
 
 def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str] | None:
-    """What is wrong with a pattern that is nearly a public name, or names a whole server; and the remedy.
-
-    Args:
-        pattern: The pattern.
-        prefixes: The servers by the prefixes of their tools.
-    """
+    """What is wrong with a pattern that is nearly a public name, or names a whole server; and the remedy."""
     hint, name = split_hint(pattern)
     if hint == TAG or "/" in name:
         return None
@@ -339,11 +334,7 @@ class _Rule:
 
 
 class SectionRules:
-    """The patterns of one section, compiled.
-
-    Attributes:
-        section: The section.
-    """
+    """The patterns of one section, compiled."""
 
     __slots__ = ("_any", "_own", "_rules", "section")
 

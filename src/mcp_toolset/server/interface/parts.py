@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.extending.joined import Extensions
-    from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
+    from mcp_toolset.security.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.monitor import Monitor, Ready
     from mcp_toolset.server.state_keeper import StateKeeper
@@ -76,7 +76,7 @@ def authenticator(auth: Auth | None) -> Authenticator | None:
     if auth is None:
         return None
     # Few servers have callers to authenticate.
-    from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.security.authenticator import Authenticator
 
     return auth if isinstance(auth, Authenticator) else Authenticator(auth)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
@@ -84,3 +84,23 @@ class Identity:
     def display_name(self) -> str:
         """The same as `name`, for applications on Starlette."""
         return self.name
+
+
+def identity_of_token(token: Any) -> Identity | None:
+    """Whom an access token of the SDK stands for: its client, issuer and subject; `None` if it is none.
+
+    The display name of the SDK's user is the client's id alone, which all users of a client share.
+    """
+    if token is None or not hasattr(token, "client_id"):
+        return None
+    found: object = getattr(token, "claims", None)
+    claims: Mapping[str, Any] = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    issuer = claims.get("iss")
+    return Identity.of(
+        token.client_id,
+        getattr(token, "subject", None),
+        None if issuer is None else str(issuer),
+        scopes=getattr(token, "scopes", ()),
+        expires=getattr(token, "expires_at", None),
+        claims=claims,
+    )

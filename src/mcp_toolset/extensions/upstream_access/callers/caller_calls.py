@@ -73,15 +73,7 @@ class CallerCalls:
         *,
         lenient: bool,
     ) -> None:
-        """Send calls over `connections`.
-
-        Args:
-            connections: The connection of each caller.
-            link: How the server is reached without a caller.
-            reach: Tells callers apart.
-            logins: The logins of callers, if each caller logs in.
-            lenient: Whether arguments are repaired.
-        """
+        """Send calls over `connections`."""
         self._connections = connections
         self._link = link
         self._reach = reach

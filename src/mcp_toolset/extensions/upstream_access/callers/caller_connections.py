@@ -182,7 +182,6 @@ class _Caller:
     """The connection of one caller.
 
     Attributes:
-        connection: The connection.
         forget: Ends what is told of its changes.
         whose: The principal; empty without authentication. One may have several, by headers of its own.
         used_at: When it was used last.
@@ -209,16 +208,7 @@ class CallerConnections(UpstreamConnection):
         lenient: bool = True,
         **options: Unpack[ConnectionOptions],
     ) -> None:
-        """Describe the upstream; nothing is opened before `run`.
-
-        Args:
-            link: How to reach it without a caller.
-            reach: How to reach it for a caller.
-            logins: The logins of callers, if each caller logs in.
-            pins: Makes what judges the definitions that one caller is listed.
-            lenient: Whether arguments are repaired.
-            options: See `UpstreamConnection`.
-        """
+        """Describe the upstream; nothing is opened before `run`."""
         super().__init__(reach.link(link, LOCAL_CONTEXT), pins=pins(), **options)
         self._plain = link
         self._reach = reach

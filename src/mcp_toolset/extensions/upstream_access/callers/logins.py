@@ -225,15 +225,7 @@ class CallerLogins:
         *,
         more: bool,
     ) -> None:
-        """Have the caller log in.
-
-        Args:
-            link: How the server is reached.
-            context: The request of the caller.
-            start: Starts the login as a task.
-            refused: What the server has asked for.
-            more: Whether the caller has logged in, and lacks scopes alone.
-        """
+        """Have the caller log in."""
         refused = refused or Refused()
         scopes = f", for {in_log(' '.join(refused.challenge.scopes))}" if more else ""
         self._check_ended(link, context, refused, more=more)

@@ -159,7 +159,6 @@ class Account:
     """The login to one server.
 
     Attributes:
-        name: The name of the server, for messages.
         url: Its address.
         auth: How tokens are got.
         headers: What its requests carry besides.

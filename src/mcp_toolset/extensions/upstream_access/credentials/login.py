@@ -80,16 +80,7 @@ async def obtained(
     before: Credential,
     now: Callable[[], float],
 ) -> Credential:
-    """New tokens for the server at `url`.
-
-    Args:
-        http: Sends to authorization servers.
-        url: The address of the server.
-        auth: How tokens are got.
-        challenge: How the server has asked for them.
-        before: The credential of before, whose client and scopes are used again.
-        now: The clock.
-    """
+    """New tokens for the server at `url`."""
     # The SDK's OAuth takes its time to import, and most processes never log in.
     from mcp_toolset.extensions.upstream_access.credentials.sdk_flows import Granted, OAuthFlowError, granted
 

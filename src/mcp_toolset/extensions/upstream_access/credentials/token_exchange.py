@@ -106,17 +106,7 @@ class ExchangedToken:
         endpoint: ExchangeEndpoint | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Exchange nothing yet.
-
-        Args:
-            name: The name of the server, for messages.
-            url: Its address, which tokens are asked for unless `auth` says for what.
-            auth: Where and how tokens are exchanged.
-            caller: Whose token it is.
-            token: The caller's verified token.
-            endpoint: The token endpoint of the server, which its callers share.
-            now: The clock, in seconds since the epoch.
-        """
+        """Exchange nothing yet."""
         self._name = name
         self._url = url
         self._auth = auth

@@ -63,17 +63,7 @@ class StoredTokens:
         user: str = "",
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Know nothing yet.
-
-        Args:
-            name: The name of the server, for messages.
-            url: Its address, which the tokens are stored for.
-            auth: How tokens are got.
-            store: Where they are kept.
-            how: What a person has to do to log in.
-            user: Whose tokens they are; empty for those that all callers share.
-            now: The clock, in seconds since the epoch.
-        """
+        """Know nothing yet."""
         self.key = CredentialKey(url, auth.issuer or "", user)
         self._name = name
         self._auth = auth
