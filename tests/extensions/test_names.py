@@ -63,7 +63,7 @@ NAMES: Final = (
 
 EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("calls/pipeline/rule_set.py", "PolicyGuard"): "an error says how a guard is given",
-    ("config/reference/schema.py", "approvals"): "the page about calls that a policy asks about",
+    ("config/sections.py", "approvals"): "the page about calls that a policy asks about",
     ("config/keys.py", "approvals"): "a rule in a wrong place is told by its look",
     ("catalog/pins/risky_patterns.py", "approvals"): "an English word, in texts that mislead models",
     ("catalog/search/aliases.py", "statistics"): "English words that mean the same in a search",

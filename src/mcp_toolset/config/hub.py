@@ -38,8 +38,7 @@ from mcp_toolset.config.keys import (
     unknown_keys,
 )
 from mcp_toolset.config.models import HubConfig, ServerConfig
-from mcp_toolset.config.patterns import check_own, check_servers, prefixes_of
-from mcp_toolset.config.server import Surroundings, server_config
+from mcp_toolset.config.server import Surroundings, check_own, check_servers, prefixes_of, server_config
 from mcp_toolset.config.tables import keys_of
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import ConfigError, DefinitionError

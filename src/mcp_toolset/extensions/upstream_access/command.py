@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_toolset.cli.login_record import LoginRecord
     from mcp_toolset.config import HubConfig
     from mcp_toolset.extensions.upstream_access.credentials.account import Account
-    from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
+    from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Credential
     from mcp_toolset.extensions.upstream_access.server_auth import LoginPage
 
 _FOR_NOBODY: Final = (

@@ -8,7 +8,7 @@ call, those that the server lists to that caller. Requests without a caller have
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import field
 from functools import partial
@@ -22,9 +22,18 @@ from mcp_toolset.catalog.pins.lockfile import LockEntry
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
-from mcp_toolset.errors import ToolsetError, UnknownToolError, UpstreamUnavailableError, sole
-from mcp_toolset.extensions.upstream_access.callers.caller_calls import CallerCalls, CallerOffers, needs_login
-from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins, CallerTokens
+from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, ListChange, Offers, Wire
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.errors import (
+    NEEDS_LOGIN,
+    InvalidArgumentsError,
+    LoginRequiredError,
+    ToolsetError,
+    UnknownToolError,
+    UpstreamUnavailableError,
+    sole,
+)
+from mcp_toolset.extensions.upstream_access.callers.logins import LOG_IN, CallerLogins, CallerTokens
 from mcp_toolset.extensions.upstream_access.callers.reach import Reach
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.binding.binding import Gate, Personal, StoreMiss
@@ -32,10 +41,12 @@ from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.schema.argument_repair import repaired
 from mcp_toolset.tools.schema.validation import checks_of
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
 from mcp_toolset.upstream.dormancy import DEFAULT, StartOptions
 from mcp_toolset.upstream.lists import client_lists
+from mcp_toolset.upstream.lists.client_offers import ClientOffers
 from mcp_toolset.upstream.target import Link
 
 if TYPE_CHECKING:
@@ -45,6 +56,259 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
+
+
+class CallerCalls:
+    """Sends the calls of each caller as that caller, to the tools that the server lists to that caller."""
+
+    def __init__(
+        self,
+        connections: CallerConnections,
+        link: Link,
+        reach: Reach,
+        logins: CallerLogins | None,
+        *,
+        lenient: bool,
+    ) -> None:
+        """Send calls over `connections`."""
+        self._connections = connections
+        self._link = link
+        self._reach = reach
+        self._logins = logins
+        self._lenient = lenient
+
+    async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Send one call over the connection of its caller, who logs in first if need be.
+
+        See `UpstreamConnection.call` and `CallerLogins.log_in` for what it raises.
+        """
+        if self.is_login(definition):
+            await self._logged_in(context)
+            return ToolResult.of_text(f"You are logged in to {self._link.name}. List its tools again.")
+
+        async def send(connection: UpstreamConnection) -> ToolResult:
+            return await self._called(connection, definition, call, context)
+
+        return await self.sent(context, send)
+
+    async def sent(self, context: ToolContext, send: Callable[[UpstreamConnection], Awaitable[_T]]) -> _T:
+        """Send a request as its caller, who logs in first if need be, or again for more scopes.
+
+        See `CallerLogins.log_in` for what it raises besides.
+        """
+        connection = await self._logged_in(context)
+        try:
+            return await send(connection)
+        except UpstreamUnavailableError as fault:
+            tokens = connection.link.credentials
+            # The server has refused this request, so it did not run; of others it is not known.
+            refused = isinstance(fault, LoginRequiredError)
+            more = refused and fault.for_more
+            if not isinstance(tokens, CallerTokens) or not (tokens.needed or more):
+                raise
+            if more:
+                await self._log_in(context, tokens, more=True)
+            elif self._connections.of(context) is connection:
+                self._connections.retire(self._reach.key(context))
+            again = await self._logged_in(context)
+            if not refused:
+                raise
+        return await send(again)
+
+    async def log_in(self, context: ToolContext) -> bool:
+        if self._logins is None:
+            return False
+        connection = await self._connections.arrived(context, self._connections.timeout)
+        if not needs_login(connection):
+            return False
+        await self._logged_in(context)
+        return True
+
+    async def _logged_in(self, context: ToolContext) -> UpstreamConnection:
+        connection = await self._connections.arrived(context, self._connections.timeout)
+        tokens = connection.link.credentials
+        if not needs_login(connection) or not isinstance(tokens, CallerTokens):
+            return connection
+        await self._log_in(context, tokens, more=not tokens.needed)
+        return await self._connections.arrived(context, self._connections.timeout)
+
+    async def _log_in(self, context: ToolContext, tokens: CallerTokens, *, more: bool) -> None:
+        start = self._connections.start
+        if self._logins is not None and start is not None:
+            await self._logins.log_in(self._link, context, start, tokens.refused, more=more)
+
+    async def _called(
+        self, connection: UpstreamConnection, definition: ToolDefinition, call: ToolCall, context: ToolContext
+    ) -> ToolResult:
+        own = self._connections.seen(context).get(definition.name)
+        if own is None:
+            raise UnknownToolError(call.name)
+        if own.definition.digest != definition.digest:
+            call = self._fitting(own, call)
+        return await UpstreamConnection.call(connection, own.definition, call, context)
+
+    def is_login(self, definition: ToolDefinition) -> bool:
+        return self._logins is not None and definition is self._logins.offer.tools[LOG_IN].definition
+
+    def _fitting(self, own: ListedTool, call: ToolCall) -> ToolCall:
+        if self._lenient:
+            call = repaired(own.definition.input_schema, own.arguments, call)
+        if not own.arguments.is_valid(call.arguments):
+            raise InvalidArgumentsError(own.arguments.misfit(call.name, call.arguments))
+        return call
+
+
+def needs_login(connection: UpstreamConnection) -> bool:
+    """Whether the caller whose connection this is has to log in before it can be used."""
+    tokens = connection.link.credentials
+    if not isinstance(tokens, CallerTokens) or connection.status.state == "ready":
+        return False
+    asked = tokens.refused is not None and connection.status.reason.startswith(NEEDS_LOGIN)
+    return tokens.needed or asked
+
+
+class CallerOffers(Offers):
+    """What the mount itself is listed is listed to requests without a caller alone."""
+
+    def __init__(self, connections: CallerConnections, calls: CallerCalls) -> None:
+        """Ask the connection of each caller; `calls` has callers log in first."""
+        self._connections = connections
+        self._calls = calls
+        self._was_open = False
+
+    @property
+    def _own(self) -> ClientOffers:
+        return self._connections.client_offers
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known what the mount itself is offered."""
+        return self._own.known
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        every = (self._own, *(one.client_offers for one in self._connections.every()))
+        return any(offers.declares(capability, feature) for offers in every)
+
+    def may_declare(self) -> bool:
+        """Whether callers are to be told that it may have resources and prompts: none has reached it so far.
+
+        What a client has been told once stays so.
+        """
+        every = (self._own, *(one.client_offers for one in self._connections.every()))
+        self._was_open = self._was_open or not any(offers.known for offers in every)
+        return self._was_open
+
+    async def learned(self, context: ToolContext, *, log_in: bool) -> bool:
+        """Have the lists of a caller be known, who is asked to log in if `log_in` says so.
+
+        See `CallerLogins.log_in` for what it raises.
+        """
+        if log_in and not await self._calls.log_in(context):
+            return False
+        for kind in KINDS:
+            await self.look(kind, context)
+        return True
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        """The entries that requests without a caller see."""
+        return await self._own.listed(kind) if self._own.declares(kind.capability) else ()
+
+    async def look(self, kind: Kind, context: ToolContext) -> None:
+        """Have the list of a caller be what it is now."""
+        try:
+            connection = await self._connections.arrived(context, client_lists.PATIENCE)
+            await _offered(connection)
+            if connection.offers.declares(kind.capability):
+                await connection.offers.listed(kind)
+            await connection.client_offers.look(kind, context)
+        # The list of this caller stays as it was; the lists of other servers are not to fail with it.
+        except ToolsetError:
+            return
+
+    def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
+        """The entries that a caller sees; none while its connection has listed nothing."""
+        try:
+            connection = self._connections.of(context)
+        # The reason is told to calls.
+        except ToolsetError:
+            return ()
+        entries = connection.client_offers.listed_to(kind, context)
+        if entries is not None or connection.client_offers is self._own:
+            return entries
+        return connection.offers.common(kind.method) if connection.offers.declares(kind.capability) else ()
+
+    def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
+        """The entries that any caller sees."""
+        found = list(self._own.listed_to_some(kind))
+        for one in self._connections.every():
+            if one.offers.declares(kind.capability):
+                found += one.offers.common(kind.method) or ()
+            found += one.client_offers.listed_to_some(kind)
+        return found
+
+    def hint(self, kind: Kind) -> CacheHint:
+        return STRICTEST
+
+    def meta(self, kind: Kind) -> Wire:
+        """What is one caller's is not told to others."""
+        return {}
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        """Read a resource for a caller; see `Exchange.perform` for what it raises."""
+        return await self._calls.sent(context, lambda one: one.client_offers.read(uri, context))
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        """Get a prompt for a caller; see `Exchange.perform` for what it raises."""
+        return await self._calls.sent(context, lambda one: one.client_offers.prompt(name, arguments, context))
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """Complete an argument for a caller; see `Exchange.perform` for what it raises."""
+        return await self._calls.sent(context, lambda one: one.client_offers.complete(params, context))
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` when a resource has changed for a caller; its connection stays open meanwhile."""
+        if isinstance(context, WireContext) and context.modern:
+            # A stream of changes begins at once: it waits for no login.
+            connection = await self._connections.arrived(context, self._connections.timeout)
+            end = await connection.client_offers.watch(uri, updated, context)
+        else:
+            end = await self._calls.sent(context, lambda one: one.client_offers.watch(uri, updated, context))
+        release = self._connections.held(context)
+
+        async def ended() -> None:
+            release()
+            await end()
+
+        return ended
+
+    def said(self) -> frozenset[str]:
+        """The lists that have changed, of any caller; who listens is told to list again, not what."""
+        said = self._own.said() | self._connections.said_by_callers()
+        return said.union(*(one.client_offers.said() for one in self._connections.every()))
+
+    def list_news(self) -> Sequence[ListChange]:
+        """The lists of single clients that have changed since this was asked last."""
+        every = (self._own, *(one.client_offers for one in self._connections.every()))
+        return [news for offers in every for news in offers.list_news()]
+
+
+async def _offered(connection: UpstreamConnection) -> None:
+    """Wait, for a little while at most, until it is known what a server offers that has just been reached."""
+    known = anyio.Event()
+
+    def look() -> None:
+        if connection.offers.known or connection.status.state != "ready":
+            known.set()
+
+    stop = connection.on_change(look)
+    look()
+    try:
+        with anyio.move_on_after(client_lists.PATIENCE):
+            await known.wait()
+    finally:
+        stop()
+
+
 Merged = Mapping[tuple[str, ...], ListedTool]
 """Shared definitions, by the digests of those that they are of."""
 

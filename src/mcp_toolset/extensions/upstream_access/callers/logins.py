@@ -23,8 +23,12 @@ from mcp_toolset.catalog.snapshot import CatalogSnapshot, take_snapshot
 from mcp_toolset.context.principal import CALLBACK_PATH, LOGIN_PATH
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, LoginRequiredError, UpstreamError, UpstreamProtocolError
-from mcp_toolset.extensions.upstream_access.credentials.login import Challenge
-from mcp_toolset.extensions.upstream_access.credentials.token_source import LOOK, StoredTokens, store_of
+from mcp_toolset.extensions.upstream_access.credentials.token_source import (
+    LOOK,
+    Challenge,
+    StoredTokens,
+    store_of,
+)
 from mcp_toolset.extensions.upstream_access.server_auth import OAuth
 from mcp_toolset.protocol.json_rpc import URL_ELICITATION_REQUIRED
 from mcp_toolset.tools.core.call import ToolContext

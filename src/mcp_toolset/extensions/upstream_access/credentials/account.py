@@ -16,10 +16,8 @@ import anyio.abc
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
-from mcp_toolset.extensions.upstream_access.credentials.login import Challenge
-from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import authorization_http
-from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens, store_of
+from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Credential, authorization_http
+from mcp_toolset.extensions.upstream_access.credentials.token_source import Challenge, StoredTokens, store_of
 from mcp_toolset.extensions.upstream_access.server_auth import LoginPage, OAuth
 from mcp_toolset.protocol.handshake import DISCOVER
 from mcp_toolset.security.secrets.credential_store import CredentialKey

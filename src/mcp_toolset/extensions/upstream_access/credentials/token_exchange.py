@@ -18,10 +18,10 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.asked_store import SingleFlight
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
     TOKEN_EXCHANGE,
     AuthorizationHttp,
+    Credential,
     authorization_http,
     table_in,
     told,
