@@ -180,7 +180,6 @@ _Model = TypeVar("_Model", bound=Table)
 
 
 def null_rule(place: Place) -> ConfigError:
-    """The error about null where somebody meant to write a rule."""
     return place.error("is null, so it would protect nothing", "give it a value, or remove it")
 
 

@@ -188,7 +188,6 @@ def named_servers(table: Mapping[str, Any]) -> tuple[tuple[str, ...], object] | 
 
 
 def unknown_keys(keys: Iterable[str], known: Iterable[str]) -> list[str]:
-    """The keys that are neither known nor comments."""
     familiar = frozenset(known)
     return [key for key in keys if key not in familiar and not _COMMENT.match(key)]
 
@@ -206,7 +205,6 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
 
 
 def synonym(key: str, value: object = None) -> str | None:
-    """The key of ours that a synonym stands for, such as `exclude` for `blockedTools`."""
     plain = _plain(key)
     return "enabled" if value is False and plain in _SWITCHED_ON else _MEANT.get(plain)
 

@@ -34,7 +34,6 @@ def check_servers(place: Place, servers: Mapping[str, str], permissions: object)
 
 
 def check_patterns(patterns: Iterable[tuple[str, Place]], servers: Mapping[str, str]) -> None:
-    """Refuse a pattern, each with its place, for the tools of a server that is not there."""
     prefixes = {prefix: name for name, prefix in servers.items() if prefix}
     for pattern, at in patterns:
         # Imported here, because few configurations have rules.

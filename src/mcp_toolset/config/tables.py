@@ -124,7 +124,6 @@ class Table:
 
 @cache
 def keys_of(table: type[Table]) -> Mapping[str, Key]:
-    """The keys of a table by the names of their fields."""
     return {one.name: one.metadata["key"] for one in fields(cast("Any", table)) if "key" in one.metadata}
 
 

@@ -89,7 +89,6 @@ def enabled(config: HubConfig) -> list[ServerConfig]:
 
 
 def lock_of(config: HubConfig) -> LockFile:
-    """The lock file of a configuration; see `LockFile` for what it raises."""
     return LockFile(lock_path(config))
 
 
@@ -264,7 +263,6 @@ class FileNames:
         return frozenset(self._owners) - set(FIXED_TOOLS)
 
     def add(self, server: ServerConfig) -> None:
-        """Reserve the names of a server; if one is refused, none is reserved."""
         prefix = "" if server.prefix is False else self._prefix(server)
         owners = dict(self._owners)
         for tool, name in server.names.items():

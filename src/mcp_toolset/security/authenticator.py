@@ -378,7 +378,6 @@ class Authenticator(Rule):
         return bool(self._revoked_tokens) and _digest(_signed_part(token)) in self._revoked_tokens
 
     def _is_revoked(self, identity: Identity) -> bool:
-        """Whether the identity was revoked after this token was issued."""
         if not self._revoked:
             return False
         since = max(self._revoked.get(_digest(who), 0.0) for who in (identity.key, identity.name))

@@ -193,7 +193,6 @@ class Part(NamedTuple):
 
 
 def configuration_schema() -> _Json:
-    """The JSON Schema (draft 2020-12) of a whole file."""
     made = parts()
     servers: _Json = {"type": "object", "additionalProperties": {"$ref": "#/$defs/server"}}
     return {

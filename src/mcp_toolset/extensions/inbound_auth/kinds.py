@@ -98,7 +98,6 @@ def told_at(place: Place) -> Generator[None]:
 
 @cache
 def kinds() -> Sequence[type[VerifierKind]]:
-    """Every kind, in the order in which its verifiers are asked."""
     home = import_module(f"{__package__}.verifiers")
     found = [import_module(f"{home.__name__}.{each.name}").KIND for each in iter_modules(home.__path__)]
     return sorted(found, key=lambda one: not one.knows_all)

@@ -190,7 +190,6 @@ def check_known(
 
 
 def _key_of(name: str) -> str:
-    """The key of the caller who has the token of this name."""
     return json.dumps([name, None, None])
 
 

@@ -152,7 +152,6 @@ def logout_command(server: str, config: Path | None, caller: str | None) -> None
 
 
 def _account(server: str, config: Path | None, caller: str | None) -> tuple[Account, LoginRecord]:
-    """The account that a word of the command line names, of a caller if one is given, and its record."""
     from mcp_toolset.cli.login_record import LoginRecord
     from mcp_toolset.cli.target import default_name
     from mcp_toolset.config import load_config

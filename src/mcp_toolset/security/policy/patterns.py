@@ -76,12 +76,10 @@ class ToolFacts(NamedTuple):
 
 
 def hints_of(annotations: Hints | None) -> frozenset[str]:
-    """Which hints hold for a tool with these annotations."""
     return frozenset(name for name, holds in HINTS.items() if holds(annotations or {}))
 
 
 def split_hint(pattern: str) -> tuple[str, str]:
-    """The hint before a pattern, or `tag`, empty for none; and the rest."""
     hint, colon, rest = pattern.partition(":")
     return (hint, rest) if colon and (hint in HINTS or hint == TAG) else ("", pattern)
 
@@ -259,7 +257,6 @@ class ForCallers(Protocol):
 
 
 def is_for(section: ForCallers, caller: Caller) -> bool:
-    """Whether a section is for a caller: each kind that it names has to fit."""
     wanted, name, key = section.principals, caller.name, caller.key
     return (
         (wanted is None or any(is_caller(one, name, key) for one in wanted))

@@ -171,7 +171,6 @@ class CallerOffers(Offers):
     """What the mount itself is listed is listed to requests without a caller alone."""
 
     def __init__(self, connections: CallerConnections, calls: CallerCalls) -> None:
-        """Ask the connection of each caller; `calls` has callers log in first."""
         self._connections = connections
         self._calls = calls
         self._was_open = False
@@ -254,15 +253,12 @@ class CallerOffers(Offers):
         return {}
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
-        """Read a resource for a caller; see `Exchange.perform` for what it raises."""
         return await self._calls.sent(context, lambda one: one.client_offers.read(uri, context))
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
-        """Get a prompt for a caller; see `Exchange.perform` for what it raises."""
         return await self._calls.sent(context, lambda one: one.client_offers.prompt(name, arguments, context))
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
-        """Complete an argument for a caller; see `Exchange.perform` for what it raises."""
         return await self._calls.sent(context, lambda one: one.client_offers.complete(params, context))
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
@@ -495,7 +491,6 @@ class CallerConnections(UpstreamConnection):
 
     @property
     def offered(self) -> Offers:
-        """What the server offers each caller beside its tools."""
         return self._offers_of_callers
 
     def login_of(self, ticket: str) -> PendingLogin | None:
@@ -696,8 +691,6 @@ class CallerConnections(UpstreamConnection):
         return {name: tool for name, tool in tools.items() if name not in hidden} if hidden else tools
 
     def personal(self, definition: ToolDefinition) -> Personal:
-        """What a tool of the shared list is to single callers."""
-
         def own(context: ToolContext) -> ToolDefinition | None:
             found = self.seen(context).get(definition.name)
             return None if found is None else found.definition

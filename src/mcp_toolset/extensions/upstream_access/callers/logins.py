@@ -199,7 +199,6 @@ class CallerLogins:
         return "" if context.identity is None else _digest(context.identity)
 
     def link(self, link: Link, context: ToolContext) -> Link:
-        """The link with the tokens of a caller; without one, with those of `mcp-toolset login`."""
         user = "" if context.identity is None else context.identity.key
         tokens = partial(self._tokens, link, self._auth, user)
         hidden = (*link.hidden, *self._auth.secrets)
@@ -229,7 +228,6 @@ class CallerLogins:
         *,
         more: bool,
     ) -> None:
-        """Have the caller log in."""
         refused = refused or Refused()
         scopes = f", for {in_log(' '.join(refused.challenge.scopes))}" if more else ""
         self._check_ended(link, context, refused, more=more)

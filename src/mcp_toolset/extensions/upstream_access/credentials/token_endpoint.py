@@ -186,7 +186,6 @@ _AGAIN: Final = "call again later"
 async def authorization_http(
     name: str, url: str, auth: ServerAuth | TokenExchange
 ) -> AsyncGenerator[AuthorizationHttp]:
-    """Connections to the authorization servers of a mounted server, for a block."""
     import httpx2
 
     from mcp_toolset.transports.client.guarded import GuardedTransport, proxies

@@ -320,7 +320,6 @@ class StoredTokens:
         return self._secrets
 
     async def login(self, challenge: Challenge) -> Credential:
-        """Get new tokens, whatever is stored."""
         async with self._alone():
             self._held = await self._obtained(challenge, await self._kept())
             return self._held
