@@ -5,7 +5,7 @@ Keys of other clients are ignored; see `keys`. The descriptions of the keys are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, TypeVar, cast, get_args
 
 from pydantic_core import ValidationError
@@ -199,7 +199,9 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
     if first["type"] == "extra_forbidden":
         right = misplaced(named, holder=place.path)
         moved = f"move it to `{right}`" if right else ""
-        mend = did_you_mean(named, known_keys(model)) or moved or _one_of(known_keys(model))
+        known = known_keys(model)
+        every = "use one of " + ", ".join(f"`{key}`" for key in known)
+        mend = did_you_mean(named, known) or moved or every
         cause = "unknown option"
     else:
         cause = first["msg"].removeprefix("Input ").lower()
@@ -232,10 +234,6 @@ def known_keys(model: type[Table]) -> list[str]:
     if model is ToolsetSection:
         return [*own, *every_key()]
     return [*own, *index().SERVER_KEYS] if model is ServerEntry else own
-
-
-def _one_of(keys: Sequence[str]) -> str:
-    return "use one of " + ", ".join(f"`{key}`" for key in keys)
 
 
 def _descriptions(model: type[Table]) -> dict[str, str]:

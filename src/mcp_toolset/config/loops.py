@@ -31,8 +31,9 @@ def check_no_loop(server: ServerConfig, path: Path) -> None:
         return
     way = way_back((server.command, *server.args), server.cwd, path)
     if way:
+        shown = " → ".join([str(path), *way])
         raise ConfigError(
-            f"{path}: server {server.name!r} serves the file that contains it ({_shown(path, way)}), and "
+            f"{path}: server {server.name!r} serves the file that contains it ({shown}), and "
             "each level would start the next; remove it, or have it serve another file"
         )
 
@@ -45,22 +46,13 @@ def way_back(command: Sequence[str], cwd: str | None, path: Path) -> list[str]:
 
 def served_files(command: Sequence[str], folder: Path) -> Iterator[Path]:
     """The files that a command line makes mcp-toolset serve, as far as its words show."""
-    words = list(_words(command))
+    words = [each for word in command for each in (_split(word) if re.search(r"\s", word) else [word])]
     for at, word in enumerate(words):
         rest = words[at + 1 :]
         if (_PROGRAM.fullmatch(word) or _MODULE.fullmatch(word)) and "serve" in rest:
             for target in rest[rest.index("serve") + 1 :]:
                 if (folder / target).is_file():
                     yield folder / target
-
-
-def _shown(path: Path, way: Sequence[str]) -> str:
-    return " → ".join([str(path), *way])
-
-
-def _words(command: Sequence[str]) -> Iterator[str]:
-    for word in command:
-        yield from _split(word) if re.search(r"\s", word) else [word]
 
 
 def _split(word: str) -> list[str]:

@@ -294,9 +294,11 @@ def _remote(common: ServerConfig, entry: ServerEntry, reader: _Reader) -> Server
     url = reader.text(written, key)
     if not common.disabled and not is_web_address(url):
         raise reader.place.at(key).error("not a web address", MEND_ADDRESS)
+    # Files from before streamable HTTP give no type; the path tells, by convention.
+    by_path: Transport = "sse" if _SSE_ADDRESS.search(url) else "http"
     return replace(
         common,
-        transport=common.transport if entry.type or entry.transport else _transport_of(url),
+        transport=common.transport if entry.type or entry.transport else by_path,
         url=url,
         headers=MappingProxyType(reader.table(entry.headers, "headers")),
     )
@@ -346,11 +348,6 @@ def _transport_unsaid(entry: ServerEntry, address: str, keys: Sequence[str], pla
 def _misspelt(keys: Sequence[str]) -> str:
     guesses = (did_you_mean(key, ("command", "url")) for key in keys if key not in ("command", "url"))
     return next(filter(None, guesses), "")
-
-
-def _transport_of(url: str) -> Transport:
-    # Files from before streamable HTTP give no type; the path tells, by convention.
-    return "sse" if _SSE_ADDRESS.search(url) else "http"
 
 
 def _environment(reader: _Reader, entry: ServerEntry) -> dict[str, str]:

@@ -121,7 +121,8 @@ def login_command(
             output.json({"server": account.name, **about, "issuer": found.issuer, "scopes": [*found.scopes]})
         else:
             own = "" if caller is None else f", for the caller {caller} alone"
-            output.say(f"logged in to {account.name} at {found.issuer}{_granted(found)}{own}")
+            scopes = f", for {' '.join(found.scopes)}" if found.scopes else ""
+            output.say(f"logged in to {account.name} at {found.issuer}{scopes}{own}")
 
 
 @click.command(
@@ -305,7 +306,3 @@ def _state(credential: Credential) -> str:
         return "logged in"
     left = None if credential.expires_at is None else credential.expires_at - now
     return "logged in" if left is None else f"logged in for {left / 60:.0f} minutes"
-
-
-def _granted(credential: Credential) -> str:
-    return f", for {' '.join(credential.scopes)}" if credential.scopes else ""

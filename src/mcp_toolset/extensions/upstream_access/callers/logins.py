@@ -196,7 +196,8 @@ class CallerLogins:
         self.offer: CatalogSnapshot = take_snapshot([definition])
 
     def key(self, context: ToolContext) -> str:
-        return "" if context.identity is None else _digest(context.identity)
+        who = context.identity
+        return "" if who is None else hashlib.sha256(who.key.encode()).hexdigest()
 
     def link(self, link: Link, context: ToolContext) -> Link:
         user = "" if context.identity is None else context.identity.key
@@ -323,7 +324,3 @@ def _facts(login: Login, challenge: Challenge) -> dict[str, Any]:
 def _name(link: Link) -> str:
     """What tells the question for a login from others that a call asks."""
     return f"log in to {link.name}"
-
-
-def _digest(caller: Identity) -> str:
-    return hashlib.sha256(caller.key.encode()).hexdigest()

@@ -15,7 +15,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, Final
@@ -109,7 +109,9 @@ async def obtained(
         assert isinstance(auth, EnterpriseLogin), "an assertion is for this login alone"
         return await _id_jag(http, auth, issuer, resource)
 
-    tokens = _tokens(before) if before.header else dict[str, Any]()
+    # The scopes of before stay in a step-up.
+    known = {"access_token": before.token, "scope": " ".join(before.scopes)}
+    tokens = known if before.header else dict[str, Any]()
     page = _Checked(http, auth.page) if isinstance(auth, OAuth) and auth.page is not None else None
     try:
         # A person takes the time that a person needs.
@@ -149,11 +151,6 @@ async def _id_jag(http: AuthorizationHttp, auth: EnterpriseLogin, issuer: str, r
     if answer.status_code != 200 or not isinstance(assertion, str):
         raise http.fault(f"the identity provider gives no assertion: {told(answer)}; renew `id_token`")
     return assertion
-
-
-def _tokens(before: Credential) -> Mapping[str, Any]:
-    """What the flow has to know of the tokens of before: their scopes, which a step-up keeps."""
-    return {"access_token": before.token, "scope": " ".join(before.scopes)}
 
 
 LOOK: Final = 2.0
