@@ -155,7 +155,7 @@ LATER_IN_HUB = (ALWAYS_LATER - {"filelock"}) | {
     "mcp_toolset.transports.client.http_client",
     "mcp_toolset.transports.http",
     "mcp_toolset.extensions.upstream_access.callers.caller_connections",
-    "mcp_toolset.extensions.upstream_access.credentials.login",
+    "mcp_toolset.extensions.upstream_access.credentials.token_source",
 }
 """What a hub of lazy servers needs neither for its first list nor for its first search."""
 

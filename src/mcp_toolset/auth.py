@@ -17,8 +17,7 @@ if TYPE_CHECKING:
         OAuth,
         TokenExchange,
     )
-    from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
-    from mcp_toolset.security.authentication.verifier import TokenVerifier, Verifier
+    from mcp_toolset.security.authenticator import Authenticator, Refusal, TokenVerifier, Verifier
 
 __all__ = [
     "Authenticator",

@@ -67,6 +67,7 @@ NAMES: Final = (
 )
 """What the index has, and the classes whose names are of more than one English word, as `Record` is one.
 
+    ("config/sections.py", "approvals"): "the page about calls that a policy asks about",
     ("catalog/pins/risky_text.py", "approvals"): "an English word, in texts that mislead models",
     ("catalog/search/lexical.py", "statistics"): "English words that mean the same in a search",
     ("catalog/search/lexical.py", "stats"): "English words that mean the same in a search",

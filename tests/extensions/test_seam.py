@@ -56,7 +56,7 @@ from mcp_toolset.audit import Audit
 from mcp_toolset.calls.middleware.permissions import AskingGuard
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.code import CodeMode
-from mcp_toolset.config import load_config
+from mcp_toolset.config import ServerConfig, load_config
 from mcp_toolset.config.reference.schema import parts
 from mcp_toolset.config.tables import Table
 from mcp_toolset.errors import CallError, ConfigError, DefinitionError, NameConflictError
@@ -1041,6 +1041,28 @@ async def an_entry_says(tmp_path: Path) -> None:
     assert [one.extensions["shades"].shade for one in config.servers] == ["5.5"]
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"desk": {**entry, "shade": []}}}))
     assert "write `shade` as a word" in load_config(tmp_path / "mcp.json").servers[0].fault
+
+
+def test_settings_of_an_entry_say_whether_they_change_how_a_server_is_reached(tmp_path: Path) -> None:
+    def reached(**said: Any) -> ServerConfig:
+        entry = {"url": "https://up.example/mcp", **said}
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"up": entry}}))
+        config = load_config(tmp_path / "mcp.json").servers[0]
+        assert not config.fault and config.extensions
+        return config.reached()
+
+    judged = {"limits": {"*": {"calls": 1}}, "retries": 2}
+    plain = reached(**judged)
+    assert plain == reached(retries=3)
+    for other in (
+        {"auth": "oauth"},
+        {"oauth": {"clientId": "desk"}},
+        {"forward": {"X-User": "identity.name"}},
+        {"forward_authorization": True},
+        {"single": True},
+    ):
+        assert reached(**other) != plain
+        assert reached(**other) == reached(**other, **judged)
 
 
 # Extensions of the SDK

@@ -10,6 +10,7 @@ import pytest
 
 from mcp_toolset import Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import Authenticator, Refusal
+from mcp_toolset.extensions.upstream_access.credentials.account import loopback_page, port_for
 from mcp_toolset.policy import Policy
 from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.transports.login_pages import LoginPages
@@ -129,7 +130,6 @@ STRANGERS = [
 
 @pytest.mark.needs("upstream_access")
 async def test_i4_no_stranger_on_this_machine_ends_a_login_or_answers_it() -> None:
-    from mcp_toolset.extensions.upstream_access.credentials.loopback import loopback_page, port_for
 
     port, came_back = port_for(0, 0), list[str]()
 

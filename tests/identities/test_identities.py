@@ -15,11 +15,11 @@ from tests.support.authorization_server import AuthorizationServer, authorizatio
 from mcp_toolset import ToolContext
 from mcp_toolset.catalog.grants import ledger
 from mcp_toolset.extensions.result_cache import result_cache as cache
-from mcp_toolset.extensions.upstream_access.callers.exchange import Exchange
 from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins
+from mcp_toolset.extensions.upstream_access.callers.reach import Exchange
 from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens
 from mcp_toolset.policy import Policy
-from mcp_toolset.security.authentication import authenticator
+from mcp_toolset.security import authenticator
 from mcp_toolset.transports.http.sessions.session_table import SessionTable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("audit", "result_cache", "upstream_access")]

@@ -15,7 +15,7 @@ from tests.support.authorization_server import AuthorizationServer, authorizatio
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator
-from mcp_toolset.extensions.inbound_auth.jwks import KeySet
+from mcp_toolset.extensions.inbound_auth.verifiers.jwt import KeySet
 
 pytestmark = pytest.mark.anyio
 RESOURCE = "http://127.0.0.1/tools/mcp"

@@ -20,7 +20,7 @@ from tests.transports.test_legacy_sessions import INITIALIZE
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator, StaticToken, StaticTokens
-from mcp_toolset.extensions.inbound_auth.jwks import KeySet
+from mcp_toolset.extensions.inbound_auth.verifiers.jwt import KeySet
 from mcp_toolset.serving import bound_socket, run_app
 
 SOON: Final = 60.0

@@ -41,21 +41,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    **dict.fromkeys(__all__, "config.rules"),
     **dict.fromkeys(("load_config", "parse_config"), "config.hub"),
     **dict.fromkeys(("HubConfig", "ServerConfig"), "config.models"),
-    **dict.fromkeys(
-        (
-            "ArgumentRule",
-            "Asked",
-            "Era",
-            "ProtocolRule",
-            "SessionRule",
-            "StartRule",
-            "Transport",
-            "UnlistedRule",
-        ),
-        "config.rules",
-    ),
 }
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none

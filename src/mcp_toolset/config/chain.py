@@ -17,8 +17,6 @@ from typing import Any, Final
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["DEPTH", "VARIABLE", "ServedFile", "above", "below", "check_not_served_above", "inherited"]
-
 VARIABLE: Final = "MCP_TOOLSET_CHAIN"
 DEPTH: Final = 8
 """The largest number of bridges that may start each other in a row."""
@@ -71,11 +69,7 @@ def inherited(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def check_not_served_above(path: Path, environ: Mapping[str, str] = os.environ) -> None:
-    """Refuse to serve a file that a bridge above this process serves already.
-
-    Raises:
-        ConfigError: a bridge serves it, or more than `DEPTH` bridges have started each other.
-    """
+    """Refuse to serve a file that a bridge above this process serves already."""
     own, chain = ServedFile.at(path), above(environ)
     way = " → ".join([*(one.path for one in chain), str(path)])
     if own is not None and any(one.is_same(own) for one in chain):

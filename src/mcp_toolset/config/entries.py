@@ -5,9 +5,9 @@ Keys of other clients are ignored; see `keys`. The descriptions of the keys are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast, get_args
+from typing import Any, ClassVar, Final, TypeVar, cast, get_args
 
 from pydantic_core import ValidationError
 
@@ -50,19 +50,6 @@ from mcp_toolset.config.tables import (
     one_of,
 )
 from mcp_toolset.errors import ConfigError
-
-__all__ = [
-    "LIST_OF_TEXTS",
-    "ServerEntry",
-    "WRONG_PLACE",
-    "ToolsetSection",
-    "known_keys",
-    "null_rule",
-    "prepared",
-    "seconds",
-    "server_keys",
-    "validated",
-]
 
 _MILLISECONDS_FROM = 10_000
 """A `timeout` this large is in milliseconds: some clients count so, others in seconds, with the same key."""
@@ -190,23 +177,14 @@ class ToolsetSection(Table):
     egress: dict[str, Any] | None = key(TABLE, 'an object such as {"allow": ["10.0.0.0/8"]}')
 
 
-class _Checked(Protocol):
-    """A table, or a model of pydantic."""
-
-    @classmethod
-    def model_validate(cls, obj: Any, /) -> Self: ...
-
-
-_Model = TypeVar("_Model", bound=_Checked)
+_Model = TypeVar("_Model", bound=Table)
 
 
 def null_rule(place: Place) -> ConfigError:
-    """The error about null where somebody meant to write a rule."""
     return place.error("is null, so it would protect nothing", "give it a value, or remove it")
 
 
 def validated(model: type[_Model], data: object, place: Place) -> _Model:
-    """The model of `data`."""
     if not isinstance(data, dict):
         raise place.error("must be an object", "write it as { … }")
     table = cast("dict[str, object]", data)
@@ -222,7 +200,9 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
     if first["type"] == "extra_forbidden":
         right = misplaced(named, holder=place.path)
         moved = f"move it to `{right}`" if right else ""
-        mend = did_you_mean(named, known_keys(model)) or moved or _one_of(known_keys(model))
+        known = known_keys(model)
+        every = "use one of " + ", ".join(f"`{key}`" for key in known)
+        mend = did_you_mean(named, known) or moved or every
         cause = "unknown option"
     else:
         cause = first["msg"].removeprefix("Input ").lower()
@@ -249,7 +229,7 @@ def server_keys(table: Mapping[str, object], place: Place) -> list[str]:
     return unknown
 
 
-def known_keys(model: type[_Checked]) -> list[str]:
+def known_keys(model: type[Table]) -> list[str]:
     """The keys of a part, those of extensions among them."""
     own = list(_descriptions(model))
     if model is ToolsetSection:
@@ -257,14 +237,6 @@ def known_keys(model: type[_Checked]) -> list[str]:
     return [*own, *owners("entry")] if model is ServerEntry else own
 
 
-def _one_of(keys: Sequence[str]) -> str:
-    return "use one of " + ", ".join(f"`{key}`" for key in keys)
-
-
 @cache
-def _descriptions(model: type[_Checked]) -> dict[str, str]:
-    if issubclass(model, Table):
-        found = keys_of(model)
-    else:
-        found = cast("Mapping[str, Any]", cast("Any", model).model_fields)
-    return {one.alias or name: one.description or "" for name, one in found.items()}
+def _descriptions(model: type[Table]) -> dict[str, str]:
+    return {one.alias or name: one.description for name, one in keys_of(model).items()}

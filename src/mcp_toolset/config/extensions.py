@@ -22,8 +22,6 @@ from mcp_toolset.config.tables import Key, Meaning, Table, is_path, keys_of
 from mcp_toolset.config.variables import Variables, is_unreplaced
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["ServerSettings", "Settings", "read_server_settings", "read_settings", "settings_of"]
-
 
 class NamedCaller(Protocol):
     """A caller whom a file names."""
@@ -212,11 +210,7 @@ _SWITCH: Final = "true or false"
 def read_settings(
     said: Mapping[str, object], place: Place, variables: Variables, servers: Mapping[str, str]
 ) -> dict[str, Settings | None]:
-    """The settings by key; `None` for an extension that is turned off.
-
-    Raises:
-        ConfigError: a value cannot be used; it names the place and the mend.
-    """
+    """The settings by key; `None` for an extension that is turned off."""
     found: dict[str, Settings | None] = {}
     for key, value in said.items():
         kind = settings_of(key)
@@ -273,7 +267,6 @@ def _as_table(
 def _expanded(
     kind: type[Settings], table: dict[str, object], place: Place, variables: Variables
 ) -> dict[str, object]:
-    """The table with the references in its texts expanded."""
     for name in kind.never_null:
         if name in table and table[name] is None:
             raise null_rule(place.at(name))
@@ -288,7 +281,6 @@ def _expanded(
 
 
 def as_object(said: object, place: Place, form: str) -> dict[str, object]:
-    """A value that has to be an object, which is written in this form."""
     if not isinstance(said, dict):
         raise place.error("should be a valid dictionary", f"write `{place.steps[-1]}` as {form}")
     return cast("dict[str, object]", said)
@@ -319,11 +311,7 @@ def _example(one: Key) -> object:
 
 
 def read_server_settings(said: Mapping[str, object], place: Place, server: str) -> dict[str, ServerSettings]:
-    """The settings in an entry by the key of their extension, if the entry says anything of it.
-
-    Raises:
-        ConfigError: a value cannot be used; it names the place and the mend.
-    """
+    """The settings in an entry by the key of their extension, if the entry says anything of it."""
     found: dict[str, dict[str, object]] = {}
     for key, value in said.items():
         if (owner := owners("entry").get(key)) is None:

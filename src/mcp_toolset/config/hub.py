@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,8 +38,7 @@ from mcp_toolset.config.keys import (
     unknown_keys,
 )
 from mcp_toolset.config.models import HubConfig, ServerConfig
-from mcp_toolset.config.patterns import check_own, check_servers, prefixes_of
-from mcp_toolset.config.server import Surroundings, server_config
+from mcp_toolset.config.server import Surroundings, check_own, check_servers, prefixes_of, server_config
 from mcp_toolset.config.tables import keys_of
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import ConfigError, DefinitionError
@@ -46,8 +46,6 @@ from mcp_toolset.security.egress import Egress
 from mcp_toolset.security.policy.sections import Permissions
 from mcp_toolset.security.secrets.references import References
 from mcp_toolset.security.secrets.vault import Vault
-
-__all__ = ["config_text", "load_config", "parse_config"]
 
 _NAMED = 5
 _EDITOR_FOLDERS = (".cursor", ".vscode")
@@ -115,7 +113,7 @@ def parse_config(
     rules = _permissions(defaults.permissions, root.at("toolset", "permissions"))
     if own := {one.name: one.permissions for one in servers if one.permissions is not None}:
         # Imported here, because few configurations have permissions.
-        from mcp_toolset.config.permissions import check_order
+        from mcp_toolset.config.sections import check_order
 
         check_order(rules, own, root.at("toolset", "permissions"))
     if defaults.lock is not None and (defaults.lock != defaults.lock.strip() or "$" in defaults.lock):
@@ -149,7 +147,7 @@ def parse_config(
 def _permissions(said: object, place: Place) -> Permissions:
     if said is None:
         return Permissions()
-    from mcp_toolset.config.permissions import permissions_at
+    from mcp_toolset.config.sections import permissions_at
 
     return permissions_at(said, place)
 
@@ -208,7 +206,7 @@ def _ready(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | 
         return None
     from mcp_toolset.config.sections import ReadyEntry
 
-    return validated(ReadyEntry, said, place).model_dump()
+    return asdict(validated(ReadyEntry, said, place))
 
 
 def _http(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | None:
@@ -217,8 +215,9 @@ def _http(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | N
         return None
     from mcp_toolset.config.sections import HttpEntry
 
-    found = validated(HttpEntry, said, place).model_dump(exclude_none=True)
-    return {**found, "trusted_proxies": tuple(map(str, found["trusted_proxies"]))}
+    found = asdict(validated(HttpEntry, said, place))
+    found["trusted_proxies"] = (*found["trusted_proxies"],)
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _egress(said: dict[str, object] | None, place: Place) -> Egress:

@@ -17,17 +17,6 @@ from typing import cast
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import ConfigError
 
-__all__ = [
-    "Place",
-    "blank_comments",
-    "decode",
-    "line_and_column",
-    "marked_as",
-    "plain_json",
-    "read_text",
-    "without_mark",
-]
-
 _MARK = "\ufeff"
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -167,7 +156,6 @@ def _next(text: str, at: int) -> int:
 
 
 def without_mark(text: str) -> str:
-    """The text without a byte order mark."""
     return text.removeprefix(_MARK)
 
 

@@ -16,27 +16,6 @@ from unicodedata import normalize
 
 from mcp_toolset._index import marked, others, owners, rows, rule_keys
 
-__all__ = [
-    "CLIENT_KEYS",
-    "FILE_KEYS",
-    "GUARDS",
-    "NEVER_NULL",
-    "NO_VARIABLES",
-    "OF_ALL_SERVERS",
-    "USUAL_FILES",
-    "buried",
-    "did_you_mean",
-    "places",
-    "is_section",
-    "misplaced",
-    "names_a_server",
-    "named_servers",
-    "nearest",
-    "switched_off",
-    "synonym",
-    "unknown_keys",
-]
-
 CLIENT_KEYS: Final = frozenset(
     # Claude Code and Claude Desktop: https://code.claude.com/docs/en/mcp
     "type command args env url headers headersHelper scopes alwaysLoad "
@@ -225,7 +204,6 @@ def named_servers(table: Mapping[str, Any]) -> tuple[tuple[str, ...], object] | 
 
 
 def unknown_keys(keys: Iterable[str], known: Iterable[str]) -> list[str]:
-    """The keys that are neither known nor comments."""
     familiar = frozenset(known)
     return [key for key in keys if key not in familiar and not _COMMENT.match(key)]
 
@@ -243,7 +221,6 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
 
 
 def synonym(key: str, value: object = None) -> str | None:
-    """The key of ours that a synonym stands for, such as `exclude` for `blockedTools`."""
     plain = _plain(key)
     return "enabled" if value is False and plain in _SWITCHED_ON else _MEANT.get(plain)
 
@@ -262,7 +239,6 @@ def switched_off(table: Mapping[str, Any], servers: Collection[str]) -> dict[str
 
 
 def names_a_server(value: object, servers: Iterable[str]) -> bool:
-    """Whether a value has a server's name in it, as `bank/pay` and `mcp__bank__pay` have that of `bank`."""
     said = json.dumps(value, ensure_ascii=False, default=str).casefold()
     return any(re.search(rf"(?<![^\W_]){re.escape(one.casefold())}(?![^\W_])", said) for one in servers)
 

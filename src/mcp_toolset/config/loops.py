@@ -19,8 +19,6 @@ from mcp_toolset.config.hub import load_config
 from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.errors import ConfigError
 
-__all__ = ["check_no_loop", "served_files", "way_back"]
-
 _PROGRAM: Final = re.compile(
     r"(?i)(?:^|.*[/\\])mcp[-_]toolset(?:\.exe|\.cmd|\.bat)?(?:\[[^\]]*\])?(?:[@=<>~!].*)?"
 )
@@ -28,17 +26,14 @@ _MODULE: Final = re.compile(r"mcp_toolset(?:\.[\w.]+)?|.*[/\\]mcp_toolset[/\\](?
 
 
 def check_no_loop(server: ServerConfig, path: Path) -> None:
-    """Refuse a server that would serve the file that configures it.
-
-    Raises:
-        ConfigError: it would, directly or through other files; each level would start the next one.
-    """
+    """Refuse a server that would serve the file that configures it."""
     if server.command is None:
         return
     way = way_back((server.command, *server.args), server.cwd, path)
     if way:
+        shown = " → ".join([str(path), *way])
         raise ConfigError(
-            f"{path}: server {server.name!r} serves the file that contains it ({_shown(path, way)}), and "
+            f"{path}: server {server.name!r} serves the file that contains it ({shown}), and "
             "each level would start the next; remove it, or have it serve another file"
         )
 
@@ -51,22 +46,13 @@ def way_back(command: Sequence[str], cwd: str | None, path: Path) -> list[str]:
 
 def served_files(command: Sequence[str], folder: Path) -> Iterator[Path]:
     """The files that a command line makes mcp-toolset serve, as far as its words show."""
-    words = list(_words(command))
+    words = [each for word in command for each in (_split(word) if re.search(r"\s", word) else [word])]
     for at, word in enumerate(words):
         rest = words[at + 1 :]
         if (_PROGRAM.fullmatch(word) or _MODULE.fullmatch(word)) and "serve" in rest:
             for target in rest[rest.index("serve") + 1 :]:
                 if (folder / target).is_file():
                     yield folder / target
-
-
-def _shown(path: Path, way: Sequence[str]) -> str:
-    return " → ".join([str(path), *way])
-
-
-def _words(command: Sequence[str]) -> Iterator[str]:
-    for word in command:
-        yield from _split(word) if re.search(r"\s", word) else [word]
 
 
 def _split(word: str) -> list[str]:

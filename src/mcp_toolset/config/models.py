@@ -28,8 +28,6 @@ from mcp_toolset.security.secrets.references import References
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Callers
 
-__all__ = ["HubConfig", "ServerConfig"]
-
 
 def _no_eras() -> Mapping[str, Era]:
     return MappingProxyType({})
@@ -193,11 +191,7 @@ class HubConfig:
                 yield from stated.for_callers(root.at("mcpServers", server.name))
 
     def check_callers(self) -> None:
-        """Refuse rules for some callers where nobody says who calls.
-
-        Raises:
-            ConfigError: the file has such rules.
-        """
+        """Refuse rules for some callers where nobody says who calls."""
         found = None if self.callers is not None else next(self.for_callers(), None)
         if found is not None:
             raise Place(found[1].source, found[1].steps[:-1]).error(

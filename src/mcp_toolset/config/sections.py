@@ -1,75 +1,61 @@
-"""pydantic models of the parts that few configurations have; each is loaded for a file that has it.
-
-The descriptions of the fields are the remedies in the errors of `entries.validated`.
-"""
+"""The tables of the parts that few configurations have; each is loaded for a file that has it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass as standard
+from ipaddress import ip_network
+from typing import Any, ClassVar, Final, Literal, cast
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    IPvAnyNetwork,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic_core import PydanticCustomError, SchemaValidator, ValidationError
 
-from mcp_toolset.config.entries import LIST_OF_TEXTS
+from mcp_toolset._records import dataclass
+from mcp_toolset.config.entries import LIST_OF_TEXTS, prepared, validated
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.security.policy.patterns import fault_of_exact, fault_of_principal, plain_name
+from mcp_toolset.config.tables import ANY, BOOL, COUNT, TEXT, TEXTS, Schema, Table, any_of, key, one_of
+from mcp_toolset.security.policy.patterns import (
+    fault_of,
+    fault_of_exact,
+    fault_of_principal,
+    hidden_rule,
+    is_for_all_of,
+    plain_name,
+)
+from mcp_toolset.security.policy.sections import Permissions, Section
 
-__all__ = [
-    "CallersEntry",
-    "EgressEntry",
-    "Entry",
-    "HttpEntry",
-    "InputEntry",
-    "LogEntry",
-    "ReadyEntry",
-    "exact_names",
-]
-
-_Some = Annotated[list[str], Field(min_length=1)]
 _Key = tuple[str | None, str | None, str | None]
 _Names = tuple[str, ...] | None
-_TEXT = "a string"
-_SECONDS = "a positive number of seconds"
-_Count = Annotated[int, Field(gt=0, strict=True)]
-_COUNT = "a positive whole number"
+_KEY: Final[Schema] = {"type": "tuple", "items_schema": [{"type": "nullable", "schema": TEXT}] * 3}
+_SOME: Final[Schema] = {**TEXTS, "min_length": 1}
+_COUNT: Final = "a positive whole number"
 
 
-class Entry(BaseModel):
-    """A part of a configuration file; its values stay out of errors."""
+class Strict(Table):
+    """A part in which an unknown key is a mistake."""
 
-    # Pydantic would quote the offending input, which may be a secret.
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", coerce_numbers_to_str=True, hide_input_in_errors=True
-    )
+    __slots__ = ()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_absent(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        table = cast("dict[str, Any]", data)
-        return {key: value for key, value in table.items() if value is not None}
+    unknown: ClassVar = "forbid"
 
 
-class CallersEntry(Entry):
+@standard(frozen=True, kw_only=True)
+class CallersEntry(Strict):
     """The callers that a part of a configuration is for."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    principals: Annotated[list[str | _Key], Field(min_length=1)] | None = Field(
-        None, description=LIST_OF_TEXTS + ", the names of callers, or of keys: [client, issuer, subject]"
+    principals: list[str | _Key] | None = key(
+        {"type": "list", "items_schema": any_of(TEXT, _KEY), "min_length": 1},
+        LIST_OF_TEXTS + ", the names of callers, or of keys: [client, issuer, subject]",
+        meaning="Names or patterns of callers, or keys: `[client, issuer, subject]`, with `null` for a "
+        "missing part.",
+        example=["ci", "*@example.com", ["desktop", "https://idp.example.com", "ann"]],
     )
-    roles: _Some | None = Field(None, description=LIST_OF_TEXTS)
-    scopes: _Some | None = Field(None, description=LIST_OF_TEXTS)
+    roles: list[str] | None = key(
+        _SOME, LIST_OF_TEXTS, meaning="Callers with one of these roles.", example=["intern"]
+    )
+    scopes: list[str] | None = key(
+        _SOME, LIST_OF_TEXTS, meaning="Callers with one of these scopes.", example=["tools:read"]
+    )
 
     def who(self, place: Place) -> tuple[_Names, _Names, _Names]:
         """The names, roles and scopes."""
@@ -83,7 +69,6 @@ class CallersEntry(Entry):
 
 
 def _keyed(names: Sequence[str | _Key] | None, place: Place) -> _Names:
-    """The names; a key becomes its text, as `Identity.key` has it."""
     found = list[str]()
     for number, name in enumerate(names or ()):
         if fault := fault_of_principal(name) if isinstance(name, str) else None:
@@ -101,9 +86,8 @@ def _keyed(names: Sequence[str | _Key] | None, place: Place) -> _Names:
 
 
 def _decoded(text: str) -> _Key | None:
-    """The key that a text has; `None` if it has none."""
     try:
-        return TypeAdapter[_Key](_Key).validate_json(text)
+        return SchemaValidator(cast("Any", _KEY)).validate_json(text)
     except ValidationError:
         return None
 
@@ -118,53 +102,204 @@ def exact_names(names: Sequence[str] | None, place: Place) -> _Names:
     return None if names is None else tuple(map(plain_name, names))
 
 
-class LogEntry(Entry):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry(Strict):
     """The log of a process that serves, in the `toolset` section."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    folder: str | None = Field(None, min_length=1, description="the path of a folder, as a string")
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="one of debug, info, warning and error"
+    folder: str | None = key(
+        {**TEXT, "min_length": 1},
+        "the path of a folder, as a string",
+        meaning="The folder of the log, in that of the configuration; by default the user's folder for logs.",
+        example="logs",
+    )
+    level: Literal["debug", "info", "warning", "error"] = key(
+        one_of("debug", "info", "warning", "error"),
+        "one of debug, info, warning and error",
+        "info",
+        meaning="The least level of the lines that are kept.",
+        example="debug",
     )
 
 
-class ReadyEntry(Entry):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyEntry(Strict):
     """What must work for the server to be ready, in the `toolset` section."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    servers: list[str] = Field([], description=LIST_OF_TEXTS + ", the names of servers or patterns of names")
-    store: bool = Field(False, description="true or false")
-
-
-class EgressEntry(Entry):
-    """Where mounted servers may send the bridge, in the `toolset` section."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    allow: list[str] = Field(description=LIST_OF_TEXTS + ", of hosts and networks")
-
-
-class HttpEntry(Entry):
-    """How much is kept for clients over HTTP, in the `toolset` section; `HttpLimits` says what each means."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    sessions: _Count | None = Field(None, description=_COUNT)
-    sessions_per_peer: _Count | None = Field(None, description=_COUNT)
-    unread: _Count | None = Field(None, description=_COUNT)
-    unread_per_peer: _Count | None = Field(None, description=_COUNT)
-    header_lines: _Count | None = Field(None, description=_COUNT)
-    kept: _Count | None = Field(None, description=_COUNT)
-    kept_per_session: _Count | None = Field(None, description=_COUNT)
-    trusted_proxies: list[IPvAnyNetwork] = Field(
-        [], description=LIST_OF_TEXTS + ', IP addresses or networks such as "10.0.0.0/8"'
+    servers: list[str] = key(
+        TEXTS,
+        LIST_OF_TEXTS + ", the names of servers or patterns of names",
+        [],
+        meaning="Servers that must be up, by their names or patterns of names.",
+        example=["github", "erp-*"],
+    )
+    store: bool = key(
+        BOOL,
+        "true or false",
+        False,
+        meaning="Whether the [store that replicas share](replicas.md) must answer.",
+        example=True,
     )
 
 
-class InputEntry(Entry):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EgressEntry(Strict):
+    """Where mounted servers may send the bridge, in the `toolset` section."""
+
+    allow: list[str] = key(
+        TEXTS,
+        LIST_OF_TEXTS + ", of hosts and networks",
+        required=True,
+        meaning="Hosts, all hosts below one (`*.corp`), IP addresses and networks.",
+        example=["login.corp", "10.0.0.0/8"],
+    )
+
+
+def _network(value: Any) -> str:
+    try:
+        return str(ip_network(value))
+    except (ValueError, TypeError):
+        raise PydanticCustomError("ip_any_network", "value is not a valid IPv4 or IPv6 network") from None
+
+
+_NETWORK: Final[Schema] = prepared(_network, ANY)
+
+
+def _count(meaning: str, example: int) -> Any:
+    return key(COUNT, _COUNT, meaning=meaning, example=example)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpEntry(Strict):
+    """How much is kept for clients over HTTP, in the `toolset` section; `HttpLimits` says what each means."""
+
+    sessions: int | None = _count("Legacy sessions that may be open; the default is 2,000.", 20_000)
+    sessions_per_peer: int | None = _count("The same for one address; the default is 500.", 5_000)
+    unread: int | None = _count(
+        "Bytes of answers that clients have not read; the default is 256 MiB.", 536_870_912
+    )
+    unread_per_peer: int | None = _count("The same for one address; the default is 40 MiB.", 83_886_080)
+    header_lines: int | None = _count("Header lines of one request; the default is 200.", 100)
+    kept: int | None = _count(
+        "Bytes of events that are kept so that broken streams can be resumed; the default is 64 MiB.",
+        33_554_432,
+    )
+    kept_per_session: int | None = _count("The same for one session; the default is 16 MiB.", 4_194_304)
+    trusted_proxies: list[str] = key(
+        {"type": "list", "items_schema": _NETWORK},
+        LIST_OF_TEXTS + ', IP addresses or networks such as "10.0.0.0/8"',
+        [],
+        meaning="Addresses or networks of proxies whose `X-Forwarded-For` says the client's address.",
+        example=["10.0.0.0/8"],
+        published={"type": "array", "items": {"format": "ipvanynetwork", "type": "string"}},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputEntry(Table):
     """One of VS Code's `inputs`: only its id and default can be used without a user to ask."""
 
-    id: str = Field(description=_TEXT)
-    default: str | None = Field(None, description=_TEXT)
+    id: str = key(TEXT, "a string", required=True, meaning="The name in `${input:…}`.", example="api-key")
+    default: str | None = key(
+        TEXT, "a string", meaning="The value if the variable `MCP_INPUT_…` is not set.", example="none"
+    )
+
+
+_PATTERNS = LIST_OF_TEXTS + " such as `github/*`, `*_delete` or `destructive:*`"
+
+
+@standard(frozen=True, kw_only=True)
+class SectionPermissions(Strict):
+    """The rules of one server, for every caller."""
+
+    allow: list[str] | None = key(
+        TEXTS,
+        _PATTERNS,
+        meaning="Patterns of the tools that exist for a caller; without the key, every tool that is not "
+        "denied.",
+        example=["readOnly:*"],
+    )
+    ask: list[str] | None = key(
+        TEXTS,
+        _PATTERNS,
+        meaning="Patterns of the tools that need an [approval](approvals.md).",
+        example=["destructive:*"],
+    )
+    deny: list[str] | None = key(
+        TEXTS,
+        _PATTERNS,
+        meaning="Patterns of the tools that do not exist for a caller.",
+        example=["github/*_delete"],
+    )
+
+
+@standard(frozen=True, kw_only=True)
+class CallersPermissions(SectionPermissions, CallersEntry):
+    """The rules for some callers."""
+
+
+@standard(frozen=True, kw_only=True)
+class GeneralPermissions(SectionPermissions):
+    """The rules for all servers and callers, and those for some callers."""
+
+    callers: list[object] | None = key(
+        {"type": "list", "items_schema": {"type": "any"}},
+        "a list of objects",
+        alias="for",
+        meaning="Rules for some callers; they are checked before the general rules.",
+        example=[{"roles": ["intern"], "deny": ["crm/*"]}],
+    )
+
+
+def permissions_at(data: object, place: Place) -> Permissions:
+    """The `permissions` of the `toolset` section; those of servers are added by `HubConfig`."""
+    if data is None:
+        return Permissions()
+    entry = validated(GeneralPermissions, data, place)
+    if entry.callers == []:
+        raise place.at("for").error("is empty, so it protects nothing", "name callers in it, or remove it")
+    callers = [_callers_at(one, place.at("for", number)) for number, one in enumerate(entry.callers or ())]
+    for number, after in enumerate(callers):
+        for at, before in enumerate(callers[:number]):
+            if is_for_all_of(before, after):
+                _check_reached(after, before, place.at("for", number), f"`for[{at}].allow`")
+    return Permissions(_section(entry, place), callers=tuple(callers))
+
+
+def check_order(rules: Permissions, servers: Mapping[str, Section], place: Place) -> None:
+    """Refuse a general rule for one server whose entry allows what the rule is about: it decides before."""
+    for server, section in servers.items():
+        _check_reached(rules.general, section, place, f"`{section.place}.allow`", server)
+
+
+def _check_reached(after: Section, before: Section, place: Place, told: str, server: str = "") -> None:
+    """Refuse a rule that never applies, because the section that is asked before allows what it is about."""
+    if (found := hidden_rule(after, before, server)) is not None:
+        raise place.at(found.kind, found.number).error(
+            f"never applies, as {told} is asked before it and has `{found.wide}`",
+            "write it into that section, or in front of it",
+        )
+
+
+def section_at(data: object, place: Place) -> Section | None:
+    """The `permissions` of one server's entry; raises as `permissions_at` does."""
+    return None if data is None else _section(validated(SectionPermissions, data, place), place)
+
+
+def _callers_at(data: object, place: Place) -> Section:
+    entry = validated(CallersPermissions, data, place)
+    who = entry.who(place)
+    if entry.allow is None and not entry.ask and not entry.deny:
+        raise place.error("has no rules", "add `allow`, `ask` or `deny`")
+    return _section(entry, place, *who)
+
+
+def _section(entry: SectionPermissions, place: Place, *of_callers: tuple[str, ...] | None) -> Section:
+    for kind, listed in (("ask", entry.ask), ("deny", entry.deny)):
+        if listed == []:
+            raise place.at(kind).error("is empty, so it protects nothing", "name tools in it, or remove it")
+    for kind, patterns in (("allow", entry.allow), ("ask", entry.ask), ("deny", entry.deny)):
+        for number, pattern in enumerate(patterns or ()):
+            if fault := fault_of(pattern):
+                raise place.at(kind, number).error(*fault)
+    allow = None if entry.allow is None else tuple(entry.allow)
+    return Section(place.path, allow, tuple(entry.ask or ()), tuple(entry.deny or ()), *of_callers)

@@ -8,22 +8,94 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
+from mcp_toolset._index import owners
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import WRONG_PLACE, ServerEntry, ToolsetSection
 from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.keys import NO_VARIABLES, did_you_mean
 from mcp_toolset.config.models import ServerConfig
-from mcp_toolset.config.patterns import check_servers
 from mcp_toolset.config.rules import Transport
 from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.security.egress import MEND_ADDRESS, is_web_address
+from mcp_toolset.security.policy.sections import KINDS
 
 if TYPE_CHECKING:
     from mcp_toolset.security.policy.sections import Section
 
-__all__ = ["Surroundings", "server_config"]
+
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def check_servers(place: Place, servers: Mapping[str, str], permissions: object) -> None:
+    """Refuse a rule for the tools of a server that is not there; wrong types are refused elsewhere."""
+    check_patterns(_patterns(permissions, place.at("permissions")), servers)
+
+
+def check_patterns(patterns: Iterable[tuple[str, Place]], servers: Mapping[str, str]) -> None:
+    prefixes = {prefix: name for name, prefix in servers.items() if prefix}
+    for pattern, at in patterns:
+        # Imported here, because few configurations have rules.
+        from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, fault_of_server
+
+        fault = fault_of_server(pattern, servers) or fault_of_public(pattern, prefixes)
+        # What is wrong with a pattern by itself is told where it is read.
+        if fault and not fault_of(pattern):
+            raise at.error(*fault)
+
+
+def check_own(entries: Mapping[str, object], section: Place) -> None:
+    """Refuse a rule in a server's entry that is for the tools of another server of the file."""
+    for name, entry in entries.items():
+        others, place = {*entries} - {name}, section.at(name)
+        table = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        rules = [*_patterns(table.get("permissions"), place.at("permissions"))]
+        for key in owners("entry"):
+            said = table.get(key)
+            named = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+            rules += [(one, place.at(key, one)) for one in named]
+        for key in ("include", "exclude", "includeTools", "excludeTools", "disabledTools", "disabled_tools"):
+            said = table.get(key)
+            rules += [
+                (one, place.at(key, at))
+                for at, one in enumerate(cast("list[Any]", said) if isinstance(said, list) else [])
+                if isinstance(one, str)
+            ]
+        for pattern, at in rules:
+            from mcp_toolset.security.policy.patterns import fault_of, fault_of_server, split_hint
+
+            own = fault_of_server(pattern, [name])
+            if own and not fault_of(pattern) and "/" in pattern and not fault_of_server(pattern, others):
+                other = next(one for one in others if not fault_of_server(pattern, [one]))
+                raise at.error(
+                    "is a rule for another server, which would not apply",
+                    f"move `{split_hint(pattern)[1]}` into the entry of `{other}`, or into `toolset`",
+                )
+
+
+def prefixes_of(entries: Mapping[str, object]) -> dict[str, str]:
+    """The prefix of the tools of each server; empty where it cannot be one."""
+    said = (
+        (name, cast("dict[str, object]", one).get("prefix") if isinstance(one, dict) else None)
+        for name, one in entries.items()
+    )
+    found = ((name, name if prefix is None else prefix) for name, prefix in said)
+    return {
+        name: prefix if isinstance(prefix, str) and _PREFIX.fullmatch(prefix) else ""
+        for name, prefix in found
+    }
+
+
+def _patterns(said: object, place: Place) -> Iterator[tuple[str, Place]]:
+    table = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+    for key, listed in table.items():
+        for number, one in enumerate(cast("list[object]", listed) if isinstance(listed, list) else []):
+            if key == "for":
+                yield from _patterns(one, place.at(key, number))
+            elif key in KINDS and isinstance(one, str):
+                yield one, place.at(key, number)
+
 
 _TRANSPORTS: Mapping[str, Transport] = {
     "stdio": "stdio",
@@ -159,16 +231,7 @@ def _check_own_names(name: str, entry: ServerEntry, place: Place) -> None:
 
 
 def check_own_names(server: str, names: Iterable[tuple[str, Place]], *, exact: bool = False) -> None:
-    """Refuse what fits no tool where only the server's own names of its tools are looked at.
-
-    Args:
-        server: The name of the server.
-        names: The names or patterns, each with its place.
-        exact: Whether they are names alone.
-
-    Raises:
-        ConfigError: with the place of the first one that fits nothing.
-    """
+    """Refuse what fits no tool where only the server's own names of its tools are looked at."""
     for one, place in names:
         # Imported here, because few configurations choose tools.
         from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, split_hint
@@ -231,9 +294,11 @@ def _remote(common: ServerConfig, entry: ServerEntry, reader: _Reader) -> Server
     url = reader.text(written, key)
     if not common.disabled and not is_web_address(url):
         raise reader.place.at(key).error("not a web address", MEND_ADDRESS)
+    # Files from before streamable HTTP give no type; the path tells, by convention.
+    by_path: Transport = "sse" if _SSE_ADDRESS.search(url) else "http"
     return replace(
         common,
-        transport=common.transport if entry.type or entry.transport else _transport_of(url),
+        transport=common.transport if entry.type or entry.transport else by_path,
         url=url,
         headers=MappingProxyType(reader.table(entry.headers, "headers")),
     )
@@ -245,7 +310,7 @@ def _remote(common: ServerConfig, entry: ServerEntry, reader: _Reader) -> Server
 def _permissions(said: object, place: Place) -> Section | None:
     if said is None:
         return None
-    from mcp_toolset.config.permissions import section_at
+    from mcp_toolset.config.sections import section_at
 
     return section_at(said, place)
 
@@ -283,11 +348,6 @@ def _transport_unsaid(entry: ServerEntry, address: str, keys: Sequence[str], pla
 def _misspelt(keys: Sequence[str]) -> str:
     guesses = (did_you_mean(key, ("command", "url")) for key in keys if key not in ("command", "url"))
     return next(filter(None, guesses), "")
-
-
-def _transport_of(url: str) -> Transport:
-    # Files from before streamable HTTP give no type; the path tells, by convention.
-    return "sse" if _SSE_ADDRESS.search(url) else "http"
 
 
 def _environment(reader: _Reader, entry: ServerEntry) -> dict[str, str]:

@@ -15,27 +15,6 @@ from pydantic_core import SchemaValidator
 
 from mcp_toolset._records import dataclass
 
-__all__ = [
-    "ANY",
-    "BOOL",
-    "COUNT",
-    "PATH",
-    "SECONDS",
-    "TABLE",
-    "TEXT",
-    "TEXTS",
-    "TEXT_TABLE",
-    "Key",
-    "Meaning",
-    "Schema",
-    "Table",
-    "any_of",
-    "is_path",
-    "key",
-    "keys_of",
-    "one_of",
-]
-
 Schema = Mapping[str, Any]
 """What pydantic's core is to check (`pydantic_core.core_schema`)."""
 
@@ -145,7 +124,6 @@ class Table:
 
 @cache
 def keys_of(table: type[Table]) -> Mapping[str, Key]:
-    """The keys of a table by the names of their fields."""
     return {one.name: one.metadata["key"] for one in fields(cast("Any", table)) if "key" in one.metadata}
 
 

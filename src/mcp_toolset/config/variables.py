@@ -28,8 +28,6 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.errors import SecretError
 from mcp_toolset.security.secrets.references import AbsentError, References
 
-__all__ = ["PLAIN_VARIABLES", "REFERENCE", "Variables", "is_unreplaced", "parse_env_file"]
-
 PLAIN_VARIABLES: Final = frozenset(
     "HOME USER LOGNAME USERNAME PATH PWD SHELL LANG LC_ALL TZ TERM TMPDIR TMP TEMP USERPROFILE APPDATA "
     "LOCALAPPDATA HOMEDRIVE HOMEPATH PYTHONPATH PYTHONUNBUFFERED NODE_ENV LOG_LEVEL "

@@ -60,7 +60,7 @@ class MountKeywords(TypedDict, total=False):
         breaker: The circuit breaker: the consecutive failures after which the server is not called, and for
             how many seconds.
         forward: Headers to send with each caller's requests, by name, each with where its value is from:
-            `identity.name` or another fact of the caller, or `header.NAME`; see docs/per-user-credentials.md.
+            `identity.name` or another fact of the caller, or `header.NAME`; see docs/upstream-login.md.
         forward_authorization: Whether to send each caller's own `Authorization` header on to this server; by
             default it is never sent. For streamable HTTP only.
         single: Whether one replica alone may have the server at a time, if replicas share a state; the

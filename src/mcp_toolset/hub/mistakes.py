@@ -45,7 +45,6 @@ class Problem:
     Attributes:
         message: The file with line and column, the place, the cause and the mend.
         line: Its line in the file.
-        column: Its column.
         server: The server whose entry has it; empty for a mistake elsewhere.
     """
 

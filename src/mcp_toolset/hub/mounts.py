@@ -90,16 +90,11 @@ def enabled(config: HubConfig) -> list[ServerConfig]:
 
 
 def lock_of(config: HubConfig) -> LockFile:
-    """The lock file of a configuration; see `LockFile` for what it raises."""
     return LockFile(lock_path(config))
 
 
 def check_lock(config: HubConfig) -> None:
-    """Refuse a configuration whose lock file is not there, or is none; see `LockFile`.
-
-    Raises:
-        ConfigError: it names a lock file that does not exist, or that cannot be used.
-    """
+    """Refuse a configuration whose lock file is not there, or is none; see `LockFile`."""
     try:
         found = lock_of(config)
     except ConfigError as fault:
@@ -145,12 +140,7 @@ def shaped(config: HubConfig, mounts: Mapping[str, Mount]) -> list[Toolset]:
 
 
 def judged(config: HubConfig, mount: Callable[[ServerConfig], object]) -> HubConfig:
-    """The configuration with a `fault` at every server that cannot be mounted, or conflicts with another.
-
-    Args:
-        config: The configuration.
-        mount: Mounts a server, to see whether that can be done.
-    """
+    """The configuration with a `fault` at every server that cannot be mounted, or conflicts with another."""
     names = FileNames(str(config.path))
 
     def judge(server: ServerConfig) -> ServerConfig:
@@ -260,7 +250,6 @@ class FileNames:
 
     Attributes:
         path: The file, for errors.
-        prefixes: The prefix of each server, empty for none.
     """
 
     path: str
@@ -275,7 +264,6 @@ class FileNames:
         return frozenset(self._owners) - set(FIXED_TOOLS)
 
     def add(self, server: ServerConfig) -> None:
-        """Reserve the names of a server; if one is refused, none is reserved."""
         prefix = "" if server.prefix is False else self._prefix(server)
         owners = dict(self._owners)
         for tool, name in server.names.items():

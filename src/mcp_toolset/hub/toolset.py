@@ -29,7 +29,7 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared
-    from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.security.authenticator import Authenticator
     from mcp_toolset.upstream.toolset import RemoteToolset
 
 _log = logging.getLogger("mcp_toolset.hub")
@@ -75,7 +75,6 @@ class ConfiguredToolset(Toolset):
 
     Attributes:
         config: The current configuration.
-        read: Reads the configuration again.
         mounts: The mounts by the names of their servers, in the order of the file.
         shared: What the replicas of the server share; `None` without replicas.
     """
@@ -112,7 +111,7 @@ class ConfiguredToolset(Toolset):
         self._warned |= frozenset(warnings)
 
     def passing(self) -> RemoteToolset | None:
-        """The only server, if its entry says `"unlisted": "pass"`; see docs/transparent.md."""
+        """The only server, if its entry says `"unlisted": "pass"`; see docs/adopting.md."""
         return next((mount.remote.passing() for mount in self.mounts.values()), None)
 
     @property

@@ -47,11 +47,6 @@ async def watching(
 
     Nothing is watched if the server serves no configuration. A file that cannot be used is logged as an
     error, and the server keeps its configuration.
-
-    Args:
-        server: The server.
-        every: Seconds between polls.
-        tell: Called with a line about each reload that changed something.
     """
     configured = server.configured
     if configured is None:

@@ -152,7 +152,6 @@ def _kind_of_host(host: str) -> str:
 
 
 def _plain(address: str) -> IPv4Address | IPv6Address:
-    """An address; of an IPv6 address that stands for an IPv4 address, that one."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv4Address):
         return ip

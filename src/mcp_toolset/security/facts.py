@@ -27,5 +27,4 @@ def who_fields(identity: Identity | None, principal: str | None = None) -> dict[
 
 
 def without_credentials(text: str) -> str:
-    """A text without what looks like a credential."""
     return _TOKEN.sub(lambda found: f"{found[1]} {BLANK}" if found[1] else BLANK, text)

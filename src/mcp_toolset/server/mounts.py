@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog, KeptFiles
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.config import HubConfig
-    from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.security.authenticator import Authenticator
 
 
 PATIENCE: Final = 10.0

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.sdk.servers import Server
-    from mcp_toolset.security.authentication.authenticator import Auth
+    from mcp_toolset.security.authenticator import Auth
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.keywords import ServerKeywords
     from mcp_toolset.server.state_keeper import StateKeeper

@@ -33,7 +33,7 @@ from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
-    from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.security.authenticator import Authenticator
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.keywords import ServeKeywords
 

@@ -382,7 +382,7 @@ class RemoteToolset(Toolset):
         )
 
     def passing(self) -> RemoteToolset | None:
-        """This mount, if it may be asked for what it does not list; see docs/transparent.md."""
+        """This mount, if it may be asked for what it does not list; see docs/adopting.md."""
         return self if self.passes and not self.connection.pins.decides_by_list else None
 
     def passed(self, name: str) -> ToolBinding | None:

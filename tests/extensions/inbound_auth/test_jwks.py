@@ -11,8 +11,8 @@ from tests.extensions.inbound_auth.issuer import AUDIENCE, Issuer, issuing, publ
 
 from mcp_toolset.auth import JWT
 from mcp_toolset.errors import InvalidTokenError, TokenCheckError
-from mcp_toolset.extensions.inbound_auth import jwks
-from mcp_toolset.extensions.inbound_auth.jwks import COOLDOWN, LIFESPAN, KeySet, fetched
+from mcp_toolset.extensions.inbound_auth.verifiers import jwt as jwks
+from mcp_toolset.extensions.inbound_auth.verifiers.jwt import COOLDOWN, LIFESPAN, KeySet, fetched
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp_toolset import Identity
 from mcp_toolset.auth import Authenticator, Refusal, StaticToken, StaticTokens
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
-from mcp_toolset.security.authentication.verifier import MEMORY
+from mcp_toolset.security.authenticator import MEMORY
 
 pytestmark = pytest.mark.anyio
 
@@ -224,7 +224,7 @@ def test_i1_what_verifies_nothing_is_refused_when_the_server_is_made(auth: Any) 
 
 
 async def test_i1_the_number_of_remembered_tokens_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mcp_toolset.security.authentication import authenticator
+    from mcp_toolset.security import authenticator
 
     monkeypatch.setattr(authenticator, "_KNOWN", 3)
     verifier = Watched({f"t{number}": Identity.of(f"app{number}") for number in range(5)})

@@ -7,8 +7,6 @@ from typing import Final
 
 from mcp_toolset._index import others
 
-__all__ = ["FILE", "published_schema"]
-
 FILE: Final = Path(__file__).with_name("mcp-toolset.schema.json")
 
 

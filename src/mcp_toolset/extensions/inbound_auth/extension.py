@@ -22,7 +22,6 @@ class InboundAuth(Extension):
 
     @classmethod
     def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
-        """See `Extension`; a section that was removed holds until then."""
         return before is not None and now is None
 
 

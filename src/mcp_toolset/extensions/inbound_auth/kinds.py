@@ -14,7 +14,7 @@ from mcp_toolset.config.extensions import NamedCaller
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import TEXTS, Schema, Table
 from mcp_toolset.errors import ConfigError, DefinitionError
-from mcp_toolset.security.authentication.verifier import RememberedVerifier
+from mcp_toolset.security.authenticator import RememberedVerifier
 
 Expand = Callable[..., str]
 """Expands the references in a text; takes the steps to the text too."""
@@ -98,7 +98,6 @@ def told_at(place: Place) -> Generator[None]:
 
 @cache
 def kinds() -> Sequence[type[VerifierKind]]:
-    """Every kind, in the order in which its verifiers are asked."""
     home = import_module(f"{__package__}.verifiers")
     found = [import_module(f"{home.__name__}.{each.name}").KIND for each in iter_modules(home.__path__)]
     return sorted(found, key=lambda one: not one.knows_all)

@@ -12,7 +12,7 @@ from mcp_toolset.cli.options import gathered
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig
-    from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.security.authenticator import Authenticator
     from mcp_toolset.serving.serve import TransportName
 
 
@@ -37,7 +37,7 @@ class Inbound:
             return None
         from mcp_toolset.extensions.inbound_auth.verifiers.jwt import JWT
         from mcp_toolset.extensions.inbound_auth.verifiers.static_tokens import StaticTokens
-        from mcp_toolset.security.authentication.authenticator import Authenticator
+        from mcp_toolset.security.authenticator import Authenticator
 
         verifiers: list[StaticTokens | JWT] = []
         if self.variables:
@@ -47,11 +47,7 @@ class Inbound:
         return Authenticator(verifiers, required_scopes=self.required_scopes)
 
     def check_callers(self, config: HubConfig, warn: Callable[[str], None]) -> None:
-        """Refuse, or warn of, rules of a file for callers whose tokens these options do not accept.
-
-        Raises:
-            ConfigError: as `Callers.check` does.
-        """
+        """Refuse, or warn of, rules of a file for callers whose tokens these options do not accept."""
         if self.issuer is not None or not self.variables:
             return
         from mcp_toolset.extensions.inbound_auth.settings import check_known

@@ -25,7 +25,7 @@ from mcp_toolset.extensions.inbound_auth.kinds import (
     VerifierKind,
     kinds,
 )
-from mcp_toolset.security.authentication.authenticator import Authenticator
+from mcp_toolset.security.authenticator import Authenticator
 from mcp_toolset.security.policy.patterns import ForCallers, hidden_rule, is_caller, is_for, plain_name
 from mcp_toolset.security.policy.sections import Section
 
@@ -40,11 +40,7 @@ class AuthRules:
     place: Place = field(compare=False)
 
     def authenticator(self) -> Authenticator:
-        """Who may call.
-
-        Raises:
-            ConfigError: a verifier cannot be made.
-        """
+        """Who may call."""
         made = [each for one in self.verifiers for each in one.verifiers(self.place.at(one.key))]
         return Authenticator(made, resource=self.resource, required_scopes=self.required_scopes)
 
@@ -69,7 +65,6 @@ class _Auth(Settings):
 
     @classmethod
     def read(cls, said: object, place: Place, variables: Variables, servers: Mapping[str, str]) -> Self:
-        """See `Settings`."""
         table = as_object(said, place, cls.object_only)
         made = validated(cls, table, place)
         stated = [(kind, getattr(made, kind.key)) for kind in kinds()]
@@ -181,11 +176,7 @@ def check_known(
     stated: Iterable[tuple[Any, Place]],
     warn: Callable[[str], None],
 ) -> None:
-    """Refuse a caller that is nearly a known one, and warn of one that nobody is.
-
-    Raises:
-        ConfigError: with the place of the first such name.
-    """
+    """Refuse a caller that is nearly a known one, and warn of one that nobody is."""
     for section, place in stated:
         for kind, names in known.items():
             for number, one in enumerate(getattr(section, kind, None) or ()):
@@ -199,7 +190,6 @@ def check_known(
 
 
 def _key_of(name: str) -> str:
-    """The key of the caller who has the token of this name."""
     return json.dumps([name, None, None])
 
 

@@ -29,7 +29,6 @@ class SingleOfServer(ServerSettings):
     )
 
     def linked(self, link: Any, sessions: SessionRule, *, forwards: bool) -> Any:
-        """See `ServerSettings`."""
         if not self.single:
             return None
         from mcp_toolset.extensions.single_mounts.single_link import single_link

@@ -66,7 +66,6 @@ class SingleLink(Link):
     found: list[Shared] = field(default_factory=list[Shared], repr=False, compare=False)
 
     def share(self, shared: Shared) -> None:
-        """See `Link`."""
         self.found[:] = [shared]
 
     @asynccontextmanager
@@ -316,11 +315,7 @@ class ThroughOwner:
 
 
 def single_link(link: Link, sessions: SessionRule, *, forwards: bool) -> SingleLink:
-    """The same link, to a server that one replica alone may have.
-
-    Raises:
-        DefinitionError: the server cannot have one session for all callers.
-    """
+    """The same link, to a server that one replica alone may have."""
     if sessions not in ("auto", "shared") or forwards or link.facts.in_process:
         raise DefinitionError(
             f"mount {link.name!r}: a single server has one session for all callers, so it goes with no other "

@@ -38,7 +38,7 @@ SPANS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Where the metrics and traces of a server go; see docs/observability.md.
+    """Where the metrics and traces of a server go; see docs/observing.md.
 
     Attributes:
         prometheus: Whether `GET /metrics` has the metrics; needs the extra `prometheus`.

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from mcp_toolset.cli.output import Output
     from mcp_toolset.config import HubConfig
     from mcp_toolset.extensions.upstream_access.credentials.account import Account
-    from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
+    from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Credential
     from mcp_toolset.extensions.upstream_access.server_auth import LoginPage
-
-__all__ = ["login_command", "logout_command"]
 
 _FOR_NOBODY: Final = (
     "each caller has a login of its own; this one is for requests without a caller, as on stdio"
@@ -123,7 +121,8 @@ def login_command(
             output.json({"server": account.name, **about, "issuer": found.issuer, "scopes": [*found.scopes]})
         else:
             own = "" if caller is None else f", for the caller {caller} alone"
-            output.say(f"logged in to {account.name} at {found.issuer}{_granted(found)}{own}")
+            scopes = f", for {' '.join(found.scopes)}" if found.scopes else ""
+            output.say(f"logged in to {account.name} at {found.issuer}{scopes}{own}")
 
 
 @click.command(
@@ -154,7 +153,6 @@ def logout_command(server: str, config: Path | None, caller: str | None) -> None
 
 
 def _account(server: str, config: Path | None, caller: str | None) -> tuple[Account, LoginRecord]:
-    """The account that a word of the command line names, of a caller if one is given, and its record."""
     from mcp_toolset.cli.callers import LoginRecord
     from mcp_toolset.cli.target import default_name
     from mcp_toolset.config import load_config
@@ -219,7 +217,7 @@ async def _logged_in(
 ) -> Credential:
     import anyio
 
-    from mcp_toolset.extensions.upstream_access.credentials.loopback import PastedPage, loopback_page
+    from mcp_toolset.extensions.upstream_access.credentials.account import PastedPage, loopback_page
 
     port = await account.port()
     try:
@@ -241,7 +239,7 @@ async def _logged_in(
 
 async def _shown(account: Account, page: LoginPage, scopes: Sequence[str]) -> Credential:
     """Log in, and tell the browser how that has ended."""
-    from mcp_toolset.extensions.upstream_access.credentials.loopback import LoopbackPage
+    from mcp_toolset.extensions.upstream_access.credentials.account import LoopbackPage
 
     assert isinstance(page, LoopbackPage)
     try:
@@ -308,7 +306,3 @@ def _state(credential: Credential) -> str:
         return "logged in"
     left = None if credential.expires_at is None else credential.expires_at - now
     return "logged in" if left is None else f"logged in for {left / 60:.0f} minutes"
-
-
-def _granted(credential: Credential) -> str:
-    return f", for {' '.join(credential.scopes)}" if credential.scopes else ""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.pins.policy import Pins
-    from mcp_toolset.config.sections import Entry
-    from mcp_toolset.config.tables import Meaning
+    from mcp_toolset.config.tables import Table
     from mcp_toolset.extending.mounts import MountAuth
     from mcp_toolset.transports.client.credentials import TokenSource
     from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
@@ -26,11 +25,11 @@ class UpstreamAccess:
         return OAuth()
 
     @staticmethod
-    def logins() -> tuple[Mapping[str, type[Entry]], Mapping[str, Meaning]]:
-        """The kinds of login that an entry can have, and what their keys mean."""
-        from mcp_toolset.extensions.upstream_access.entries import LOGINS, MEANINGS
+    def logins() -> Mapping[str, type[Table]]:
+        """The kinds of login that an entry can have."""
+        from mcp_toolset.extensions.upstream_access.settings import LOGINS
 
-        return LOGINS, MEANINGS
+        return LOGINS
 
     @staticmethod
     def tokens(name: str, url: str, auth: Any, how: str) -> TokenSource:
@@ -50,7 +49,7 @@ class UpstreamAccess:
     ) -> UpstreamConnection:
         """The connections of single callers to a server; see `reach_of` and `CallerConnections`."""
         from mcp_toolset.extensions.upstream_access.callers.caller_connections import CallerConnections
-        from mcp_toolset.extensions.upstream_access.callers.reaches import logins_of, reach_of
+        from mcp_toolset.extensions.upstream_access.callers.reach import logins_of, reach_of
         from mcp_toolset.extensions.upstream_access.settings import AccessOfServer
 
         said = options["stated"].get("access")

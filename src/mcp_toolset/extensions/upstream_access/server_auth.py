@@ -20,17 +20,6 @@ from mcp_toolset.security.egress import Egress, is_web_address
 if TYPE_CHECKING:
     from mcp_toolset.security.secrets.credential_store import CredentialStore
 
-__all__ = [
-    "CallerAuth",
-    "ClientCredentials",
-    "EnterpriseLogin",
-    "Forward",
-    "LoginPage",
-    "OAuth",
-    "ServerAuth",
-    "TokenExchange",
-]
-
 
 class _Asking(MountAuth):
     """Asks authorization servers, within the limits of `egress`."""
@@ -89,11 +78,7 @@ class OAuth(_Asking):
     egress: Egress = Egress()
 
     def __post_init__(self) -> None:
-        """Check what has been given.
-
-        Raises:
-            DefinitionError: it does not fit together.
-        """
+        """Check what has been given."""
         object.__setattr__(self, "scopes", tuple(self.scopes))
         if self.client_secret and not self.client_id:
             raise DefinitionError("auth has `client_secret` without `client_id`; add the id of that client")
@@ -137,11 +122,7 @@ class ClientCredentials(_Asking):
     egress: Egress = Egress()
 
     def __post_init__(self) -> None:
-        """Check what has been given.
-
-        Raises:
-            DefinitionError: it does not fit together.
-        """
+        """Check what has been given."""
         object.__setattr__(self, "scopes", tuple(self.scopes))
         if bool(self.client_secret) == bool(self.private_key):
             raise DefinitionError("auth needs one of `client_secret` and `private_key`; give one of them")
@@ -181,11 +162,7 @@ class EnterpriseLogin(_Asking):
     egress: Egress = Egress()
 
     def __post_init__(self) -> None:
-        """Check what has been given.
-
-        Raises:
-            DefinitionError: an address is none.
-        """
+        """Check what has been given."""
         object.__setattr__(self, "scopes", tuple(self.scopes))
         _check_issuer(self.issuer)
         _check_issuer(self.idp_token_endpoint, "idp_token_endpoint")
@@ -222,11 +199,7 @@ class TokenExchange(_Asking):
     egress: Egress = Egress()
 
     def __post_init__(self) -> None:
-        """Check what has been given.
-
-        Raises:
-            DefinitionError: an address is none, or there are two of them, or none.
-        """
+        """Check what has been given."""
         object.__setattr__(self, "scopes", tuple(self.scopes))
         if bool(self.token_url) == bool(self.issuer):
             raise DefinitionError("auth needs one of `token_url` and `issuer`; give one of them")

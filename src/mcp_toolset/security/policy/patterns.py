@@ -76,12 +76,10 @@ class ToolFacts(NamedTuple):
 
 
 def hints_of(annotations: Hints | None) -> frozenset[str]:
-    """Which hints hold for a tool with these annotations."""
     return frozenset(name for name, holds in HINTS.items() if holds(annotations or {}))
 
 
 def split_hint(pattern: str) -> tuple[str, str]:
-    """The hint before a pattern, or `tag`, empty for none; and the rest."""
     hint, colon, rest = pattern.partition(":")
     return (hint, rest) if colon and (hint in HINTS or hint == TAG) else ("", pattern)
 
@@ -199,12 +197,7 @@ def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] |
 
 
 def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str] | None:
-    """What is wrong with a pattern that is nearly a public name, or names a whole server; and the remedy.
-
-    Args:
-        pattern: The pattern.
-        prefixes: The servers by the prefixes of their tools.
-    """
+    """What is wrong with a pattern that is nearly a public name, or names a whole server; and the remedy."""
     hint, name = split_hint(pattern)
     if hint == TAG or "/" in name:
         return None
@@ -228,7 +221,6 @@ def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str
 
 
 def is_caller(pattern: str, name: str, key: str) -> bool:
-    """Whether a pattern is for a caller: its name, a pattern of its name, or its key, beginning with `[`."""
     if pattern.startswith("["):
         # Never a name: a user may be called what the key of another one is.
         return pattern == key
@@ -265,7 +257,6 @@ class ForCallers(Protocol):
 
 
 def is_for(section: ForCallers, caller: Caller) -> bool:
-    """Whether a section is for a caller: each kind that it names has to fit."""
     wanted, name, key = section.principals, caller.name, caller.key
     return (
         (wanted is None or any(is_caller(one, name, key) for one in wanted))
@@ -340,11 +331,7 @@ class _Rule:
 
 
 class SectionRules:
-    """The patterns of one section, compiled.
-
-    Attributes:
-        section: The section.
-    """
+    """The patterns of one section, compiled."""
 
     __slots__ = ("_any", "_own", "_rules", "section")
 

@@ -59,7 +59,6 @@ class Look:
     """A section that was asked about a tool.
 
     Attributes:
-        section: The section.
         kind: What it decides; `None` if none of its patterns fits.
         pattern: The pattern that fits.
     """
@@ -241,7 +240,6 @@ class _Chain:
         return (number for number, one in enumerate(self._callers) if is_for(one.section, identity))
 
     def _asked(self, tool: ToolFacts, callers: Iterable[int]) -> Iterator[SectionRules]:
-        """The sections for a caller and a tool, in the order in which they are asked."""
         yield from (self._callers[number] for number in callers)
         if tool.server in self._servers:
             yield self._servers[tool.server]
@@ -310,7 +308,6 @@ def _texts(patterns: Sequence[str], kind: str) -> tuple[str, ...]:
 
 
 def facts_of(binding: ToolBinding) -> ToolFacts:
-    """The facts of a tool, with all of its hints."""
     definition = binding.definition
     hints = hints_of(definition.annotations)
     return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)

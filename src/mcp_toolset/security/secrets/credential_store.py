@@ -17,8 +17,6 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import SecretError
 
-__all__ = ["LOCK_PATIENCE", "CredentialKey", "CredentialStore", "MemoryCredentialStore"]
-
 LOCK_PATIENCE: Final = 60.0
 """Seconds to wait for the lock of a credential: its holder may be renewing the credential over a network."""
 
@@ -51,21 +49,15 @@ class CredentialStore(Protocol):
     Every method raises `SecretError` if the store cannot be read or written; the message names the upstream.
     """
 
-    async def load(self, key: CredentialKey) -> Mapping[str, Any] | None:
-        """The credential under a key, or `None`."""
-        ...
+    async def load(self, key: CredentialKey) -> Mapping[str, Any] | None: ...
 
     async def save(self, key: CredentialKey, data: Mapping[str, Any]) -> None:
         """Keep a credential; when this returns, it is on disk."""
         ...
 
-    async def remove(self, key: CredentialKey) -> None:
-        """Remove a credential, whether it is there and readable or not."""
-        ...
+    async def remove(self, key: CredentialKey) -> None: ...
 
-    async def list(self) -> tuple[CredentialKey, ...]:
-        """The keys of all credentials, sorted."""
-        ...
+    async def list(self) -> tuple[CredentialKey, ...]: ...
 
     def locked(
         self, key: CredentialKey, patience: float = LOCK_PATIENCE

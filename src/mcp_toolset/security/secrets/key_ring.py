@@ -103,7 +103,6 @@ class KeyRing:
         return tuple(self._key(place, purpose)[0].hex() for place in range(len(self._keys)))
 
     def _key(self, place: int, purpose: str) -> tuple[bytes, bytes]:
-        """The name and the key of a purpose."""
         found = self._derived.get((place, purpose))
         if found is None:
             from cryptography.hazmat.primitives.hashes import SHA256

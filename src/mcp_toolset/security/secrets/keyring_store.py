@@ -14,8 +14,6 @@ from typing import Final, Protocol, TypeVar, cast
 from mcp_toolset.errors import SecretError
 from mcp_toolset.security.secrets import KEY_VARIABLE
 
-__all__ = ["PATIENCE", "Keyring", "KeyringMissingError"]
-
 SERVICE: Final = "mcp-toolset"
 """The name under which a keyring shows our entries."""
 
@@ -35,9 +33,7 @@ _T = TypeVar("_T")
 class Backend(Protocol):
     """What is used of a backend of the package `keyring`."""
 
-    def get_password(self, service: str, username: str) -> str | None:
-        """The password, or `None`."""
-        ...
+    def get_password(self, service: str, username: str) -> str | None: ...
 
     def set_password(self, service: str, username: str, password: str) -> None: ...
 
@@ -73,7 +69,6 @@ class Keyring:
         return True
 
     def get(self, name: str) -> str | None:
-        """The secret of a name, or `None`."""
         return self._ask(lambda backend: backend.get_password(SERVICE, name))
 
     def set(self, name: str, secret: str) -> None:

@@ -20,8 +20,6 @@ from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
 if TYPE_CHECKING:
     from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles, Entry
 
-__all__ = ["IN_KEYRING", "NAMES", "NamedSecrets", "is_name"]
-
 IN_KEYRING: Final = "the system's keyring"
 NAMES: Final = "letters, digits and _, and after the first also . - / @, at most 100"
 """The characters of a name, for messages."""
@@ -46,7 +44,6 @@ class NamedSecrets:
         self._vault = vault
 
     def get(self, name: str) -> str | None:
-        """The secret of a name, or `None`."""
         kept, failed = self._filed(name) if self._vault.has_own_key else None, None
         if kept is None:
             try:
@@ -77,7 +74,6 @@ class NamedSecrets:
             return f"an encrypted file in {files.folder.path}", files.key.place
 
     def remove(self, name: str) -> bool:
-        """Remove a secret wherever it is; whether it was there."""
         with self._changing() as (files, names):
             found = name in names
             if found or not self._vault.has_own_key:

@@ -61,12 +61,10 @@ class Vault:
 
     @cached_property
     def files(self) -> EncryptedFiles | None:
-        """The encrypted files, if any are kept."""
         if self.folder is None:
             return None
         # What encrypts takes its time to import.
-        from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles
-        from mcp_toolset.security.secrets.master_key import MasterKey, PrivateFolder
+        from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles, MasterKey, PrivateFolder
 
         folder = PrivateFolder(self.folder)
         return EncryptedFiles(folder, MasterKey(folder, self.keyring, self._environ))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.protocol.cache_hints import CacheHint
-    from mcp_toolset.security.authentication.authenticator import Auth
+    from mcp_toolset.security.authenticator import Auth
     from mcp_toolset.server.interface.monitor import Ready
     from mcp_toolset.server.mounts import Keeping
     from mcp_toolset.tools.core.call import Sessions

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import IndexKeeping
     from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.config import HubConfig
-    from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
+    from mcp_toolset.security.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.monitor import Monitor, Ready
     from mcp_toolset.server.state_keeper import StateKeeper
@@ -77,7 +77,7 @@ def authenticator(auth: Auth | None) -> Authenticator | None:
     if auth is None:
         return None
     # Few servers have callers to authenticate.
-    from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.security.authenticator import Authenticator
 
     return auth if isinstance(auth, Authenticator) else Authenticator(auth)
 

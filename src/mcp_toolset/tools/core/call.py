@@ -122,6 +122,26 @@ CAPABILITIES: Final = {
 ALWAYS: Final = frozenset({"progress", "log"})  # Granted to every tool: reports about its own call.
 
 
+def identity_of_token(token: Any) -> Identity | None:
+    """The client, issuer and subject of an access token of the SDK; `None` if it is none.
+
+    The display name of the SDK's user is the client's id alone, which all users of a client share.
+    """
+    if token is None or not hasattr(token, "client_id"):
+        return None
+    found: object = getattr(token, "claims", None)
+    claims: Mapping[str, Any] = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    issuer = claims.get("iss")
+    return Identity.of(
+        token.client_id,
+        getattr(token, "subject", None),
+        None if issuer is None else str(issuer),
+        scopes=getattr(token, "scopes", ()),
+        expires=getattr(token, "expires_at", None),
+        claims=claims,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
     """The session of a call at its moment, with the public names of the tools that its caller sees."""

@@ -22,7 +22,7 @@ from mcp_toolset.context.connection import Answers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError, ToolsetError
 from mcp_toolset.extending.extension import HttpPage
-from mcp_toolset.security.authentication.authenticator import Authenticator
+from mcp_toolset.security.authenticator import Authenticator
 from mcp_toolset.transports.http.arrival import Arrivals, Unambiguous, checked_timeout, reading
 from mcp_toolset.transports.http.authentication import Current, Guard, Told, check_address
 from mcp_toolset.transports.http.endpoint import HttpEndpoint

@@ -16,7 +16,7 @@ from starlette.types import Scope, Send
 
 from mcp_toolset.context.connection import identity_of
 from mcp_toolset.errors import ToolsetError, sole
-from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
+from mcp_toolset.security.authenticator import Authenticator, Refusal
 from mcp_toolset.security.egress import is_this_machine
 from mcp_toolset.security.facts import who_fields
 from mcp_toolset.tools.core.call import Identity

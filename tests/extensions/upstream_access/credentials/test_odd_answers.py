@@ -15,8 +15,7 @@ from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import ClientCredentials, EnterpriseLogin, OAuth, TokenExchange
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
-from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import authorization_http
+from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Credential, authorization_http
 from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken
 from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 from mcp_toolset.testing import LOCAL_CONTEXT

@@ -8,10 +8,11 @@ call, those that the server lists to that caller. Requests without a caller have
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
+from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 import anyio
 import anyio.abc
@@ -20,12 +21,19 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.lockfile import LockEntry
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
-from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
-from mcp_toolset.errors import ToolsetError, UnknownToolError, UpstreamUnavailableError, sole
-from mcp_toolset.extensions.upstream_access.callers.caller_calls import CallerCalls, needs_login
-from mcp_toolset.extensions.upstream_access.callers.caller_lists import CallerLists
-from mcp_toolset.extensions.upstream_access.callers.caller_offers import CallerOffers
-from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins, CallerTokens
+from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
+from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, ListChange, Offers, Wire
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.errors import (
+    NEEDS_LOGIN,
+    InvalidArgumentsError,
+    LoginRequiredError,
+    ToolsetError,
+    UnknownToolError,
+    UpstreamUnavailableError,
+    sole,
+)
+from mcp_toolset.extensions.upstream_access.callers.logins import LOG_IN, CallerLogins, CallerTokens
 from mcp_toolset.extensions.upstream_access.callers.reach import Reach
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.binding.binding import Gate, Personal, StoreMiss
@@ -33,7 +41,10 @@ from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.schema.argument_repair import repaired
+from mcp_toolset.tools.schema.validation import checks_of
 from mcp_toolset.upstream import client_lists
+from mcp_toolset.upstream.client_lists import ClientOffers
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
 from mcp_toolset.upstream.resting import DEFAULT, StartOptions
 from mcp_toolset.upstream.target import Link
@@ -42,6 +53,370 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
     from mcp_toolset.context.connection import PendingLogin
     from mcp_toolset.context.offer_kinds import Offers
+
+
+_T = TypeVar("_T")
+
+
+class CallerCalls:
+    """Sends the calls of each caller as that caller, to the tools that the server lists to that caller."""
+
+    def __init__(
+        self,
+        connections: CallerConnections,
+        link: Link,
+        reach: Reach,
+        logins: CallerLogins | None,
+        *,
+        lenient: bool,
+    ) -> None:
+        """Send calls over `connections`."""
+        self._connections = connections
+        self._link = link
+        self._reach = reach
+        self._logins = logins
+        self._lenient = lenient
+
+    async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Send one call over the connection of its caller, who logs in first if need be.
+
+        See `UpstreamConnection.call` and `CallerLogins.log_in` for what it raises.
+        """
+        if self.is_login(definition):
+            await self._logged_in(context)
+            return ToolResult.of_text(f"You are logged in to {self._link.name}. List its tools again.")
+
+        async def send(connection: UpstreamConnection) -> ToolResult:
+            return await self._called(connection, definition, call, context)
+
+        return await self.sent(context, send)
+
+    async def sent(self, context: ToolContext, send: Callable[[UpstreamConnection], Awaitable[_T]]) -> _T:
+        """Send a request as its caller, who logs in first if need be, or again for more scopes.
+
+        See `CallerLogins.log_in` for what it raises besides.
+        """
+        connection = await self._logged_in(context)
+        try:
+            return await send(connection)
+        except UpstreamUnavailableError as fault:
+            tokens = connection.link.credentials
+            # The server has refused this request, so it did not run; of others it is not known.
+            refused = isinstance(fault, LoginRequiredError)
+            more = refused and fault.for_more
+            if not isinstance(tokens, CallerTokens) or not (tokens.needed or more):
+                raise
+            if more:
+                await self._log_in(context, tokens, more=True)
+            elif self._connections.of(context) is connection:
+                self._connections.retire(self._reach.key(context))
+            again = await self._logged_in(context)
+            if not refused:
+                raise
+        return await send(again)
+
+    async def log_in(self, context: ToolContext) -> bool:
+        if self._logins is None:
+            return False
+        connection = await self._connections.arrived(context, self._connections.timeout)
+        if not needs_login(connection):
+            return False
+        await self._logged_in(context)
+        return True
+
+    async def _logged_in(self, context: ToolContext) -> UpstreamConnection:
+        connection = await self._connections.arrived(context, self._connections.timeout)
+        tokens = connection.link.credentials
+        if not needs_login(connection) or not isinstance(tokens, CallerTokens):
+            return connection
+        await self._log_in(context, tokens, more=not tokens.needed)
+        return await self._connections.arrived(context, self._connections.timeout)
+
+    async def _log_in(self, context: ToolContext, tokens: CallerTokens, *, more: bool) -> None:
+        start = self._connections.start
+        if self._logins is not None and start is not None:
+            await self._logins.log_in(self._link, context, start, tokens.refused, more=more)
+
+    async def _called(
+        self, connection: UpstreamConnection, definition: ToolDefinition, call: ToolCall, context: ToolContext
+    ) -> ToolResult:
+        own = self._connections.seen(context).get(definition.name)
+        if own is None:
+            raise UnknownToolError(call.name)
+        if own.definition.digest != definition.digest:
+            call = self._fitting(own, call)
+        return await UpstreamConnection.call(connection, own.definition, call, context)
+
+    def is_login(self, definition: ToolDefinition) -> bool:
+        return self._logins is not None and definition is self._logins.offer.tools[LOG_IN].definition
+
+    def _fitting(self, own: ListedTool, call: ToolCall) -> ToolCall:
+        if self._lenient:
+            call = repaired(own.definition.input_schema, own.arguments, call)
+        if not own.arguments.is_valid(call.arguments):
+            raise InvalidArgumentsError(own.arguments.misfit(call.name, call.arguments))
+        return call
+
+
+def needs_login(connection: UpstreamConnection) -> bool:
+    """Whether the caller whose connection this is has to log in before it can be used."""
+    tokens = connection.link.credentials
+    if not isinstance(tokens, CallerTokens) or connection.status.state == "ready":
+        return False
+    asked = tokens.refused is not None and connection.status.reason.startswith(NEEDS_LOGIN)
+    return tokens.needed or asked
+
+
+class CallerOffers(Offers):
+    """What the mount itself is listed is listed to requests without a caller alone."""
+
+    def __init__(self, connections: CallerConnections, calls: CallerCalls) -> None:
+        self._connections = connections
+        self._calls = calls
+        self._was_open = False
+
+    @property
+    def _own(self) -> ClientOffers:
+        return self._connections.offers
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known what the mount itself is offered."""
+        return self._own.known
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        every = (self._own, *(one.offers for one in self._connections.every()))
+        return any(offers.declares(capability, feature) for offers in every)
+
+    def may_declare(self) -> bool:
+        """Whether callers are to be told that it may have resources and prompts: none has reached it so far.
+
+        What a client has been told once stays so.
+        """
+        every = (self._own, *(one.offers for one in self._connections.every()))
+        self._was_open = self._was_open or not any(offers.known for offers in every)
+        return self._was_open
+
+    async def learned(self, context: ToolContext, *, log_in: bool) -> bool:
+        """Have the lists of a caller be known, who is asked to log in if `log_in` says so.
+
+        See `CallerLogins.log_in` for what it raises.
+        """
+        if log_in and not await self._calls.log_in(context):
+            return False
+        for kind in KINDS:
+            await self.look(kind, context)
+        return True
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        """The entries that requests without a caller see."""
+        return await self._own.listed(kind) if self._own.declares(kind.capability) else ()
+
+    async def look(self, kind: Kind, context: ToolContext) -> None:
+        """Have the list of a caller be what it is now."""
+        try:
+            connection = await self._connections.arrived(context, client_lists.PATIENCE)
+            await _offered(connection)
+            if connection.offers.declares(kind.capability):
+                await connection.offers.listed(kind)
+            await connection.offers.look(kind, context)
+        # The list of this caller stays as it was; the lists of other servers are not to fail with it.
+        except ToolsetError:
+            return
+
+    def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
+        """The entries that a caller sees; none while its connection has listed nothing."""
+        try:
+            connection = self._connections.of(context)
+        # The reason is told to calls.
+        except ToolsetError:
+            return ()
+        entries = connection.offers.listed_to(kind, context)
+        if entries is not None or connection.offers is self._own:
+            return entries
+        return connection.offers.common(kind.method) if connection.offers.declares(kind.capability) else ()
+
+    def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
+        """The entries that any caller sees."""
+        found = list(self._own.listed_to_some(kind))
+        for one in self._connections.every():
+            if one.offers.declares(kind.capability):
+                found += one.offers.common(kind.method) or ()
+            found += one.offers.listed_to_some(kind)
+        return found
+
+    def hint(self, kind: Kind) -> CacheHint:
+        return STRICTEST
+
+    def meta(self, kind: Kind) -> Wire:
+        """What is one caller's is not told to others."""
+        return {}
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        return await self._calls.sent(context, lambda one: one.offers.read(uri, context))
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        return await self._calls.sent(context, lambda one: one.offers.prompt(name, arguments, context))
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        return await self._calls.sent(context, lambda one: one.offers.complete(params, context))
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` when a resource has changed for a caller; its connection stays open meanwhile."""
+        if isinstance(context, WireContext) and context.modern:
+            # A stream of changes begins at once: it waits for no login.
+            connection = await self._connections.arrived(context, self._connections.timeout)
+            end = await connection.offers.watch(uri, updated, context)
+        else:
+            end = await self._calls.sent(context, lambda one: one.offers.watch(uri, updated, context))
+        release = self._connections.held(context)
+
+        async def ended() -> None:
+            release()
+            await end()
+
+        return ended
+
+    def said(self) -> frozenset[str]:
+        """The lists that have changed, of any caller; who listens is told to list again, not what."""
+        said = self._own.said() | self._connections.said_by_callers()
+        return said.union(*(one.offers.said() for one in self._connections.every()))
+
+    def list_news(self) -> Sequence[ListChange]:
+        """The lists of single clients that have changed since this was asked last."""
+        every = (self._own, *(one.offers for one in self._connections.every()))
+        return [news for offers in every for news in offers.list_news()]
+
+
+async def _offered(connection: UpstreamConnection) -> None:
+    """Wait, for a little while at most, until it is known what a server offers that has just been reached."""
+    known = anyio.Event()
+
+    def look() -> None:
+        if connection.offers.known or connection.status.state != "ready":
+            known.set()
+
+    stop = connection.on_change(look)
+    look()
+    try:
+        with anyio.move_on_after(client_lists.PATIENCE):
+            await known.wait()
+    finally:
+        stop()
+
+
+Merged = Mapping[tuple[str, ...], ListedTool]
+"""Shared definitions, by the digests of those that they are of."""
+
+_ANYTHING: Final[Mapping[str, Any]] = {"type": "object"}
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+def shared(
+    lists: Sequence[Mapping[str, ListedTool]], known: Merged
+) -> tuple[dict[str, ListedTool], dict[tuple[str, ...], ListedTool]]:
+    """The tools of several lists, by name, and the definitions made for that; `known` are reused."""
+    found: dict[str, dict[str, ListedTool]] = {}
+    for tools in lists:
+        for name, tool in tools.items():
+            found.setdefault(name, {}).setdefault(tool.definition.digest, tool)
+    made: dict[tuple[str, ...], ListedTool] = {}
+    whole: dict[str, ListedTool] = {}
+    for name, several in found.items():
+        if len(several) == 1:
+            whole[name] = next(iter(several.values()))
+            continue
+        digests = tuple(sorted(several))
+        made[digests] = whole[name] = known.get(digests) or _merged([several[one] for one in digests])
+    return whole, made
+
+
+def _merged(tools: Sequence[ListedTool]) -> ListedTool:
+    all_of = [tool.definition for tool in tools]
+    definition = ToolDefinition(
+        all_of[0].name,
+        _common(one.description for one in all_of),
+        _common(one.input_schema for one in all_of) or _ANYTHING,
+        _common(one.output_schema for one in all_of),
+        title=_common(one.title for one in all_of),
+        annotations=_careful([one.annotations or _NOTHING for one in all_of]),
+    )
+    return ListedTool(definition, *checks_of(definition))
+
+
+def _common(values: Iterable[_T | None]) -> _T | None:
+    several = list(values)
+    return several[0] if all(one == several[0] for one in several) else None
+
+
+def _careful(hints: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The hints of a tool that may be each of several: it is as dangerous as any of them."""
+
+    def said(key: str, default: bool) -> list[bool]:
+        return [one.get(key, default) is True for one in hints]
+
+    reads = all(said("readOnlyHint", False))
+    return {
+        "readOnlyHint": reads,
+        "destructiveHint": any(
+            one.get("destructiveHint", not one.get("readOnlyHint", False)) is not False for one in hints
+        ),
+        "idempotentHint": all(said("idempotentHint", False)),
+        "openWorldHint": any(one.get("openWorldHint", True) is not False for one in hints),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Joint:
+    """The tools of several snapshots as one."""
+
+    parts: tuple[CatalogSnapshot, ...] = ()
+    whole: CatalogSnapshot = EMPTY_SNAPSHOT
+    merged: Merged = field(default_factory=dict[tuple[str, ...], ListedTool])
+
+
+class CallerLists:
+    """The last snapshot of each caller, also of those whose connection is closed."""
+
+    def __init__(self, limit: int) -> None:
+        """Begin with none; beyond `limit` callers, the list that is the oldest is forgotten."""
+        self._limit = limit
+        self._last: OrderedDict[str, CatalogSnapshot] = OrderedDict()
+        self._changed = False
+        self._joint = _Joint()
+
+    def __len__(self) -> int:
+        """How many callers have been listed tools."""
+        return len(self._last)
+
+    def take(self, key: str, snapshot: CatalogSnapshot) -> None:
+        """Have a caller been listed these tools just now."""
+        if self._last.get(key) is snapshot:
+            return
+        self._changed = True
+        self._last[key] = snapshot
+        self._last.move_to_end(key)
+        if len(self._last) > self._limit:
+            self._last.popitem(last=False)
+
+    def last(self, key: str) -> CatalogSnapshot:
+        return self._last.get(key, EMPTY_SNAPSHOT)
+
+    def told_changed(self) -> bool:
+        """Whether a caller was listed other tools since this was asked last."""
+        changed, self._changed = self._changed, False
+        return changed
+
+    def joint(self, own: CatalogSnapshot, *offered: CatalogSnapshot) -> CatalogSnapshot:
+        """The tools of all callers and of these snapshots; made anew only if one of them is another one."""
+        known, parts = self._joint, (own, *self._last.values(), *offered)
+        if len(parts) != len(known.parts) or any(a is not b for a, b in zip(parts, known.parts, strict=True)):
+            tools, merged = shared([part.tools for part in parts], known.merged)
+            whole = known.whole if tools == known.whole.tools else replace(own, tools=tools)
+            # Replaced as one: a worker thread may read it.
+            self._joint = known = _Joint(parts, whole, merged)
+        return known.whole
+
 
 MAX_CALLERS: Final = 256
 """Connections to one server for callers; one more takes the place of one of whoever has the most."""
@@ -67,7 +442,6 @@ class _Caller:
     """The connection of one caller.
 
     Attributes:
-        connection: The connection.
         forget: Ends what is told of its changes.
         whose: The principal; empty without authentication. One may have several, by headers of its own.
         used_at: When it was used last.
@@ -94,16 +468,7 @@ class CallerConnections(UpstreamConnection):
         lenient: bool = True,
         **options: Unpack[ConnectionOptions],
     ) -> None:
-        """Describe the upstream; nothing is opened before `run`.
-
-        Args:
-            link: How to reach it without a caller.
-            reach: How to reach it for a caller.
-            logins: The logins of callers, if each caller logs in.
-            pins: Makes what judges the definitions that one caller is listed.
-            lenient: Whether arguments are repaired.
-            options: See `UpstreamConnection`.
-        """
+        """Describe the upstream; nothing is opened before `run`."""
         super().__init__(reach.link(link, LOCAL_CONTEXT), pins=pins(), **options)
         self._plain = link
         self._reach = reach
@@ -126,11 +491,9 @@ class CallerConnections(UpstreamConnection):
 
     @property
     def offered(self) -> Offers:
-        """What the server offers each caller beside its tools."""
         return self._offers_of_callers
 
     def login_of(self, ticket: str) -> PendingLogin | None:
-        """The pending login of a caller."""
         return None if self._logins is None else self._logins.find(ticket)
 
     def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
@@ -168,7 +531,6 @@ class CallerConnections(UpstreamConnection):
         return len(self._callers)
 
     def of(self, context: ToolContext) -> UpstreamConnection:
-        """The connection of a caller, which is opened if there is none."""
         key = self._reach.key(context)
         if not key:
             return self
@@ -257,7 +619,6 @@ class CallerConnections(UpstreamConnection):
             raise sole(fault) from None
 
     async def end(self, drain: float) -> None:
-        """End all connections; see `UpstreamConnection.end`."""
         async with anyio.create_task_group() as group:
             for caller in self._callers.values():
                 group.start_soon(caller.connection.end, drain)
@@ -290,7 +651,6 @@ class CallerConnections(UpstreamConnection):
         return STRICTEST
 
     def settle(self, **settings: Unpack[ChangedSettings]) -> None:
-        """See `UpstreamConnection.settle`; it applies to all connections, and to later ones."""
         settings["starts"] = DEFAULT
         settled = self._settled = partial(UpstreamConnection.settle, **settings)
         settled(self)
@@ -317,7 +677,6 @@ class CallerConnections(UpstreamConnection):
         return frozenset(self.snapshot.tools.keys() - self.seen(context).keys())
 
     def seen(self, context: ToolContext) -> Mapping[str, ListedTool]:
-        """The tools that a caller is listed, or was listed last."""
         try:
             connection = self.of(context)
         # The reason is told to calls.
@@ -332,8 +691,6 @@ class CallerConnections(UpstreamConnection):
         return {name: tool for name, tool in tools.items() if name not in hidden} if hidden else tools
 
     def personal(self, definition: ToolDefinition) -> Personal:
-        """What a tool of the shared list is to single callers."""
-
         def own(context: ToolContext) -> ToolDefinition | None:
             found = self.seen(context).get(definition.name)
             return None if found is None else found.definition
@@ -349,17 +706,10 @@ class CallerConnections(UpstreamConnection):
         return self.snapshot.tools[definition.name].definition is definition
 
     def gate(self, definition: ToolDefinition) -> Gate:
-        """See `admit`."""
         return partial(self.admit, definition)
 
     def admit(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> None:
-        """The gate of a tool: it does not exist for callers to whom the server does not list it.
-
-        Raises:
-            UnknownToolError: it is not listed to this caller.
-            CallError: the server cannot be reached for this caller.
-            StoreMiss: the caller has to be listed the tools first.
-        """
+        """The gate of a tool: it does not exist for callers to whom the server does not list it."""
         connection = self.of(context)
         if not connection.tools.known and connection._state.now in ("closed", "starting"):
             raise StoreMiss(partial(self.known_to, context, self.timeout))
@@ -369,5 +719,4 @@ class CallerConnections(UpstreamConnection):
             raise UnknownToolError(call.name)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Send one call over the connection of its caller; see `CallerCalls.call`."""
         return await self._calls.call(definition, call, context)

@@ -23,8 +23,12 @@ from mcp_toolset.catalog.snapshot import CatalogSnapshot, take_snapshot
 from mcp_toolset.context.connection import CALLBACK_PATH, LOGIN_PATH
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, LoginRequiredError, UpstreamError, UpstreamProtocolError
-from mcp_toolset.extensions.upstream_access.credentials.login import Challenge
-from mcp_toolset.extensions.upstream_access.credentials.token_source import LOOK, StoredTokens, store_of
+from mcp_toolset.extensions.upstream_access.credentials.token_source import (
+    LOOK,
+    Challenge,
+    StoredTokens,
+    store_of,
+)
 from mcp_toolset.extensions.upstream_access.server_auth import OAuth
 from mcp_toolset.protocol.json_rpc import URL_ELICITATION_REQUIRED
 from mcp_toolset.tools.core.call import Identity, ToolContext
@@ -96,7 +100,6 @@ class CallerTokens:
         return CallerTokens(self._made, self.user)
 
     async def header(self, caller: Identity | None) -> str | None:
-        """See `TokenSource`; there may be many callers, so a logout is looked for when tokens are used."""
         if anyio.current_time() >= self._looked_at + LOOK:
             self._looked_at = anyio.current_time()
             if await self._source.are_withdrawn():
@@ -192,10 +195,10 @@ class CallerLogins:
         self.offer: CatalogSnapshot = take_snapshot([definition])
 
     def key(self, context: ToolContext) -> str:
-        return "" if context.identity is None else _digest(context.identity)
+        who = context.identity
+        return "" if who is None else hashlib.sha256(who.key.encode()).hexdigest()
 
     def link(self, link: Link, context: ToolContext) -> Link:
-        """The link with the tokens of a caller; without one, with those of `mcp-toolset login`."""
         user = "" if context.identity is None else context.identity.key
         tokens = partial(self._tokens, link, self._auth, user)
         hidden = (*link.hidden, *self._auth.secrets)
@@ -209,7 +212,6 @@ class CallerLogins:
         return f"mcp-toolset login {link.name}" + (f" --as {shlex.quote(user)}" if user else "")
 
     def find(self, ticket: str) -> Login | None:
-        """The pending login of a ticket, or of a `state`."""
         for login in self._pending.values():
             if secrets.compare_digest(ticket.encode(), login.ticket.encode()) or (
                 login.state and secrets.compare_digest(ticket.encode(), login.state.encode())
@@ -226,15 +228,6 @@ class CallerLogins:
         *,
         more: bool,
     ) -> None:
-        """Have the caller log in.
-
-        Args:
-            link: How the server is reached.
-            context: The request of the caller.
-            start: Starts the login as a task.
-            refused: What the server has asked for.
-            more: Whether the caller has logged in, and lacks scopes alone.
-        """
         refused = refused or Refused()
         scopes = f", for {in_log(' '.join(refused.challenge.scopes))}" if more else ""
         self._check_ended(link, context, refused, more=more)
@@ -257,11 +250,7 @@ class CallerLogins:
             raise CallError(login.fault or by_hand)
 
     def _check_ended(self, link: Link, context: ToolContext, refused: Refused, *, more: bool) -> None:
-        """Ask no second time in one call.
-
-        Raises:
-            CallError: the login that the call has asked for failed, or the server refuses its token too.
-        """
+        """Ask no second time in one call."""
         caller = context.identity
         ended = None if caller is None else self._ended.get(caller.key)
         if caller is None or ended is None:
@@ -334,7 +323,3 @@ def _facts(login: Login, challenge: Challenge) -> dict[str, Any]:
 def _name(link: Link) -> str:
     """What tells the question for a login from others that a call asks."""
     return f"log in to {link.name}"
-
-
-def _digest(caller: Identity) -> str:
-    return hashlib.sha256(caller.key.encode()).hexdigest()

@@ -7,11 +7,16 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
+
+import anyio
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.context.request import RequestCaller
-from mcp_toolset.errors import CallError, DefinitionError
+from mcp_toolset.errors import CallError, DefinitionError, UpstreamUnavailableError
+from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins
+from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken, ExchangeEndpoint
+from mcp_toolset.extensions.upstream_access.server_auth import OAuth, TokenExchange
 from mcp_toolset.tools.core.call import Identity, ToolContext
 from mcp_toolset.upstream.target import Link
 
@@ -125,3 +130,109 @@ def _joined(kind: str, values: frozenset[str]) -> str:
     if any("," in value or " " in value for value in values):
         raise CallError(f"a {kind} of this caller has a comma or a space in it; nothing was sent")
     return ",".join(sorted(values)) if kind == "role" else " ".join(sorted(values))
+
+
+_NO_CALLER: Final = "it wants the token of a caller, and this request has none"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """See `Reach`: each token of a caller has a connection of its own, as it may allow less than another."""
+
+    auth: TokenExchange
+    _endpoint: ExchangeEndpoint = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Have all callers share what is found out about the token endpoint."""
+        object.__setattr__(self, "_endpoint", ExchangeEndpoint(self.auth))
+
+    def key(self, context: ToolContext) -> str:
+        """A digest of the caller and of the caller's token."""
+        if context.identity is None:
+            return ""
+        sent = json.dumps([context.identity.key, _token(context)])
+        return hashlib.sha256(sent.encode()).hexdigest()
+
+    def link(self, link: Link, context: ToolContext) -> Link:
+        """The link with the token of a caller."""
+        caller, hidden = context.identity, (*link.hidden, *self.auth.secrets)
+        if caller is None:
+            return replace(link, hidden=hidden, credentials=NoToken(link.name))
+        source = ExchangedToken(
+            link.name, link.url, self.auth, caller, _token(context), endpoint=self._endpoint
+        )
+        return replace(link, hidden=hidden, credentials=source)
+
+
+def _token(context: ToolContext) -> str:
+    sent = context.sent("authorization") if isinstance(context, RequestCaller) else []
+    scheme, _, token = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
+    if scheme.lower() != "bearer" or not token:
+        raise CallError("the request has no bearer token that can be exchanged for one of the server")
+    return token
+
+
+@dataclass(frozen=True)
+class NoToken:
+    """The credentials of requests without a caller: there are none, and the server is not asked."""
+
+    name: str
+    secrets: tuple[str, ...] = ()
+
+    async def header(self, caller: Identity | None) -> str | None:
+        raise UpstreamUnavailableError(self.name, _NO_CALLER, sent=False)
+
+    async def challenged(
+        self, status: int, challenge: str, used: str | None, caller: Identity | None
+    ) -> bool:
+        return False
+
+    async def accepted(self, used: str | None) -> None:
+        """See `TokenSource`."""
+
+    async def withdrawn(self) -> None:
+        await anyio.sleep_forever()
+
+    async def changed(self) -> None:
+        await anyio.sleep_forever()
+
+
+@dataclass(frozen=True)
+class _Both:
+    """Two ways at once."""
+
+    one: Reach
+    other: Reach
+
+    def key(self, context: ToolContext) -> str:
+        keys = [self.one.key(context), self.other.key(context)]
+        return json.dumps(keys) if any(keys) else ""
+
+    def link(self, link: Link, context: ToolContext) -> Link:
+        return self.other.link(self.one.link(link, context), context)
+
+
+def logins_of(auth: object) -> CallerLogins | None:
+    return CallerLogins(auth) if isinstance(auth, OAuth) and auth.per_user else None
+
+
+def reach_of(
+    link: Link, forward: Mapping[str, str] | None, auth: object, logins: CallerLogins | None
+) -> Reach:
+    """How a server is reached for each caller, by `forward`, by `auth` or by both."""
+    own = Exchange(auth) if isinstance(auth, TokenExchange) else logins
+    mapping = _mapping(link, forward) if forward else None
+    if not link.url:
+        raise DefinitionError(f"mount {link.name!r}: headers are sent over HTTP, not by {link.transport}")
+    if mapping is None:
+        return cast("Reach", own)
+    return _Both(mapping, own) if own is not None else mapping
+
+
+def _mapping(link: Link, forward: Mapping[str, str]) -> HeaderMapping:
+    given = {name.lower() for name in link.headers}
+    if twice := [name for name in forward if name.lower() in given]:
+        raise DefinitionError(
+            f"mount {link.name!r}: `headers` and `forward` both have {twice[0]}; remove one of them"
+        )
+    return HeaderMapping(forward)

@@ -41,8 +41,6 @@ from mcp_toolset.extensions.upstream_access.server_auth import (
     OAuth,
 )
 
-__all__ = ["Granted", "OAuthFlowError", "granted"]
-
 CLIENT_NAME: Final = "mcp-toolset"
 """What people see on the page of an authorization server."""
 

@@ -15,18 +15,76 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency.asked_store import SingleFlight
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.extensions.upstream_access.credentials.credential import Credential
-from mcp_toolset.extensions.upstream_access.credentials.exchange_endpoint import ExchangeEndpoint
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
     TOKEN_EXCHANGE,
+    AuthorizationHttp,
+    Credential,
     authorization_http,
     table_in,
     told,
 )
 from mcp_toolset.extensions.upstream_access.server_auth import TokenExchange
+from mcp_toolset.security.egress import metadata_places
 from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
+
+_BASIC: Final = "client_secret_basic"
+_POST: Final = "client_secret_post"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A token endpoint, and how the client proves itself there."""
+
+    url: str
+    method: str
+
+
+class ExchangeEndpoint:
+    """The token endpoint for one mounted server; its metadata is asked for once, for all callers."""
+
+    def __init__(self, auth: TokenExchange) -> None:
+        self._auth = auth
+        self._known: Endpoint | None = None
+        self._flight: SingleFlight[str] = SingleFlight()
+        if auth.token_url is not None:
+            self._known = Endpoint(auth.token_url, auth.client_authentication or _BASIC)
+
+    async def found(self, http: AuthorizationHttp) -> Endpoint:
+        if self._known is None:
+            self._known = await self._flight.run("", lambda: self._discovered(http))
+        return self._known
+
+    def forget(self) -> None:
+        """Ask again, if the endpoint was found in metadata: it may have moved."""
+        if self._auth.token_url is None:
+            self._known = None
+
+    async def _discovered(self, http: AuthorizationHttp) -> Endpoint:
+        """What the metadata says (RFC 8414, OpenID Connect Discovery), if they are those of the issuer."""
+        import httpx2
+
+        issuer, others = self._auth.issuer or "", list[str]()
+        for place in metadata_places(issuer):
+            answer = await http.send(httpx2.Request("GET", place, headers={"accept": "application/json"}))
+            table = table_in(answer) if answer.status_code == 200 else dict[str, Any]()
+            named, url = table.get("issuer"), table.get("token_endpoint")
+            if named == issuer and isinstance(url, str):
+                return Endpoint(url, self._method(table.get("token_endpoint_auth_methods_supported")))
+            others += [named] if isinstance(named, str) and named != issuer else []
+        if others:
+            raise http.fault(f"the metadata of {in_log(issuer)} name another issuer, {in_log(others[0])}")
+        raise http.fault(f"{in_log(issuer)} publishes no metadata with a token endpoint; give `token_url`")
+
+    def _method(self, listed: object) -> str:
+        if self._auth.client_authentication is not None:
+            return self._auth.client_authentication
+        methods = cast("list[object]", listed) if isinstance(listed, list) else [_BASIC]
+        return _POST if _POST in methods and _BASIC not in methods else _BASIC
+
 
 ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
 
@@ -48,17 +106,7 @@ class ExchangedToken:
         endpoint: ExchangeEndpoint | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Exchange nothing yet.
-
-        Args:
-            name: The name of the server, for messages.
-            url: Its address, which tokens are asked for unless `auth` says for what.
-            auth: Where and how tokens are exchanged.
-            caller: Whose token it is.
-            token: The caller's verified token.
-            endpoint: The token endpoint of the server, which its callers share.
-            now: The clock, in seconds since the epoch.
-        """
+        """Exchange nothing yet."""
         self._name = name
         self._url = url
         self._auth = auth
@@ -82,7 +130,6 @@ class ExchangedToken:
     async def challenged(
         self, status: int, challenge: str, used: str | None, caller: Identity | None
     ) -> bool:
-        """See `TokenSource`; a token that the server refuses is exchanged again, and not for more scopes."""
         async with self._lock:
             if status != 401 or (used is not None and used == self._unproven):
                 return False
@@ -95,11 +142,9 @@ class ExchangedToken:
         self._unproven = ""
 
     async def withdrawn(self) -> None:
-        """See `TokenSource`; another token of the caller has another connection."""
         await anyio.sleep_forever()
 
     async def changed(self) -> None:
-        """See `TokenSource`; another token of the caller has another connection."""
         await anyio.sleep_forever()
 
     @property

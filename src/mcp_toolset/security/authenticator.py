@@ -4,28 +4,134 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, cast
+from inspect import iscoroutinefunction, signature
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
 import anyio
 
+from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import Rule, take
 from mcp_toolset.concurrency.asked_store import SingleFlight
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
-from mcp_toolset.security.authentication.verifier import (
-    RememberedVerifier,
-    TokenVerifier,
-    Verifier,
-    remembered,
-)
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.core.call import Identity, identity_of_token
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
+
+
+MEMORY: Final = 300.0
+"""Seconds until a verified token is verified again, so that a token that was taken back is noticed."""
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """Checks bearer tokens."""
+
+    async def verify(self, token: str) -> Identity | None:
+        """The sender of this token; `None` if the token is of a kind that another verifier may know.
+
+        Raises:
+            InvalidTokenError: it is of this verifier's kind, and not valid.
+            TokenCheckError: it cannot be checked now.
+        """
+        ...
+
+
+@runtime_checkable
+class TokenVerifier(Protocol):
+    """A verifier in the form of the MCP SDK: `mcp.server.auth.provider.TokenVerifier`."""
+
+    def verify_token(self, token: str) -> Awaitable[Any]:
+        """An `AccessToken`, or `None` if the token is not valid."""
+        ...
+
+
+class RememberedVerifier(Rule, ABC):
+    """A verifier that says for how long its answers hold.
+
+    Attributes:
+        memory: Seconds that a verified token is remembered at most.
+        issuer: The authorization server whose tokens it verifies, if there is one.
+        resource: The URL of this server that the tokens name as their audience, if they name one.
+    """
+
+    memory: float = MEMORY
+    issuer: str | None = None
+    resource: str | None = None
+
+    @abstractmethod
+    async def verify(self, token: str) -> Identity | None:
+        """See `Verifier`."""
+
+    def on_withdrawal(self, withdrawn: Callable[[], None]) -> None:
+        """Have a function called when tokens that were valid may no longer be so."""
+
+
+class _Foreign(RememberedVerifier):
+    """A verifier of the application."""
+
+    def __init__(self, verify: Callable[[str], Awaitable[Identity | None]]) -> None:
+        self._verify = verify
+
+    async def verify(self, token: str) -> Identity | None:
+        return await self._verify(token)
+
+
+class _OfAccessTokens(RememberedVerifier):
+    """A verifier of the application that has the shape of the SDK's."""
+
+    def __init__(self, verifier: TokenVerifier) -> None:
+        self._verifier = verifier
+
+    async def verify(self, token: str) -> Identity | None:
+        found = await self._verifier.verify_token(token)
+        if found is None:
+            return None
+        identity = identity_of_token(found)
+        if identity is None:
+            raise TypeError("a verifier gave something else than an access token")
+        return identity
+
+
+def _check_verb(verb: object, where: str) -> None:
+    """Refuse a method that would fail for every token."""
+    if not isinstance(verb, MethodType):
+        return
+    if not iscoroutinefunction(verb) and "return" not in verb.__annotations__:
+        raise DefinitionError(f"auth: {where} is not async, so nobody could log in; write `async def`")
+    try:
+        signature(verb).bind("token")
+    except TypeError:
+        raise DefinitionError(f"auth: {where} takes a token alone, not {signature(verb)}") from None
+
+
+def remembered(verifier: Verifier | TokenVerifier) -> RememberedVerifier:
+    """A verifier with the time for which its answers hold."""
+    if isinstance(cast("object", verifier), type):
+        name = getattr(verifier, "__name__", "")
+        raise DefinitionError(f"auth: {name} is a class, which verifies no tokens; give an object: {name}(…)")
+    for verb in ("verify", "verify_token"):
+        _check_verb(getattr(verifier, verb, None), f"{type(verifier).__qualname__}.{verb}")
+    match verifier:
+        case RememberedVerifier():
+            return verifier
+        case Verifier():
+            return _Foreign(verifier.verify)
+        case TokenVerifier():
+            return _OfAccessTokens(verifier)
+        case _:
+            raise DefinitionError(
+                f"auth: {type(verifier).__qualname__} verifies no tokens; give {mend('verifiers')}an "
+                "object with `async verify_token(token)` or `async verify(token)`"
+            )
+
 
 LONGEST: Final = 16 * 1024
 """Bytes of a token that are looked at."""
@@ -267,7 +373,6 @@ class Authenticator(Rule):
         return bool(self._revoked_tokens) and _digest(_signed_part(token)) in self._revoked_tokens
 
     def _is_revoked(self, identity: Identity) -> bool:
-        """Whether the identity was revoked after this token was issued."""
         if not self._revoked:
             return False
         since = max(self._revoked.get(_digest(who), 0.0) for who in (identity.key, identity.name))
