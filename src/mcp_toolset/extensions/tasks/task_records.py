@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from mcp_toolset.calls.suspended.sealed import Sealer, Suspended
-from mcp_toolset.calls.suspended.store import Kept, SuspendedStore
+from mcp_toolset.calls.suspended.store import SuspendedStore
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, RequestStateError, StoreError
 from mcp_toolset.security.secrets.key_ring import KeyRing
@@ -43,7 +43,7 @@ class TaskRecords:
         """Use the keys of a store; without one, ids end with this process."""
         self._store = store
         self._shared = shared
-        self._kept: Kept | None = None if store is None else store.kept(_KIND)
+        self._kept = None if store is None else store.kept(_KIND)
         self._fresh: KeyRing | None = None
         self._sealer = Sealer(_KIND, self._keys)
         self.outlive = store is not None
