@@ -383,33 +383,47 @@ class GrantStore:
         self._grants = StoredGrants(store, limit=limit, of_owner=of_owner)
 
     def add(self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]) -> list[GrantRecord]:
+        """Keep outcomes, all or none, and definitions by digest; return the records that stand.
+
+        If a record of the same owner, replay key and id exists, it is kept and nothing is added. A record is
+        kept twice as long as it holds.
+        """
         return _now(self._grants.save(records, definitions))
 
     def get(self, key: str) -> ToolGrant | None:
+        """The grant of a handle's hash, in any state."""
         return _now(self._grants.get(key))
 
     def latest(self, owner: str, name: str) -> ToolGrant | None:
+        """The newest grant of an owner for a tool's public name."""
         return _now(self._grants.latest(owner, name))
 
     def held(self, owner: str) -> list[ToolGrant]:
+        """The newest grant of an owner for each name, in the order of the first."""
         return _now(self._grants.held(owner))
 
     def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
+        """The outcome of an id under a replay key."""
         return _now(self._grants.recorded(owner, replay, id))
 
     def records(self, owner: str | None = None) -> list[GrantRecord]:
+        """The outcomes of resolving, the oldest first; of one owner if given."""
         return _now(self._grants.records(owner))
 
     def definition(self, digest: str) -> Wire | None:
+        """A definition that was granted, in wire form."""
         return _now(self._grants.definition(digest))
 
     def take(self, key: str) -> bool:
+        """Take one use of an unrevoked grant; return whether one was left. A use is never taken twice."""
         return _now(self._grants.take(key))
 
     def give_back(self, key: str) -> None:
+        """Return a use of a call that did not run."""
         _now(self._grants.give_back(key))
 
     def revoke(self, which: GrantFilter) -> int:
+        """Revoke grants; return how many were not revoked before."""
         return _now(self._grants.revoke(which))
 
 
