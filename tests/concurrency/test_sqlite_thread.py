@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from mcp_toolset.concurrency.sqlite_thread import SqliteThread
+from mcp_toolset.stores.sqlite import SqliteThread
 
 pytestmark = pytest.mark.anyio
 

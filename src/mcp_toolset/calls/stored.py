@@ -11,7 +11,7 @@ from mcp_toolset.stores.store import ABSENT, Put, Store
 
 @dataclass(frozen=True, slots=True)
 class StoredNames:
-    """Names on one shelf, with data or without; see `Once` and `Kept`."""
+    """Names on one shelf: they are used once by all replicas, or have data that one of them puts aside."""
 
     store: Store
     shelf: str

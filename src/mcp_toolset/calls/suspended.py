@@ -8,38 +8,16 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import RequestStateError
 from mcp_toolset.security.secrets.key_ring import KeyRing
 
+if TYPE_CHECKING:
+    from mcp_toolset.calls.stored import StoredNames
+
 PATIENCE: Final = 86_400.0  # Seconds for which a call that waits for an answer is kept.
-
-
-class Once(Protocol):
-    """Names that may be used once by all replicas."""
-
-    async def use(self, name: str, *, seconds: float) -> bool:
-        """Use a name; `False` if it was used in the last `seconds`."""
-        ...
-
-    async def was_used(self, name: str) -> bool: ...
-
-    async def free(self, name: str) -> None:
-        """Let a name be used again."""
-
-
-class KeptData(Protocol):
-    """Data that one replica puts aside, and others read, or one of them takes."""
-
-    async def put(self, name: str, data: bytes, *, seconds: float) -> None: ...
-
-    async def get(self, name: str) -> bytes | None:
-        """Data that stays where it is; `None` if there is none."""
-
-    async def take(self, name: str) -> bytes | None:
-        """Take data, which nothing else takes then; `None` if there is none."""
 
 
 class SuspendedStore(Protocol):
@@ -55,11 +33,11 @@ class SuspendedStore(Protocol):
         """Seconds for which a call that waits for an answer is kept."""
         ...
 
-    def used(self, kind: str) -> Once:
+    def used(self, kind: str) -> StoredNames:
         """Names that may be used once."""
         ...
 
-    def kept(self, kind: str) -> KeptData:
+    def kept(self, kind: str) -> StoredNames:
         """Data that is put aside."""
         ...
 
@@ -79,10 +57,10 @@ class Patient:
     def keys(self) -> KeyRing:
         return self.store.keys
 
-    def used(self, kind: str) -> Once:
+    def used(self, kind: str) -> StoredNames:
         return self.store.used(kind)
 
-    def kept(self, kind: str) -> KeptData:
+    def kept(self, kind: str) -> StoredNames:
         return self.store.kept(kind)
 
     def running(self) -> AbstractAsyncContextManager[None]:

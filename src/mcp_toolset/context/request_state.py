@@ -18,7 +18,7 @@ from dataclasses import field
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.suspended import Once, Sealer, Suspended, SuspendedStore, digest_of
+from mcp_toolset.calls.suspended import Sealer, Suspended, SuspendedStore, digest_of
 from mcp_toolset.errors import CallError, RequestStateError, StoreError
 from mcp_toolset.protocol.eras import ROUND_TRIP, round_trip
 from mcp_toolset.security.secrets.key_ring import KeyRing
@@ -165,7 +165,7 @@ class RoundTrips:
         self._sealer = Sealer(_PURPOSE, self._keys, now=now)
         self._now = now
         self._used: OrderedDict[str | None, _Used] = OrderedDict()
-        self._once: Once | None = None if store is None else store.used(_PURPOSE)
+        self._once = None if store is None else store.used(_PURPOSE)
 
     async def claim(self, replay: Replay, tools: Mapping[str, str] = _NO_TOOLS) -> None:
         """Take up a state: check the digests of `tools`, and that it is used once by all replicas."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from importlib import import_module
 from secrets import randbits
 from types import TracebackType
@@ -85,8 +85,10 @@ class PostgresStore(Store):
         self._users -= 1
         if self._users == 0:
             if self._connection is not None:
-                async with self._asked() as connection:
-                    await connection.execute("SELECT pg_advisory_unlock_all()")
+                # Others see that it has ended before the server has noticed that the connection did.
+                with suppress(StoreError):
+                    async with self._asked() as connection:
+                        await connection.execute("SELECT pg_advisory_unlock_all()")
             await self._close()
 
     async def get(self, *places: Place) -> Sequence[Entry | None]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.concurrency.sqlite_thread import SqliteThread
 from mcp_toolset.extensions.journal.journal_store import Intent, Outcome, SqliteJournal
+from mcp_toolset.stores.sqlite import SqliteThread
 
 pytestmark = pytest.mark.anyio
 FULL, NORMAL = 2, 1

@@ -1,4 +1,4 @@
-"""Grants, their records, and where they are kept: `GrantStore`, and `StoredGrants` over any `Store`.
+"""Grants, their records, and where they are kept: `StoredGrants`, and `GrantStore` for the gate.
 
 A store keeps data; `GrantLedger` decides what a grant allows. All methods of a `GrantStore` are synchronous,
 because the gate is, and may be called in several threads. A store that fails raises `GrantStoreError`, and
@@ -20,7 +20,7 @@ from pathlib import Path
 from random import randrange
 from secrets import token_hex
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import anyio.to_thread
 
@@ -120,59 +120,6 @@ class GrantFilter:
     def items(self) -> Iterator[tuple[str, str | None]]:
         """The given fields."""
         return iter([("key", self.key), ("owner", self.owner), ("source", self.source), ("name", self.name)])
-
-
-class GrantStore(Protocol):
-    """Stores grants and the outcomes of resolving."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether a write may wait for a disk or another process, so that it belongs in a worker thread."""
-        ...
-
-    def add(self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]) -> list[GrantRecord]:
-        """Keep outcomes, all or none, and definitions by digest; return the records that stand.
-
-        If a record of the same owner, replay key and id exists, it is kept and nothing
-        is added. A record is kept until it `expires`, better twice as long; then it is forgotten.
-        """
-        ...
-
-    def get(self, key: str) -> ToolGrant | None:
-        """The grant of a handle's hash, in any state."""
-        ...
-
-    def latest(self, owner: str, name: str) -> ToolGrant | None:
-        """The newest grant of an owner for a tool's public name."""
-        ...
-
-    def held(self, owner: str) -> list[ToolGrant]:
-        """The newest grant of an owner for each name, in the order of the first."""
-        ...
-
-    def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """The outcome of an id under a replay key."""
-        ...
-
-    def records(self, owner: str | None = None) -> list[GrantRecord]:
-        """The outcomes of resolving, the oldest first; of one owner if given."""
-        ...
-
-    def definition(self, digest: str) -> Wire | None:
-        """A definition that was granted, in wire form."""
-        ...
-
-    def take(self, key: str) -> bool:
-        """Take one use of a grant; return whether one was left. A use is never taken twice."""
-        ...
-
-    def give_back(self, key: str) -> None:
-        """Return a use of a call that did not run."""
-        ...
-
-    def revoke(self, which: GrantFilter) -> int:
-        """Revoke grants; return how many were not revoked before."""
-        ...
 
 
 def key_of(handle: str) -> str:
@@ -422,47 +369,65 @@ class StoredGrants:
         return self._last
 
 
-class GrantsAtOnce:
-    """A `GrantStore` over a store whose steps never wait for a loop."""
+class GrantStore:
+    """The grants of a `Store` whose steps never wait for a loop, so that the gate can ask for them.
+
+    Attributes:
+        waits: Whether a write may wait for a disk or another process, so that it belongs in a worker thread.
+    """
 
     waits = False
 
-    def __init__(self, store: Store, *, limit: int, of_owner: int) -> None:
+    def __init__(self, store: Store, *, limit: int = MAX_KEPT, of_owner: int = MAX_OF_OWNER) -> None:
         """Use a store; see `StoredGrants`."""
         self._grants = StoredGrants(store, limit=limit, of_owner=of_owner)
 
     def add(self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]) -> list[GrantRecord]:
+        """Keep outcomes, all or none, and definitions by digest; return the records that stand.
+
+        If a record of the same owner, replay key and id exists, it is kept and nothing is added. A record is
+        kept twice as long as it holds.
+        """
         return _now(self._grants.save(records, definitions))
 
     def get(self, key: str) -> ToolGrant | None:
+        """The grant of a handle's hash, in any state."""
         return _now(self._grants.get(key))
 
     def latest(self, owner: str, name: str) -> ToolGrant | None:
+        """The newest grant of an owner for a tool's public name."""
         return _now(self._grants.latest(owner, name))
 
     def held(self, owner: str) -> list[ToolGrant]:
+        """The newest grant of an owner for each name, in the order of the first."""
         return _now(self._grants.held(owner))
 
     def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
+        """The outcome of an id under a replay key."""
         return _now(self._grants.recorded(owner, replay, id))
 
     def records(self, owner: str | None = None) -> list[GrantRecord]:
+        """The outcomes of resolving, the oldest first; of one owner if given."""
         return _now(self._grants.records(owner))
 
     def definition(self, digest: str) -> Wire | None:
+        """A definition that was granted, in wire form."""
         return _now(self._grants.definition(digest))
 
     def take(self, key: str) -> bool:
+        """Take one use of an unrevoked grant; return whether one was left. A use is never taken twice."""
         return _now(self._grants.take(key))
 
     def give_back(self, key: str) -> None:
+        """Return a use of a call that did not run."""
         _now(self._grants.give_back(key))
 
     def revoke(self, which: GrantFilter) -> int:
+        """Revoke grants; return how many were not revoked before."""
         return _now(self._grants.revoke(which))
 
 
-class MemoryGrantStore(GrantsAtOnce):
+class MemoryGrantStore(GrantStore):
     """Grants in the memory of this process; after a restart every grant is refused."""
 
     def __init__(
@@ -476,7 +441,7 @@ class MemoryGrantStore(GrantsAtOnce):
         super().__init__(MemoryStore(now), limit=limit, of_owner=of_owner)
 
 
-class SqliteGrantStore(GrantsAtOnce):
+class SqliteGrantStore(GrantStore):
     """Grants in an SQLite file; several processes may share it. Close it, or use it in a `with` block."""
 
     waits = True

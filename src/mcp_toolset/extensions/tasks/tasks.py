@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.suspended import KeptData, Sealer, Suspended, SuspendedStore
+from mcp_toolset.calls.suspended import Sealer, Suspended, SuspendedStore
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
@@ -55,7 +55,7 @@ class TaskRecords:
     def __init__(self, store: SuspendedStore | None, shared: Shared | None) -> None:
         self._store = store
         self._shared = shared
-        self._kept: KeptData | None = None if store is None else store.kept(_KIND)
+        self._kept = None if store is None else store.kept(_KIND)
         self._fresh: KeyRing | None = None
         self._sealer = Sealer(_KIND, self._keys)
         self.outlive = store is not None
