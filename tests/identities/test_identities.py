@@ -20,7 +20,7 @@ from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins
 from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.authentication import authenticator
-from mcp_toolset.transports.http.sessions.session_table import SessionTable
+from mcp_toolset.transports.http.sessions import SessionTable
 
 pytestmark = pytest.mark.anyio
 Patch = Callable[[pytest.MonkeyPatch], None]

@@ -22,7 +22,7 @@ from mcp_toolset.extensions.tasks import tasks
 from mcp_toolset.extensions.upstream_access.callers import caller_connections
 from mcp_toolset.shared import SuspendedFile
 from mcp_toolset.transports.http import post
-from mcp_toolset.transports.http.sessions import legacy_session
+from mcp_toolset.transports.http import sessions as legacy_session
 from mcp_toolset.upstream import forwarding, pool
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ from mcp_toolset.config.rules import (
     UnlistedRule,
 )
 from mcp_toolset.config.server_auth import CallerAuth, ServerAuth
-from mcp_toolset.security.policy.sections import Permissions, Section
+from mcp_toolset.security.policy.patterns import Permissions, Section
 from mcp_toolset.security.secrets.references import References
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset._index import owners
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.security.policy.sections import KINDS
+from mcp_toolset.security.policy.patterns import KINDS
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")
 

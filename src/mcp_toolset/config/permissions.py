@@ -9,8 +9,7 @@ from pydantic import ConfigDict, Field
 from mcp_toolset.config.entries import LIST_OF_TEXTS, validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import CallersEntry, Entry
-from mcp_toolset.security.policy.patterns import fault_of, hidden_rule, is_for_all_of
-from mcp_toolset.security.policy.sections import Permissions, Section
+from mcp_toolset.security.policy.patterns import Permissions, Section, fault_of, hidden_rule, is_for_all_of
 
 __all__ = [
     "CallersPermissions",

@@ -23,7 +23,7 @@ from mcp_toolset.security.egress import MEND_ADDRESS, is_web_address
 
 if TYPE_CHECKING:
     from mcp_toolset.config.server_auth import CallerAuth, ServerAuth
-    from mcp_toolset.security.policy.sections import Section
+    from mcp_toolset.security.policy.patterns import Section
 
 __all__ = ["Surroundings", "server_config"]
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.protocol.methods import is_modern
 from mcp_toolset.tools.core.result import ANSWERABLE
 
 if TYPE_CHECKING:

@@ -9,8 +9,14 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json
 
-from mcp_toolset.protocol.errors import CLOSED
-from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, PARSE_ERROR, MCPError, ProgressToken, RequestId
+from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
+    INVALID_PARAMS,
+    PARSE_ERROR,
+    MCPError,
+    ProgressToken,
+    RequestId,
+)
 
 orjson: Any = import_module("orjson") if find_spec("orjson") else None
 

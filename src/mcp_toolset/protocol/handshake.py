@@ -33,19 +33,24 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
-from mcp_toolset.protocol.methods import IMPLEMENTATION
-from mcp_toolset.protocol.revisions import (
+from mcp_toolset.protocol.methods import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
+    FLAG,
     HANDSHAKE_PROTOCOL_VERSIONS,
+    IMPLEMENTATION,
     LATEST_HANDSHAKE_VERSION,
     LATEST_MODERN_VERSION,
     MODERN_PROTOCOL_VERSIONS,
+    OBJECT,
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
+    TEXT,
+    Items,
+    Members,
+    Values,
     is_modern,
 )
-from mcp_toolset.protocol.shapes import FLAG, OBJECT, TEXT, Items, Members, Values
 
 Eras: TypeAlias = Literal["auto", "legacy", "modern"]
 """The eras in which a server may be spoken to."""

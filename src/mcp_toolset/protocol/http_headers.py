@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, MCPError
-from mcp_toolset.protocol.methods import NAME_PARAMETERS
-from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.protocol.methods import NAME_PARAMETERS, is_modern
 
 ANNOTATION: Final = "x-mcp-header"
 

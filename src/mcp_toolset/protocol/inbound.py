@@ -25,16 +25,19 @@ from mcp_toolset.protocol.json_rpc import (
     MCPError,
     RequestId,
 )
-from mcp_toolset.protocol.methods import CAPABILITIES, IMPLEMENTATION, LOG_LEVEL
-from mcp_toolset.protocol.revisions import (
+from mcp_toolset.protocol.methods import (
+    CAPABILITIES,
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
+    IMPLEMENTATION,
+    LOG_LEVEL,
     LOG_LEVEL_META_KEY,
     MODERN_PROTOCOL_VERSIONS,
     PROTOCOL_VERSION_META_KEY,
+    TEXT,
+    Members,
     is_modern,
 )
-from mcp_toolset.protocol.shapes import TEXT, Members
 
 Kind: TypeAlias = Literal["request", "notification", "answer", "garbage"]
 """What a decoded message is."""

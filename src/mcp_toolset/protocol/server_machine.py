@@ -42,20 +42,18 @@ from mcp_toolset.protocol.json_rpc import (
     MCPError,
 )
 from mcp_toolset.protocol.methods import (
-    NOTIFICATION_METHODS,
-    NOTIFICATIONS,
-    REQUEST_METHODS,
-    REQUESTS,
-    Method,
-)
-from mcp_toolset.protocol.revisions import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     HANDSHAKE_PROTOCOL_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
     LATEST_MODERN_VERSION,
     LOG_LEVEL_META_KEY,
+    NOTIFICATION_METHODS,
+    NOTIFICATIONS,
     PROTOCOL_VERSION_META_KEY,
+    REQUEST_METHODS,
+    REQUESTS,
+    Method,
 )
 
 Era: TypeAlias = Literal["legacy", "modern"]

@@ -21,8 +21,8 @@ from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.context.spans import provide, server_span
 from mcp_toolset.context.task import TASKS
-from mcp_toolset.protocol.cache_hints import STRICTEST
-from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
+from mcp_toolset.protocol.eras import STRICTEST
+from mcp_toolset.protocol.methods import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, Reading, Subscriptions

@@ -22,7 +22,7 @@ from mcp_toolset.context.offer_kinds import OfferingSource, Offers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.joined import extensions_of
-from mcp_toolset.protocol.cache_hints import STRICTEST
+from mcp_toolset.protocol.eras import STRICTEST
 from mcp_toolset.server import mounts
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import MANUAL_TIMEOUT, LocalTools, ManualCalls

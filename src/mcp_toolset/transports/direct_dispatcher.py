@@ -28,17 +28,17 @@ from mcp_toolset.protocol.dispatch import (
     TransportContext,
     run_notify_intercept,
 )
-from mcp_toolset.protocol.errors import CLOSED, error_for_peer
 from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
     REQUEST_TIMEOUT,
     MCPError,
     NoBackChannelError,
     RequestId,
     RequestTimedOut,
+    error_for_peer,
 )
 from mcp_toolset.protocol.server_machine import ServerMachine
-from mcp_toolset.transports.requests import OneWayContext
-from mcp_toolset.transports.serving import modern_connection
+from mcp_toolset.transports.requests import OneWayContext, modern_connection
 
 _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
 

@@ -24,17 +24,31 @@ from mcp_toolset.concurrency.task_set import CancelledError, TaskSet, from_outsi
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.codec import LIGHT, json_in, progress_token, request_key, strict_object
 from mcp_toolset.protocol.dispatch import NOT_AWAITED, OnNotify, OnNotifyIntercept, OnRequest, Started
-from mcp_toolset.protocol.encoded_answers import LONG, noted, surely_parts
-from mcp_toolset.protocol.errors import CLOSED, NO_MESSAGE, error_for_peer
-from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong, traced
+from mcp_toolset.protocol.eras import LONG, noted, surely_parts
 from mcp_toolset.protocol.inbound import Envelope, id_of
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, PARSE_ERROR, ErrorData, MCPError, RequestId
-from mcp_toolset.transports.backpressure import BIG, Caller, Channel, Unread, calling, end_when_cut
-from mcp_toolset.transports.flood import PER_PIECE, Allowance, FloodError
-from mcp_toolset.transports.inbox import MAX_REQUESTS, Inbox
-from mcp_toolset.transports.outbox import FEW, Outbox
-from mcp_toolset.transports.repair import repaired
-from mcp_toolset.transports.requests import Incoming
+from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
+    INTERNAL_ERROR,
+    NO_MESSAGE,
+    PARSE_ERROR,
+    ErrorData,
+    MCPError,
+    RequestId,
+    error_for_peer,
+)
+from mcp_toolset.transports.backpressure import (
+    BIG,
+    PER_PIECE,
+    Allowance,
+    Caller,
+    Channel,
+    FloodError,
+    Unread,
+    calling,
+    end_when_cut,
+)
+from mcp_toolset.transports.framing import MAX_MESSAGE, LineBuffer, Overlong, repaired, traced
+from mcp_toolset.transports.requests import FEW, MAX_REQUESTS, Inbox, Incoming, Outbox
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
 """Bytes that are read and kept while a peer is held back; then nothing more is read."""

@@ -23,7 +23,7 @@ import anyio
 from mcp_toolset.context.connection import Answers
 from mcp_toolset.transports.line_dispatcher import DRAIN, LineDispatcher
 from mcp_toolset.transports.pipes import PIPE_BUF, PipePair, Writing, can_wait, is_cut, lean, never_waits
-from mcp_toolset.transports.serving import INLINE, serve_connection
+from mcp_toolset.transports.requests import INLINE, serve_connection
 
 _FLUSH: Final = 0.5
 """Seconds that a client has to read the last answers."""

@@ -19,7 +19,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.context.offer_kinds import KINDS, Kind, Wire
 from mcp_toolset.context.task import TASKS
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.protocol.eras import STRICTEST, CacheHint
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
 from mcp_toolset.upstream.pagination import Listing, NotAListError
 from mcp_toolset.upstream.watches import level_of

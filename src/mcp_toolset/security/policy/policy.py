@@ -10,6 +10,10 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.patterns import (
+    KINDS,
+    Kind,
+    Permissions,
+    Section,
     SectionRules,
     ToolFacts,
     hidden_rule,
@@ -18,7 +22,6 @@ from mcp_toolset.security.policy.patterns import (
     is_for_all_of,
     split_hint,
 )
-from mcp_toolset.security.policy.sections import KINDS, Kind, Permissions, Section
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.binding.selector import EVERY_TOOL
 from mcp_toolset.tools.core.call import Identity

@@ -65,8 +65,7 @@ class Vault:
         if self.folder is None:
             return None
         # What encrypts takes its time to import.
-        from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles
-        from mcp_toolset.security.secrets.master_key import MasterKey, PrivateFolder
+        from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles, MasterKey, PrivateFolder
 
         folder = PrivateFolder(self.folder)
         return EncryptedFiles(folder, MasterKey(folder, self.keyring, self._environ))

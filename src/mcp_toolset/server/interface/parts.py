@@ -25,7 +25,7 @@ from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.connection import LoginSource, PendingLogin
 from mcp_toolset.context.shared import SharedSource
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
-from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.protocol.eras import CacheHint
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import ManualCalls, PendingCall
 from mcp_toolset.server.interface.keywords import OwnKeywords

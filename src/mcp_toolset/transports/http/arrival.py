@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_toolset.concurrency.task_set import new_scope
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.transports.http.replies import reply
+from mcp_toolset.transports.http.messages import reply
 
 _LATE: Final = b"The request did not arrive in time"
 _STOPPING: Final = b"The server stops"

@@ -21,8 +21,7 @@ from mcp_toolset.security.egress import is_this_machine
 from mcp_toolset.security.facts import who_fields
 from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.transports.http.arrival import ArrivingRequest
-from mcp_toolset.transports.http.headers import METHOD, Head
-from mcp_toolset.transports.http.replies import JSON, Headers, reply
+from mcp_toolset.transports.http.messages import JSON, METHOD, Head, Headers, reply
 
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 

@@ -14,29 +14,36 @@ from mcp_toolset.context.connection import HOLD, Answers, principal_of
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import StoreError
 from mcp_toolset.protocol.codec import json_in
-from mcp_toolset.protocol.errors import NO_MESSAGE
 from mcp_toolset.protocol.inbound import Kind, id_of
 from mcp_toolset.protocol.json_rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    NO_MESSAGE,
     PARSE_ERROR,
     MCPError,
 )
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.http.authentication import NoteForeign
-from mcp_toolset.transports.http.headers import LAST_EVENT, Head, Unread, is_wide, read_body
 from mcp_toolset.transports.http.kept_events import KeptEvents, place_of
-from mcp_toolset.transports.http.limits import HttpLimits, peer_of
-from mcp_toolset.transports.http.load import FULL, LONG, Load
+from mcp_toolset.transports.http.limits import FULL, LONG, HttpLimits, Load, peer_of
+from mcp_toolset.transports.http.messages import (
+    JSON,
+    LAST_EVENT,
+    Head,
+    Headers,
+    Unread,
+    is_wide,
+    read_body,
+    refuse,
+    reply,
+)
 from mcp_toolset.transports.http.modern import ModernPosts
 from mcp_toolset.transports.http.post import kind_of_posted
-from mcp_toolset.transports.http.replies import JSON, Headers, refuse, reply
-from mcp_toolset.transports.http.sessions.legacy_session import Home, LegacySession
-from mcp_toolset.transports.http.sessions.session_table import SessionTable
+from mcp_toolset.transports.http.sessions import Home, LegacySession, SessionTable
 
 if TYPE_CHECKING:
-    from mcp_toolset.transports.http.sessions.shared_sessions import SharedSessions
+    from mcp_toolset.transports.http.shared_sessions import SharedSessions
 
 _NOT_UTF_8: Final = (
     "Parse error: the body is not in UTF-8 (it looks like UTF-16 or UTF-32); send JSON in UTF-8"
@@ -81,7 +88,7 @@ class HttpEndpoint:
         self._shared: SharedSessions | None = None
         if shared is not None:
             # Few servers have replicas.
-            from mcp_toolset.transports.http.sessions.shared_sessions import SharedSessions
+            from mcp_toolset.transports.http.shared_sessions import SharedSessions
 
             self._shared = SharedSessions(shared, answers, self.sessions)
 

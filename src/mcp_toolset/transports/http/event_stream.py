@@ -30,10 +30,9 @@ from mcp_toolset.protocol.dispatch import (
     Started,
 )
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError, ProgressToken, RequestId
-from mcp_toolset.transports.http.following import PING
-from mcp_toolset.transports.http.load import Hold
+from mcp_toolset.transports.http.kept_events import PING
+from mcp_toolset.transports.http.limits import Hold, Unsent
 from mcp_toolset.transports.http.post import PING_INTERVAL
-from mcp_toolset.transports.http.send_buffers import Unsent
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import HIGH_WATER
 from mcp_toolset.transports.requests import Incoming

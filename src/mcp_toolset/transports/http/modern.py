@@ -13,7 +13,6 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_toolset.context.connection import Answers, Connection
 from mcp_toolset.protocol.codec import check_weight, held_by, json_in, json_of, progress_token
-from mcp_toolset.protocol.errors import MODERN_STATUSES
 from mcp_toolset.protocol.http_headers import (
     METHOD_HEADER,
     NAME_HEADER,
@@ -26,18 +25,18 @@ from mcp_toolset.protocol.inbound import id_of, kind_of, unsupported_version
 from mcp_toolset.protocol.json_rpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
+    MODERN_STATUSES,
     PARSE_ERROR,
     ErrorData,
     MCPError,
     RequestId,
 )
-from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.protocol.methods import is_modern
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.http import post as posted
-from mcp_toolset.transports.http.headers import METHOD, NAME, PARAM, VERSION, Head
+from mcp_toolset.transports.http.messages import METHOD, NAME, PARAM, VERSION, Head, refuse, reply
 from mcp_toolset.transports.http.post import PostedRequest
-from mcp_toolset.transports.http.replies import refuse, reply
-from mcp_toolset.transports.serving import modern_connection
+from mcp_toolset.transports.requests import modern_connection
 
 _CALL: Final = "tools/call"
 _LISTEN: Final = "subscriptions/listen"

@@ -18,13 +18,11 @@ from mcp_toolset.concurrency.task_set import CancelledError, TaskSet, from_outsi
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.protocol.codec import notification, progress_token
 from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.encoded_answers import answer_line
-from mcp_toolset.protocol.errors import UNWRITTEN, error_for_peer
+from mcp_toolset.protocol.eras import answer_line
 from mcp_toolset.protocol.inbound import Kind, kind_of
-from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
-from mcp_toolset.transports.http.following import PING
-from mcp_toolset.transports.http.kept_events import EventLog
-from mcp_toolset.transports.http.replies import STREAM, event_of
+from mcp_toolset.protocol.json_rpc import UNWRITTEN, ErrorData, RequestId, error_for_peer
+from mcp_toolset.transports.http.kept_events import PING, EventLog
+from mcp_toolset.transports.http.messages import STREAM, event_of
 from mcp_toolset.transports.requests import OneWayContext
 
 PING_INTERVAL: Final = 15.0

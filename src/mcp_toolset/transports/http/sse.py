@@ -23,14 +23,11 @@ from mcp_toolset.protocol.codec import json_in
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
-from mcp_toolset.transports.http.headers import Head, Unread, read_body
-from mcp_toolset.transports.http.limits import HttpLimits, peer_of
-from mcp_toolset.transports.http.load import FULL, LONG, Hold, Load
+from mcp_toolset.transports.http.limits import FULL, LONG, Hold, HttpLimits, Load, Unsent, peer_of
+from mcp_toolset.transports.http.messages import STREAM, Head, Unread, read_body, reply
 from mcp_toolset.transports.http.post import kind_of_posted
-from mcp_toolset.transports.http.replies import STREAM, reply
-from mcp_toolset.transports.http.send_buffers import Unsent
-from mcp_toolset.transports.http.sessions.session_table import SessionTable, shortened
-from mcp_toolset.transports.serving import serve_connection
+from mcp_toolset.transports.http.sessions import SessionTable, shortened
+from mcp_toolset.transports.requests import serve_connection
 
 SSE_PATH: Final = "/sse"
 MESSAGES_PATH: Final = "/messages/"

@@ -27,7 +27,7 @@ from mcp_toolset.extensions.upstream_access.callers.caller_lists import CallerLi
 from mcp_toolset.extensions.upstream_access.callers.caller_offers import CallerOffers
 from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins, CallerTokens
 from mcp_toolset.extensions.upstream_access.callers.reach import Reach
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.protocol.eras import STRICTEST, CacheHint
 from mcp_toolset.tools.binding.binding import Gate, Personal, StoreMiss
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition

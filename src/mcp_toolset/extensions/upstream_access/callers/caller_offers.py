@@ -11,7 +11,7 @@ from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, ListChange, Off
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.extensions.upstream_access.callers.caller_calls import CallerCalls
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.protocol.eras import STRICTEST, CacheHint
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream import client_lists
 from mcp_toolset.upstream.client_lists import ClientOffers

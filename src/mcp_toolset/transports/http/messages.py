@@ -1,17 +1,66 @@
-"""`Head`: the headers of a request, looked through once; `read_body`: its body, up to a limit."""
+"""Whole HTTP messages: `Head` and `read_body` of a request, `reply` and `refuse`."""
 
 from __future__ import annotations
 
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
-from starlette.types import Receive
+from starlette.types import Receive, Send
 
+from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.http_headers import SESSION
-from mcp_toolset.protocol.revisions import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
+from mcp_toolset.protocol.methods import HANDSHAKE_PROTOCOL_VERSIONS
 
 Headers = list[tuple[bytes, bytes]]
+
+JSON: Final = b"application/json"
+PLAIN: Final = b"text/plain; charset=utf-8"
+STREAM: Final[Headers] = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"connection", b"keep-alive"),
+    (b"x-accel-buffering", b"no"),
+]
+"""The head of a stream of events."""
+
+_NONE: Final[Headers] = []
+
+
+async def reply(
+    send: Send, status: int, body: bytes = b"", kind: bytes | None = None, headers: Headers = _NONE
+) -> None:
+    head = [(b"content-length", b"%d" % len(body)), *headers]
+    if kind is not None:
+        head.append((b"content-type", kind))
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def refuse(
+    send: Send,
+    status: int,
+    code: int,
+    message: str,
+    *,
+    number: RequestId | None = None,
+    data: Any = None,
+    headers: Headers = _NONE,
+) -> None:
+    """Refuse a request with a JSON-RPC error; `number` is its id, if that could be read."""
+    await reply(send, status, error_body(code, message, number, data), JSON, headers)
+
+
+def error_body(code: int, message: str, number: RequestId | None = None, data: Any = None) -> bytes:
+    """A JSON-RPC error as it is sent."""
+    error = ErrorData(code, message, data).to_wire()
+    return json_of({"jsonrpc": "2.0", "id": number, "error": error})
+
+
+def event_of(message: bytes) -> bytes:
+    return b"event: message\r\ndata: " + message + b"\r\n\r\n"
+
 
 VERSION: Final = b"mcp-protocol-version"
 METHOD: Final = b"mcp-method"
