@@ -54,7 +54,6 @@ _OTHERS: Final = bytes(set(range(256)) - set(_MARKS))
 
 
 def strict_object(message: Any) -> dict[str, Any] | None:
-    """A message as a dictionary, if it is one and of JSON-RPC 2.0; a batch is not, in MCP."""
     given: object = message
     return message if type(given) is dict and message.get("jsonrpc") == "2.0" else None
 

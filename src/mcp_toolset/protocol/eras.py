@@ -51,7 +51,6 @@ class CacheHint:
     scope: Scope = "private"
 
     def __post_init__(self) -> None:
-        """Refuse what no client could read."""
         if type(self.ttl_ms) is not int or not 0 <= self.ttl_ms <= LONGEST:
             raise DefinitionError(f"ttl_ms is a whole number of milliseconds from 0, not {self.ttl_ms!r}")
         if self.scope not in get_args(Scope):
@@ -119,7 +118,6 @@ class Encoded(dict[str, Any]):
     __slots__ = ("json",)
 
     def __init__(self, result: Mapping[str, Any], json: bytes) -> None:
-        """Keep both forms; to change one of them, make a new object."""
         super().__init__(result)
         self.json = json
 
@@ -130,7 +128,6 @@ class Verbatim(dict[str, Any]):
     __slots__ = ("texts",)
 
     def __init__(self, result: Mapping[str, Any], texts: Sequence[str]) -> None:
-        """Keep the texts beside the result; code that makes another result of it may pass them on."""
         super().__init__(result)
         self.texts = texts
 
@@ -271,7 +268,6 @@ def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The `_meta` of a message's parameters, if it is an object."""
     meta = params.get("_meta")
     return cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
 
@@ -350,7 +346,6 @@ def own_meta(meta: object) -> dict[str, Any]:
 
 
 def joint_meta(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The `_meta` of a list of several servers: where two have one key, the first one's is kept."""
     joint: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():

@@ -109,7 +109,6 @@ class Introduction:
 
     @property
     def is_modern(self) -> bool:
-        """Whether each request to the server carries an envelope."""
         return is_modern(self.protocol_version)
 
 
@@ -144,14 +143,6 @@ class ClientHandshake:
         eras: Eras = "auto",
         known_legacy: bool = False,
     ) -> None:
-        """Begin.
-
-        Args:
-            client: What the client says of itself: `name`, `version` and more.
-            capabilities: What the client declares.
-            eras: In which era the server is to be spoken to.
-            known_legacy: Whether the server is known to speak the legacy era; it is then not probed.
-        """
         self._client = client
         self._capabilities = capabilities
         self._eras = eras
@@ -182,11 +173,7 @@ class ClientHandshake:
             self._try_legacy(fault)
 
     def refused(self, error: MCPError) -> None:
-        """Take the error that the server has answered the request with, or that it has not answered in time.
-
-        Raises:
-            MCPError: The error, if no other request is left to try.
-        """
+        """Take the error of the request: the answer of the server, or that none came in time."""
         if self._asked().method == INITIALIZE:
             self._refused_handshake(error)
             return
@@ -276,7 +263,6 @@ def _require(method: str, members: Members, result: Mapping[str, Any]) -> None:
 
 
 def _mutual(error: MCPError) -> str | None:
-    """The newest revision of the modern era that a server offers in place of the one asked for."""
     data: Any = error.data
     if error.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(data, Mapping):
         return None

@@ -159,7 +159,6 @@ def _payload(value: str) -> str | None:
 def routing_headers(
     version: str, method: str, params: Mapping[str, Any], header_map: Mapping[tuple[str, ...], str]
 ) -> dict[str, str]:
-    """The headers that a client sends with a request; `header_map` is that of the tool that is called."""
     made = {VERSION_HEADER: version}
     if not is_modern(version):
         return made
@@ -183,14 +182,7 @@ def param_headers(header_map: Mapping[tuple[str, ...], str], arguments: Mapping[
 
 
 def check_routing_once(names: Iterable[str]) -> None:
-    """Refuse a request that has a routing header twice: its readers may disagree about which one counts.
-
-    Args:
-        names: The names of all its headers.
-
-    Raises:
-        MCPError: `HEADER_MISMATCH`: it has.
-    """
+    """Refuse a request that has a routing header twice: its readers may disagree about which one counts."""
     seen: set[str] = set()
     for name in map(str.lower, names):
         if name in _ROUTING and name in seen:
@@ -201,11 +193,7 @@ def check_routing_once(names: Iterable[str]) -> None:
 def check_routing(
     version: object, method: str, params: Mapping[str, Any], headers: Mapping[str, str]
 ) -> None:
-    """Compare the routing headers of a request with its body.
-
-    Raises:
-        MCPError: `HEADER_MISMATCH`: one is missing, or says something else.
-    """
+    """Compare the routing headers of a request with its body."""
     said = headers.get(VERSION_HEADER)
     # A null in the body is not to agree with a header that is missing.
     if said is None or said != version:
@@ -226,14 +214,6 @@ def check_param_headers(
 
     Each annotated argument and its header are present together, and equal, or absent together; null counts as
     absent. A schema with malformed annotations checks nothing: clients leave such a tool out.
-
-    Args:
-        schema: The input schema of the tool.
-        arguments: The arguments of the call.
-        headers: All headers of the request, repeated ones too.
-
-    Raises:
-        MCPError: `HEADER_MISMATCH`: one is missing, too much, repeated, malformed, or says something else.
     """
     if header_fault(schema) is not None:
         return
@@ -286,7 +266,6 @@ def _is_whole(value: Any) -> bool:
 
 
 def _argument(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """The argument at a path of property names; `None` if it is not there."""
     node: Any = arguments
     for key in path:
         if not isinstance(node, Mapping):

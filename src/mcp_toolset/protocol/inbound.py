@@ -114,14 +114,7 @@ def read_envelope(
     headers: Mapping[str, str] | None = None,
     served: Sequence[str] = MODERN_PROTOCOL_VERSIONS,
 ) -> Envelope:
-    """The envelope of a modern request; the types of what the client says are left to `check_envelope`.
-
-    Args:
-        method: The method of the request.
-        params: Its parameters, as they came.
-        headers: The HTTP headers by their names in lower case; `None` if it came another way.
-        served: The revisions of the modern era that are served.
-    """
+    """The envelope of a modern request; the types of what the client says are left to `check_envelope`."""
     raw: object = params.get("_meta") if params else None
     if not isinstance(raw, Mapping):
         keys = " and ".join(map(repr, _REQUIRED))
@@ -149,22 +142,14 @@ def read_envelope(
 
 
 def check_envelope(meta: Meta) -> None:
-    """Look at the types of what a client says in the envelope of a request.
-
-    Raises:
-        MCPError: Client, capabilities or log level are malformed.
-    """
+    """Look at the types of what a client says in the envelope of a request."""
     fault = _ENVELOPE.fault(meta, "_meta")
     if fault is not None:
         raise malformed(fault)
 
 
 def check_meta(params: Mapping[str, Any]) -> Meta | None:
-    """The `_meta` of a request, whose members outside the envelope are looked at (basic, "`_meta`").
-
-    Raises:
-        MCPError: It is no object, or has a malformed progress token.
-    """
+    """The `_meta` of a request, whose members outside the envelope are looked at (basic, "`_meta`")."""
     meta = params.get("_meta")
     if meta is None:
         return None
@@ -177,7 +162,6 @@ def check_meta(params: Mapping[str, Any]) -> Meta | None:
 
 
 def malformed(fault: str) -> MCPError:
-    """The error for parameters that are malformed."""
     return MCPError(INVALID_PARAMS, f"Invalid request parameters: {fault}")
 
 

@@ -116,7 +116,6 @@ class NoBackChannelError(MCPError):
     """A request cannot be sent to the client: its connection carries none in this direction."""
 
     def __init__(self, method: str) -> None:
-        """Refuse to send a request of `method`."""
         super().__init__(
             INVALID_REQUEST, f"{method!r} cannot be sent: this client takes no requests of a server here"
         )
@@ -205,12 +204,7 @@ ROWS: Final[tuple[tuple[type[Exception], Code, Message, Data], ...]] = (
 
 
 def error_of(raised: Exception, *, uri: str | None = None) -> MCPError | None:
-    """The error for what a handler raised on purpose; `None` for what the table does not know.
-
-    Args:
-        raised: What the handler raised.
-        uri: The resource that the request is about, which the error then names.
-    """
+    """The error for what a handler raised on purpose; `None` for what the table does not know."""
     if (foreign := _of_the_sdk(raised)) is not None:
         return MCPError.from_error_data(foreign)
     for kind, code, message, data in ROWS:

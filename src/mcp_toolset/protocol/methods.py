@@ -37,7 +37,6 @@ SUBSCRIPTION_ID_META_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
 
 def is_modern(version: str | None) -> bool:
-    """Whether a revision is of the modern era."""
     return version in MODERN_PROTOCOL_VERSIONS
 
 
@@ -52,19 +51,13 @@ class Shape(Protocol):
     """What a JSON value may be."""
 
     @property
-    def kinds(self) -> tuple[type, ...]:
-        """The Python types of the value."""
-        ...
+    def kinds(self) -> tuple[type, ...]: ...
 
     @property
-    def noun(self) -> str:
-        """How the value is called, as in "must be a string"."""
-        ...
+    def noun(self) -> str: ...
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the type alone decides."""
-        ...
+    def is_plain(self) -> bool: ...
 
     def fault(self, value: Any, at: str) -> str | None:
         """What is wrong with a value whose type is right; `at` names its place."""
@@ -78,12 +71,10 @@ class Plain:
     is_plain = True
 
     def __init__(self, noun: str, kinds: tuple[type, ...]) -> None:
-        """Take values of these types, called `noun`."""
         self.noun = noun
         self.kinds = kinds
 
     def fault(self, value: Any, at: str) -> str | None:
-        """Nothing: the type was right."""
         return None
 
 
@@ -137,7 +128,6 @@ class OneOrMore:
         self.many = Items(each)
 
     def fault(self, value: Any, at: str) -> str | None:
-        """What is wrong with the object, or with one of the list."""
         return (self.many if isinstance(value, list) else self.each).fault(value, at)
 
 
@@ -227,7 +217,6 @@ class Members:
         return None
 
     def and_optional(self, **members: Shape) -> Members:
-        """The same, with further members that may be there."""
         return Members(self.required, {**self.optional, **members})
 
 
@@ -237,7 +226,6 @@ def _row(name: str, shape: Shape, *, required: bool) -> _Row:
 
 
 def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
-    """Whether a value is of a subclass of these types, as it may be in process; a boolean is no number."""
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 

@@ -106,13 +106,6 @@ class ServerMachine:
         version: str = LATEST_HANDSHAKE_VERSION,
         initialize_accepted: bool = False,
     ) -> None:
-        """Know nothing of the client.
-
-        Args:
-            era: Where the transport tells it. An envelope in a legacy session is then ignored.
-            version: The revision of what comes before a handshake.
-            initialize_accepted: Whether no handshake is needed, as over HTTP without sessions.
-        """
         self.era: Era | None = era
         self._know(Envelope(version))
         self.initialize_accepted = initialize_accepted
@@ -123,16 +116,7 @@ class ServerMachine:
     def receive_request(
         self, method: str, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
     ) -> Envelope:
-        """Decide about a request that has come.
-
-        Args:
-            method: Its method; one that no revision has is accepted with any parameters.
-            params: Its parameters.
-            headers: The HTTP headers of a modern request by their names in lower case.
-
-        Returns:
-            Who asks, and in which revision. Requests of one client share the object while it says the same.
-        """
+        """Decide about a request that has come."""
         params = params or _NOTHING
         meta: Any = params["_meta"] if "_meta" in params else None
         if self.era is None:
@@ -165,7 +149,6 @@ class ServerMachine:
         return self.era == "modern" or self.initialize_accepted
 
     def _receive_early(self, method: str, params: Mapping[str, Any], meta: Any) -> Envelope:
-        """Decide about a handshake, or what comes before it."""
         if method == INITIALIZE:
             _check(method, params, meta, self._methods)
             _check_size(params["clientInfo"], params["capabilities"])
@@ -241,7 +224,6 @@ def _check(
 
 
 def _check_size(*said: object) -> None:
-    """Refuse more about a client than is kept for each of thousands."""
     if held_by(json.dumps(said, separators=(",", ":")).encode()) > MAX_CLIENT:
         told = "clientInfo and capabilities are too long to be kept; send shorter ones"
         raise MCPError(INVALID_PARAMS, f"Invalid request parameters: {told}", "")

@@ -46,7 +46,6 @@ class Allowance:
         self._since = monotonic()
 
     def spend(self, size: int) -> None:
-        """Count `size` bytes."""
         self._left -= size
         if self._left < 0:
             now = monotonic()
@@ -92,19 +91,14 @@ class Channel(Protocol):
 
     async def room(self) -> None:
         """Wait until more may be sent, or nothing can be any more."""
-        ...
 
     def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
         """Send a message, in parts perhaps; others may be about to follow."""
-        ...
 
     def start(self, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """Hand on what comes, and say the end."""
-        ...
 
-    def pause(self) -> None:
-        """Read nothing for now."""
-        ...
+    def pause(self) -> None: ...
 
     def resume(self) -> None: ...
 
@@ -114,7 +108,6 @@ class Channel(Protocol):
 
     def guarded(self, work: Callable[..., None], *what: Any) -> None:
         """Do a part of the reader's work; if it raises, the connection ends."""
-        ...
 
 
 async def end_when_cut(pipes: Channel, scope: anyio.CancelScope) -> None:
@@ -131,7 +124,6 @@ class Caller:
     __slots__ = ("_answered", "_over", "_pipes")
 
     def __init__(self, pipes: Channel) -> None:
-        """Belong to the client behind `pipes`."""
         self._pipes = pipes
         self._over = False
         self._answered: asyncio.Event | None = None
@@ -141,7 +133,6 @@ class Caller:
         return self._pipes.has_room
 
     def end(self) -> None:
-        """Say that the request is answered."""
         self._over = True
         if self._answered is not None:
             self._answered.set()
@@ -192,7 +183,6 @@ class Unread:
 
 
 def given_up(size: int) -> ErrorData:
-    """What a client is told in place of a result that was given up."""
     return ErrorData(
         code=INTERNAL_ERROR,
         message=f"the call ran, but its result of {size} bytes was dropped: more than {MAX_UNREAD} bytes "

@@ -44,14 +44,12 @@ _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
 
 
 def answers_of(target: object) -> Answers | None:
-    """What answers the requests to a `ToolsetServer`, or to its `lowlevel`; `None` of anything else."""
     found: object = getattr(target, "answers", None)
     return cast("Answers", found) if callable(getattr(found, "answer", None)) else None
 
 
 @asynccontextmanager
 async def in_process_dispatcher(server: Any) -> AsyncGenerator[DirectCalls]:
-    """A dispatcher that calls a server of this process directly, without framing (modern era)."""
     answers = answers_of(server)
     if answers is not None:
         async with answers.opened():
@@ -86,7 +84,6 @@ class DirectCalls:
     keeps_time: Final = True
 
     def __init__(self, serve: OnRequest, refusal: Callable[[str], Exception] = NoBackChannelError) -> None:
-        """Have requests answered by `serve`; `refusal` makes what it is told that would ask its client."""
         self._serve = serve
         self.refusal = refusal
         self._ids = count(1)
@@ -137,8 +134,7 @@ class DirectCalls:
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Drop a notification: the modern protocol has none from client to server."""
+    ) -> None: ...
 
     async def run(
         self,
@@ -156,7 +152,6 @@ class DirectCalls:
             self._closed.set()
 
     def close(self) -> None:
-        """Refuse requests from now on."""
         self._closed.set()
 
     def __enter__(self) -> DirectCalls:
@@ -166,7 +161,6 @@ class DirectCalls:
         self.close()
 
     async def deliver(self, call: _DirectCall, method: str, params: Mapping[str, Any] | None) -> None:
-        """Hand a notification of the server to the client."""
         if self._on_notify is None or self._closed.is_set():
             return
         if not run_notify_intercept(self._intercept, method, params):
@@ -190,17 +184,14 @@ class _DirectCall(OneWayContext):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Refuse, with the exception that the server knows."""
         raise self._calls.refusal(method)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Pass a notification to the client."""
         await self._calls.deliver(self, method, params)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress to the caller that asked for it with the request."""
         report = self._opts.get("on_progress")
         if report is not None:
             await report(progress, total, message)

@@ -121,7 +121,6 @@ class LineDispatcher(Outbox, Inbox):
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Take messages until the peer is gone."""
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         self._context = copy_context()
         handling = self._handling
@@ -159,7 +158,6 @@ class LineDispatcher(Outbox, Inbox):
                 group.cancel_scope.cancel()
 
     def _end(self) -> None:
-        """Take nothing more: the peer is gone, or what it sent could not be taken."""
         fault = self._pipes.fault
         if fault is not None and self._fault is None:
             self._fault = ToolsetError(
@@ -179,7 +177,6 @@ class LineDispatcher(Outbox, Inbox):
             self._pipes.pause()
 
     def _work(self) -> None:
-        """Take what has come, a slice at a time."""
         if self._closed:
             return
         before, turn = self._backlog_size, None
@@ -278,7 +275,6 @@ class LineDispatcher(Outbox, Inbox):
                 self._ended.set()
 
     def _refuse(self, message: Any) -> None:
-        """Skip what is no message; one that has an id is a request, whose sender waits for an answer."""
         self._skip()
         number = id_of(message)
         if number is not None:

@@ -55,7 +55,6 @@ class SdkWay(OneWayContext):
     def __init__(
         self, inner: DispatchContext, number: RequestId | None, http: Any, *, asks: bool = True
     ) -> None:
-        """Wrap the SDK's context of a request; `asks` says whether the client may be sent requests."""
         self._inner = inner
         self.can_send_request = asks
         self.request_id = number
@@ -69,32 +68,26 @@ class SdkWay(OneWayContext):
 
     @property
     def reason(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Why the client has cancelled the request, if it has said so."""
         return getattr(self._inner, "reason", None)
 
     def refuse_requests(self) -> None:
-        """Send the client no requests, as it speaks a revision that has none."""
         self.can_send_request = False
 
     @property
     def cancel_requested(self) -> anyio.Event:
-        """Set when the client has cancelled the request by a message."""
         return cast("anyio.Event", self._inner.cancel_requested)
 
     async def send_raw_request(
         self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Ask the client, while its own request is being handled."""
         if not (self.can_send_request and self._inner.can_send_request):
             raise NoBackChannelError(method)
         return await from_sdk(self._inner.send_raw_request(method, params, opts))
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        """Send a notification that belongs to the request."""
         await self._inner.notify(method, params, opts)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the client asked for it."""
         await self._inner.progress(progress, total, message)
 
 
@@ -112,7 +105,6 @@ def answering(on_request: OnRequest) -> OnRequest:
 
 
 def noting(on_notify: OnNotify) -> OnNotify:
-    """Take a notification that the SDK's dispatcher has taken."""
 
     async def note(context: DispatchContext, method: str, params: Params) -> None:
         await on_notify(cast("Any", SdkWay.of(context)), method, params)
@@ -140,7 +132,6 @@ class MessageStreams:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Send a request and wait for its result; `MCPError` if it fails."""
         return await self._inner.send_raw_request(method, params, opts)
 
     async def notify(
@@ -156,7 +147,6 @@ class MessageStreams:
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Take messages until the peer is gone."""
         if self._calls is not None:
             self._calls.on_request = on_request
         inner, answer, note = self._inner, answering(on_request), noting(on_notify)
@@ -176,7 +166,6 @@ class _Calls:
 
     @property
     def last_context(self) -> Context | None:
-        """What the sender of the last message had set."""
         return getattr(self._read, "last_context", None)
 
     def __aiter__(self) -> _Calls:
@@ -193,7 +182,6 @@ class _Calls:
                 await self._handling.end()
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message; `EndOfStream` if there will be none."""
         try:
             return await anext(self)
         except StopAsyncIteration:
@@ -256,7 +244,6 @@ class _Calls:
 
 
 async def serve_streams(server: Answers, read: Any, write: Any) -> None:
-    """Serve one client over a pair of streams of `SessionMessage` until it leaves."""
     async with server.opened():
         await serve_connection(server, MessageStreams(read, write, inline=INLINE))
 

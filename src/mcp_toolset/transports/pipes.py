@@ -38,25 +38,16 @@ Writing = Callable[[memoryview], int]
 """Writes as many bytes as fit, and says how many; `BlockingIOError` if none fit."""
 
 
-def _ignored(chunk: bytes) -> None:
-    """Read and forget."""
+def _ignored(chunk: bytes) -> None: ...
 
 
-def _nothing() -> None:
-    """Take no notice of the end."""
+def _nothing() -> None: ...
 
 
 class PipePair:
     """Bytes in and bytes out. The descriptors belong to the caller, and are not closed here."""
 
     def __init__(self, reader: int, writer: int, write: Writing | None = None) -> None:
-        """Drive two descriptors; `reader` at least does not block.
-
-        Args:
-            reader: Where bytes come from.
-            writer: Where bytes go.
-            write: How to write without blocking; by default `writer` does not block by itself.
-        """
         self._loop = asyncio.get_running_loop()
         self._reader, self._writer = reader, writer
         self._write_some: Writing = write or partial(os.write, writer)
@@ -91,7 +82,6 @@ class PipePair:
         self.resume()
 
     def pause(self) -> None:
-        """Stop reading; the other side will have to wait."""
         if self._reading:
             self._reading = False
             if self._next is not None:
@@ -114,26 +104,21 @@ class PipePair:
         self._readable()
 
     def stop(self) -> None:
-        """Read and write no more; what was not sent is dropped."""
         self.pause()
         self._ended = True
         self._drop()
 
     def close_writer(self) -> None:
-        """Write no more; what was not sent is dropped."""
         self._drop()
 
     def is_cut(self) -> bool:
-        """Whether the peer has stopped reading for good."""
         return self._broken or is_cut(self._writer)
 
     async def room(self) -> None:
-        """Wait until more may be sent, or nothing can be any more."""
         while not self.has_room and not self._broken:
             await self._room.wait()
 
     async def flushed(self) -> None:
-        """Wait until all is sent, or nothing can be any more."""
         self._send_together()
         while self._unsent:
             await self._empty.wait()

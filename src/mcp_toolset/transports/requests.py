@@ -56,9 +56,7 @@ _TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
 class Cancellable(Protocol):
     """A request that is being answered, and may be cancelled."""
 
-    def cancel(self, reason: str | None) -> None:
-        """Cancel its handler, because the peer has said so, and perhaps why."""
-        ...
+    def cancel(self, reason: str | None) -> None: ...
 
 
 _Any = TypeVar("_Any")
@@ -86,7 +84,6 @@ class Waiting:
         self._reported: anyio.Event | None = None
 
     def begin_report(self) -> None:
-        """Count a report on this request that is on its way to the waiting task."""
         self.reports += 1
 
     def end_report(self) -> None:
@@ -101,7 +98,6 @@ class Waiting:
             await self._reported.wait()
 
     def expire(self) -> None:
-        """Say that the time for an answer is over."""
         if not self.answer.done():
             self.answer.set_exception(TimeoutError())
 
@@ -123,7 +119,6 @@ class InFlight(_ById[_Request]):
     """The requests of one peer that are being answered."""
 
     def cancel(self, params: Mapping[str, Any] | None) -> None:
-        """Cancel the request that a `notifications/cancelled` is about, if it is one of them."""
         known = self.of((params or {}).get("requestId"))
         if known is not None:
             known.cancel(reason_in(params))
@@ -203,7 +198,6 @@ class OneWayContext:
 
     @property
     def cancel_requested(self) -> anyio.Event:
-        """Set when the client has cancelled the request by a message."""
         if self._cancel_requested is None:
             self._cancel_requested = anyio.Event()
             if self.cancelled:
@@ -221,11 +215,9 @@ class OneWayContext:
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Send the client a notification."""
         raise NotImplementedError
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the client asked for it."""
         if self._token is None:
             return
         params = progress_params(self._token, progress, total, message)
@@ -259,7 +251,6 @@ class Incoming(OneWayContext):
         request_id: RequestId | None = None,
         token: ProgressToken | None = None,
     ) -> None:
-        """Belong to `dispatcher`; a notification has neither id nor token."""
         self._dispatcher = dispatcher
         self._token = token
         self._cancel_requested = None
@@ -271,15 +262,12 @@ class Incoming(OneWayContext):
         self.reason: str | None = None
 
     def refuse_requests(self) -> None:
-        """Send the peer no requests, as it speaks a revision that has none."""
         self.can_send_request = False
 
     def close(self) -> None:
-        """Send the peer nothing more: its request is answered."""
         self.can_send_request = self._open = False
 
     def cancel(self, reason: str | None = None) -> None:
-        """Cancel the handler, because the peer has said so, and perhaps why."""
         self.cancelled, self.reason = True, reason
         if self._cancel_requested is not None:
             self._cancel_requested.set()
@@ -288,7 +276,6 @@ class Incoming(OneWayContext):
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Ask the peer, while its own request is being handled."""
         if not self.can_send_request:
             raise NoBackChannelError(method)
         return await self._dispatcher.send_raw_request(method, params, opts)
@@ -296,7 +283,6 @@ class Incoming(OneWayContext):
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Notify the peer, until its request is answered."""
         if self._open:
             await self._dispatcher.notify(method, params, opts)
 
@@ -362,7 +348,6 @@ class Inbox:
         self._start_note(None, self._on_notify, self._make(self), method, params)
 
     def _take_progress(self, params: dict[str, Any]) -> bool:
-        """Hand progress to the request that it is of; `False` if no such request wants it."""
         waiting, progress = self._waiting.of(params.get("progressToken")), params.get("progress")
         if type(progress) not in (int, float):
             return False
@@ -417,12 +402,10 @@ class Outbox(SentRequests):
     """Sends requests and notifications over a `PipePair`, as long as it is open."""
 
     def __init__(self, pipes: Channel) -> None:
-        """Send over `pipes`, once the other half is running."""
         super().__init__()
         self._pipes = pipes
 
     def _close(self) -> None:
-        """Send nothing more; no request will be answered."""
         self._closed = True
         self._deadlines.stop()
         for waiting in self._waiting.values():
@@ -515,12 +498,7 @@ class Admitting(Protocol):
 
 
 async def serve_connection(server: Answers, dispatcher: Dispatcher) -> None:
-    """Serve one client until it leaves.
-
-    Args:
-        server: What to serve.
-        dispatcher: The connection, not yet running. The contexts of its requests are `OneWayContext`s.
-    """
+    """Serve one client until it leaves."""
     served = _Served(server, dispatcher)
     if hasattr(dispatcher, "admit"):
         cast("Admitting", dispatcher).admit = served.admit
@@ -542,7 +520,6 @@ class _Served:
         self._name = secrets.token_hex(16)
 
     def admit(self, method: str, params: Params) -> Envelope | MCPError:
-        """Decide about a request that has come: who asks, or why it is refused."""
         try:
             return self._machine.receive_request(method, params)
         except MCPError as refused:
@@ -557,7 +534,6 @@ class _Served:
         return not (is_known and is_taken)
 
     def on_request(self, context: DispatchContext, method: str, params: Params) -> Awaitable[dict[str, Any]]:
-        """Answer a request, in the task that is about it."""
         given: Any = context
         way: OneWayContext = given
         accepted = way.accepted or self.admit(method, params)
@@ -576,7 +552,6 @@ class _Served:
         return self._server.answer(request)
 
     async def _answered_late(self, request: RequestContext) -> dict[str, Any]:
-        """The answer to the first request, behind the notifications that came before it."""
         early, self._early = self._early, []
         for method, params in early:
             if self._machine.receive_notification(method, params):
@@ -584,7 +559,6 @@ class _Served:
         return await self._server.answer(request)
 
     async def on_notify(self, context: DispatchContext, method: str, params: Params) -> None:
-        """Take a notification, in the task that is about it."""
         way = cast("OneWayContext", context)
         connection = self.connection
         if self._machine.era == "modern":
@@ -597,12 +571,7 @@ class _Served:
 
 
 def modern_connection(envelope: Envelope, sender: Sender | None = None) -> Connection:
-    """The connection of one modern request, of which its envelope says everything.
-
-    Args:
-        envelope: What the client says of itself.
-        sender: What sends notifications outside of the request, where something can.
-    """
+    """The connection of one modern request, of which its envelope says everything."""
     return Connection(
         sender,
         protocol_version=envelope.protocol_version,

@@ -125,7 +125,6 @@ class StderrTail:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[TextIO]:
-        """A file for the child to write to, drained until the block ends."""
         self._lines.clear()
         self._partial, self.printed = b"", ""
         reader, writer = os.pipe()
@@ -254,7 +253,6 @@ class ProcessTarget:
 
     @classmethod
     def of(cls, target: object) -> ProcessTarget | None:
-        """The command in an object like the SDK's `StdioServerParameters`; `None` for any other object."""
         if isinstance(target, cls):
             return target
         command, args = getattr(target, "command", None), getattr(target, "args", None)

@@ -66,7 +66,6 @@ class Permissions:
     callers: tuple[Section, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether it says anything about any tool."""
         return any(section.allow is not None or section.ask or section.deny for section in self.sections())
 
     def sections(self) -> Iterator[Section]:
@@ -227,13 +226,11 @@ def plain_name(name: str) -> str:
 
 
 def check_pattern(pattern: str, place: str) -> None:
-    """Raise `DefinitionError` for a pattern with a fault."""
     if fault := fault_of(pattern):
         raise DefinitionError(f"{place}: {pattern!r}: {fault[0]}; {fault[1]}")
 
 
 def check_callers(section: Section) -> None:
-    """Raise `DefinitionError` for callers that are nobody."""
     for kind in ("principals", "roles", "scopes"):
         judge = fault_of_principal if kind == "principals" else fault_of_exact
         for name in getattr(section, kind) or ():
@@ -444,7 +441,6 @@ class SectionRules:
     def _fitting(
         self, tool: ToolFacts, every: list[str], by_own: frozenset[Kind]
     ) -> Iterator[tuple[Kind, str]]:
-        """The patterns that fit a tool; those of `by_own` by its own name, too."""
         if not tool.tags and not any(map(self._any, every)):
             return
         names = tool.names(own=self._own)

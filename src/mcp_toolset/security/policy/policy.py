@@ -162,7 +162,6 @@ class Policy(Rule):
         self._decided = lru_cache(_VERDICTS)(self._verdict)
 
     def __bool__(self) -> bool:
-        """Whether it says anything."""
         return any(self.permissions)
 
     @property
@@ -184,7 +183,6 @@ class Policy(Rule):
         return self._decided(self.group(identity), self.facts(binding))
 
     def facts(self, binding: ToolBinding) -> ToolFacts:
-        """What the patterns of this policy look at of a tool."""
         definition = binding.definition
         hints = self._hints(definition) if self._hinted else _NO_HINTS
         return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)
@@ -207,7 +205,6 @@ class Policy(Rule):
             yield from chain.looks(tool, _numbers(group, number))
 
     def unused(self, tools: Iterable[ToolFacts]) -> Iterator[tuple[str, str]]:
-        """The patterns that fit none of the tools, each with its place."""
         known = list(tools)
         for chain in self._chains:
             yield from chain.unused(known)
@@ -244,7 +241,6 @@ class _Chain:
         return (number for number, one in enumerate(self._callers) if is_for(one.section, identity))
 
     def _asked(self, tool: ToolFacts, callers: Iterable[int]) -> Iterator[SectionRules]:
-        """The sections for a caller and a tool, in the order in which they are asked."""
         yield from (self._callers[number] for number in callers)
         if tool.server in self._servers:
             yield self._servers[tool.server]
@@ -313,7 +309,6 @@ def _texts(patterns: Sequence[str], kind: str) -> tuple[str, ...]:
 
 
 def facts_of(binding: ToolBinding) -> ToolFacts:
-    """The facts of a tool, with all of its hints."""
     definition = binding.definition
     hints = hints_of(definition.annotations)
     return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)

@@ -51,17 +51,13 @@ class CredentialStore(Protocol):
     Every method raises `SecretError` if the store cannot be read or written; the message names the upstream.
     """
 
-    async def load(self, key: CredentialKey) -> Mapping[str, Any] | None:
-        """The credential under a key, or `None`."""
-        ...
+    async def load(self, key: CredentialKey) -> Mapping[str, Any] | None: ...
 
     async def save(self, key: CredentialKey, data: Mapping[str, Any]) -> None:
         """Keep a credential; when this returns, it is on disk."""
-        ...
 
     async def remove(self, key: CredentialKey) -> None:
         """Remove a credential, whether it is there and readable or not."""
-        ...
 
     async def list(self) -> tuple[CredentialKey, ...]:
         """The keys of all credentials, sorted."""

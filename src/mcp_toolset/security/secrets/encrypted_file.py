@@ -56,11 +56,9 @@ class PrivateFolder:
     """A folder that only its owner can read and write."""
 
     def __init__(self, path: Path) -> None:
-        """Use this folder; it is made when the first file is written."""
         self.path = path
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, or `None`."""
         try:
             with (self.path / name).open("rb") as file:
                 data = file.read(MOST_BYTES + 1)
@@ -101,11 +99,6 @@ class PrivateFolder:
         self.check()
 
     def check(self) -> None:
-        """Check that no other user can write to the folder, as that user could replace a file with its key.
-
-        Raises:
-            OSError: the folder is not private, or is not there.
-        """
         if not is_private(self.path.stat()):
             raise PermissionError(0, "another user owns it or can write to it; make it yours, mode 700")
 
@@ -219,12 +212,10 @@ class EncryptedFiles:
     """JSON objects in encrypted files of one folder. All methods block; none takes a lock."""
 
     def __init__(self, folder: PrivateFolder, key: MasterKey) -> None:
-        """Use a folder and its key; both are made when the first file is written."""
         self.folder = folder
         self.key = key
 
     def load(self, entry: Entry) -> dict[str, Any] | None:
-        """The object of an entry, or `None`."""
         with _told(entry.what, self.folder.path):
             data = self.folder.read(self._name(entry)) if self._is_used() else None
             if data is None:
@@ -235,7 +226,6 @@ class EncryptedFiles:
         return kept
 
     def save(self, entry: Entry, data: Mapping[str, Any]) -> None:
-        """Replace the object of an entry."""
         text = json.dumps({"for": [entry.kind, *entry.parts], "data": dict(data)})
         with _told(entry.what, self.folder.path):
             self.folder.write(self._name(entry), self.key.cipher.encrypt(text.encode()))

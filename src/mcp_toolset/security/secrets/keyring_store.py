@@ -73,11 +73,9 @@ class Keyring:
         return True
 
     def get(self, name: str) -> str | None:
-        """The secret of a name, or `None`."""
         return self._ask(lambda backend: backend.get_password(SERVICE, name))
 
     def set(self, name: str, secret: str) -> None:
-        """Keep a secret, in place of the one before."""
         self._ask(lambda backend: backend.set_password(SERVICE, name, secret))
 
     def remove(self, name: str) -> bool:

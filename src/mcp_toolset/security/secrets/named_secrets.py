@@ -46,7 +46,6 @@ class NamedSecrets:
         self._vault = vault
 
     def get(self, name: str) -> str | None:
-        """The secret of a name, or `None`."""
         kept, failed = self._filed(name) if self._vault.has_own_key else None, None
         if kept is None:
             try:

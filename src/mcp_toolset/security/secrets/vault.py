@@ -61,7 +61,6 @@ class Vault:
 
     @cached_property
     def files(self) -> EncryptedFiles | None:
-        """The encrypted files, if any are kept."""
         if self.folder is None:
             return None
         # What encrypts takes its time to import.
@@ -72,7 +71,6 @@ class Vault:
 
     @cached_property
     def credentials(self) -> CredentialStore:
-        """The credentials for mounted servers."""
         from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 
         if self.files is None:

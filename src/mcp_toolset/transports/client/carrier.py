@@ -140,7 +140,6 @@ class Reply(Protocol):
 
     async def aclose(self) -> None:
         """Let go of the connection; it is kept if the body was read to its end."""
-        ...
 
 
 class PlainReply:
@@ -162,11 +161,9 @@ class PlainReply:
         self._chunks = _body(chunks, self.header("content-encoding"))
 
     def header(self, name: str) -> str:
-        """A header, by its name in lower case; empty if there is none."""
         return self._headers.get(name.encode(), b"").decode("latin-1")
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body, decompressed; once more, what is left of it."""
         return self._chunks
 
     async def aclose(self) -> None:
@@ -185,21 +182,17 @@ class LibraryReply:
     __slots__ = ("_chunks", "_response", "status")
 
     def __init__(self, response: httpx2.Response, allowance: Allowance) -> None:
-        """Show `response`, whose body is not read yet; its pieces count in `allowance`."""
         self.status = response.status_code
         self._response = response
         self._chunks = _body(_counted(response.aiter_raw(), allowance), self.header("content-encoding"))
 
     def header(self, name: str) -> str:
-        """A header, by its name in lower case; empty if there is none."""
         return self._response.headers.get(name, "")
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body, decompressed; once more, what is left of it."""
         return self._chunks
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
         await self._chunks.aclose()
         await self._response.aclose()
 
@@ -208,7 +201,6 @@ class FewCookies(CookieJar):
     """Cookies of one mounted server, as many as browsers keep, that a request can carry."""
 
     def make_cookies(self, response: Any, request: Any) -> Sequence[Cookie]:
-        """The cookies of a response; no more and no longer ones are looked at than are kept."""
         short = [line for line in response.info().get_all("set-cookie", ()) if len(line) <= MAX_COOKIE]
         headers = Message()
         for line in short[:MAX_COOKIES]:
@@ -225,7 +217,6 @@ class FewCookies(CookieJar):
 
 
 def _place(cookie: Cookie) -> tuple[str, str, str]:
-    """What cookies of one jar differ in."""
     return cookie.domain, cookie.path, cookie.name
 
 
@@ -280,15 +271,7 @@ class Carrier:
         url: str | None = None,
         bare: bool = False,
     ) -> Reply:
-        """Send a request; the reply is to be closed.
-
-        Args:
-            method: The method.
-            headers: Its headers.
-            body: Its body.
-            url: Another address of the same origin.
-            bare: Whether it goes without credentials.
-        """
+        """Send a request; the reply is to be closed."""
         if self._credentials is not None and not bare:
             return await self._authorized(self._credentials, method, headers, body, url)
         target = url or self._url
@@ -358,7 +341,6 @@ class Carrier:
         return reply
 
     def _keep_cookies(self, method: str, url: str, headers: Headers) -> None:
-        """Hand what follows over to httpx2, if there are cookies to send back."""
         client = self._client()
         from httpx2 import Request, Response
 
@@ -418,7 +400,6 @@ async def let_go(reply: Reply) -> None:
 
 
 def redirect_of(reply: Reply, url: str) -> str | None:
-    """Where a reply redirects to; `None` if it does not, or to no address at all."""
     location = reply.header("location") if reply.status in _REDIRECTS else ""
     if not location:
         return None

@@ -98,13 +98,6 @@ class EventParser:
     )
 
     def __init__(self, limit: int, last_id: bytes = b"", retry: int | None = None) -> None:
-        """Parse a stream from its start.
-
-        Args:
-            limit: Bytes that one event may have.
-            last_id: The last id of the stream that this one goes on with.
-            retry: What that stream has said about coming back.
-        """
         self.last_id = self._id = last_id
         self.retry = retry
         self._limit = limit
@@ -120,7 +113,6 @@ class EventParser:
         return not self._size
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes."""
         if chunk and self._after_return:
             self._after_return = False
             chunk = chunk.removeprefix(b"\n")
@@ -215,7 +207,6 @@ class Intake:
         self.paced = False
 
     def is_full(self, size: int) -> bool:
-        """Whether there is no room for so many bytes more."""
         return self.size + size > self._limit
 
     async def turn(self, size: int) -> None:
@@ -263,7 +254,6 @@ class Meter:
         self._turn = False
 
     async def room(self, size: int) -> None:
-        """Wait until so many bytes more may be read on, and count them."""
         if not self._turn and self._size + size > AT_ONCE and self._intake.is_full(size):
             await self._intake.turn(size)
             self._turn = True
@@ -271,7 +261,6 @@ class Meter:
         self._intake.size += size
 
     def give_back(self) -> None:
-        """Say that what was counted has been read as a whole, or is read no further."""
         size, turn = self._size, self._turn
         if size or turn:
             self._size, self._turn = 0, False
@@ -297,7 +286,6 @@ class Flight(Waiting):
     __slots__ = ("expired", "heard", "number", "scope")
 
     def __init__(self, number: RequestId, on_progress: ProgressFnT | None) -> None:
-        """Begin; the task that sends the request enters `scope`."""
         super().__init__(on_progress)
         self.number = number
         self.scope = new_scope()
@@ -305,12 +293,10 @@ class Flight(Waiting):
         self.heard = 0
 
     def expire(self) -> None:
-        """Say that the time for an answer is over."""
         self.expired = True
         self.scope.cancel()
 
     def fail(self, fault: MCPError | UpstreamError) -> None:
-        """Say why no answer will come."""
         if not self.answer.done():
             self.answer.set_exception(fault)
 
@@ -321,7 +307,6 @@ class ClientDispatcher(SentRequests, Inbox):
     _waiting: Sent[Flight]
 
     def __init__(self, carrier: Carrier) -> None:
-        """Send nothing before `run`, and then by `carrier`."""
         SentRequests.__init__(self)
         Inbox.__init__(self)
         self._carrier = carrier
@@ -337,7 +322,6 @@ class ClientDispatcher(SentRequests, Inbox):
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Hand messages of the server on until the connection ends."""
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         self._context = copy_context()
         try:
@@ -356,7 +340,6 @@ class ClientDispatcher(SentRequests, Inbox):
             raise fault
 
     def end_by(self, fault: Exception | None) -> None:
-        """End the connection, because of a failure or because the server has ended it."""
         self._fault = self._fault or fault
         self._closed = True
         self._ended.set()
@@ -385,15 +368,12 @@ class ClientDispatcher(SentRequests, Inbox):
         if not self._closed:
             await self._tell(body, (opts or {}).get("headers") or {})
 
-    def _begin_reading(self) -> None:
-        """Begin to read what comes without a request, in the context of `run`."""
+    def _begin_reading(self) -> None: ...
 
     async def _exchange(self, flight: Flight, method: str, body: bytes, opts: CallOptions) -> dict[str, Any]:
-        """Send a request; returns its answer, a whole message."""
         raise NotImplementedError
 
     async def _tell(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send a message that has no answer; what happens to it on its way raises nothing."""
         raise NotImplementedError
 
     def _is_told_of_cancels(self, method: str) -> bool:
@@ -455,7 +435,6 @@ class ClientDispatcher(SentRequests, Inbox):
     async def _events(
         self, reply: Reply, parser: EventParser, meter: Meter | None = None
     ) -> AsyncGenerator[Event]:
-        """The events of a stream, as `meter` has room for them."""
         turn, allowance = Turn(), self._carrier.allowance
         async for chunk in reply.chunks():
             if meter is not None:
@@ -484,7 +463,6 @@ class ClientDispatcher(SentRequests, Inbox):
         return None
 
     def _take(self, message: dict[str, Any], size: int) -> None:
-        """Take a request or a notification of the server, which has `size` bytes."""
         self._carrier.allowance.spend(size)
         method, number, params = message.get("method"), message.get("id"), message.get("params")
         if type(method) is not str or not (params is None or type(params) is dict):

@@ -72,14 +72,7 @@ def is_good(status: int) -> bool:
 
 
 def refusal_of(reply: Reply, body: bytes, kind: str, url: str) -> MCPError:
-    """The server's own error, if it has sent one, else what its status says.
-
-    Args:
-        reply: The reply.
-        body: Its body.
-        kind: Its content type.
-        url: The address that was asked.
-    """
+    """The server's own error, if it has sent one, else what its status says."""
     if reply.status == 202:
         # The answer comes on this reply; 202 says that none will.
         return MCPError(INVALID_REQUEST, "server answered a request with 202 Accepted")
@@ -106,13 +99,7 @@ def _is_no_verdict(status: int) -> bool:
 
 
 def unauthorized(name: str, error: MCPError, *, sent: bool) -> LoginRequiredError:
-    """The error for 401: it says nothing about the method, nor about the revision that the server speaks.
-
-    Args:
-        name: The name of the mount.
-        error: The server's own error.
-        sent: Whether the request had credentials.
-    """
+    """The error for 401: it says nothing about the method, nor about the revision that the server speaks."""
     said = f": {in_log(error.message)}" if error.code != INTERNAL_ERROR else ""
     if sent:
         return LoginRequiredError(
@@ -167,7 +154,6 @@ async def http_client(
     credentials: Credentials | None = None,
     refusal: Refusal | None = None,
 ) -> AsyncGenerator[HttpClient]:
-    """A connection to the server that is mounted as `name`, for the length of a block."""
     client = HttpClient(name, url, headers, auth, credentials, refusal)
     try:
         yield client
@@ -187,7 +173,6 @@ class HttpClient(ClientDispatcher):
         credentials: Credentials | None = None,
         refusal: Refusal | None = None,
     ) -> None:
-        """Talk to the server that is mounted as `name`; nothing is opened yet."""
         super().__init__(Carrier(url, headers, auth, credentials, refusal))
         self._name = name
         self._url = url
@@ -202,11 +187,9 @@ class HttpClient(ClientDispatcher):
 
     @property
     def paced(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether answers are not read for now, since clients have no room for those before."""
         return self._intake.paced
 
     async def aclose(self) -> None:
-        """End the session, also when the connection was cancelled, and close all connections."""
         if self._seen_session is not None:
             self._session = {_SESSION_ID: self._seen_session}
             self._agree(self._version)
@@ -218,7 +201,6 @@ class HttpClient(ClientDispatcher):
             await self._carrier.aclose()
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        """Send a notification; a modern server sees by the end of a reply that a request is cancelled."""
         if method == "notifications/cancelled" and is_modern(self._version):
             return
         await super().notify(method, params, opts)
@@ -256,7 +238,6 @@ class HttpClient(ClientDispatcher):
         return answer
 
     def _cut(self, fault: FloodError) -> UpstreamUnavailableError:
-        """End the connection of a server that floods it."""
         cut = UpstreamUnavailableError(self._name, str(fault))
         self.end_by(cut)
         return cut
@@ -302,7 +283,6 @@ class HttpClient(ClientDispatcher):
         _log.warning("a message to %s was lost: %s", self._carrier.host, in_log(why))
 
     async def _from_body(self, reply: Reply, flight: Flight) -> dict[str, Any]:
-        """The answer that a reply is as a whole."""
         kind = reply.header("content-type").lower()
         try:
             body = await self._whole(reply)
@@ -454,7 +434,6 @@ class HttpClient(ClientDispatcher):
                 self._agree(self._version)
 
     def _agree_by(self, answer: dict[str, Any]) -> None:
-        """Name the revision that the server has chosen in what follows."""
         result: Any = answer.get("result")
         version: object = result.get("protocolVersion") if type(result) is dict else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if isinstance(version, str) and version.isascii() and version.isprintable():

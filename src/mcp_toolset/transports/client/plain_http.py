@@ -46,13 +46,11 @@ class Exchanges(httpcore2.AsyncHTTP11Connection):
     """The requests and responses of one connection."""
 
     def __init__(self, stream: Socket, origin: httpcore2.Origin, allowance: Allowance) -> None:
-        """Speak over `stream`; interim responses and pieces of bodies count in `allowance`."""
         super().__init__(origin, stream, KEPT_OPEN)
         self._allowance = allowance
         self._turn, self._parts = Turn(), 0
 
     async def _receive_event(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109
-        """The next part of a response."""
         self._parts += 1
         if not self._parts % _AT_ONCE:
             await self._turn.pause()
@@ -106,17 +104,14 @@ class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
         self._wake()
 
     def eof_received(self) -> None:
-        """Note that nothing more will come."""
         self._ended = True
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that the connection is gone, and why."""
         self._ended, self._full, self._fault = True, False, exc
         self._wake()
 
     def pause_writing(self) -> None:
-        """Note that the server reads too slowly."""
         self._full = True
 
     def resume_writing(self) -> None:
@@ -124,11 +119,9 @@ class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
         self._wake()
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Keep what goes out with the next read."""
         self._out.append(buffer)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
-        """Send what was written, and wait for an answer."""
         if self._paused and not self._chunks:
             self._paused = False
             self._transport.resume_reading()
@@ -147,11 +140,9 @@ class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
         return data
 
     async def aclose(self) -> None:
-        """Close the connection at once."""
         self.abort()
 
     def abort(self) -> None:
-        """Close the connection at once."""
         self._ended = True
         self._transport.abort()
 
@@ -214,13 +205,6 @@ class PlainHttp:
     """The connections to one server."""
 
     def __init__(self, url: str, allowance: Allowance, refusal: Refusal | None = None) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            url: Where the server is.
-            allowance: Counts what answers nothing.
-            refusal: Says to which addresses nothing may be sent.
-        """
         self._allowance, self._refusal = allowance, refusal
         self._urls = {url: httpcore2.URL(url)}
         self._origin = self._urls[url].origin
@@ -234,7 +218,6 @@ class PlainHttp:
         return _PLAIN_URL.fullmatch(url) is not None
 
     def reaches(self, url: str) -> bool:
-        """Whether a URL leads to this server."""
         if url not in self._urls:
             if not self.takes(url) or (found := httpcore2.URL(url)).origin != self._origin:
                 return False
@@ -246,7 +229,6 @@ class PlainHttp:
     async def send(
         self, method: str, url: str, headers: Headers, body: bytes | None
     ) -> tuple[httpcore2.Response, Socket]:
-        """Send a request to a URL that is reached. Close the response, then give its connection back."""
         request = httpcore2.Request(method, self._urls[url], headers=headers, content=body)
         connection = self._kept()
         if connection is not None:
@@ -271,7 +253,6 @@ class PlainHttp:
             self._timer = asyncio.get_running_loop().call_later(KEPT_OPEN, self._sweep)
 
     def close(self) -> None:
-        """Close the idle connections, and those in use once they are given back."""
         self._closed = True
         for connection in self._idle:
             connection.abort()
@@ -289,7 +270,6 @@ class PlainHttp:
         return None
 
     def _sweep(self) -> None:
-        """Close what has been idle for long; the oldest stand first."""
         while self._idle and self._idle[0].http.has_expired():
             self._idle.popleft().abort()
         self._timer = asyncio.get_running_loop().call_later(KEPT_OPEN, self._sweep) if self._idle else None

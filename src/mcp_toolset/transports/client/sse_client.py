@@ -60,7 +60,6 @@ async def sse_client(
     credentials: Credentials | None = None,
     refusal: Refusal | None = None,
 ) -> AsyncGenerator[SseClient]:
-    """A connection to the server that is mounted as `name`, for the length of a block."""
     carrier = Carrier(url, headers, auth, credentials, refusal)
     try:
         reply = await carrier.send("GET", _STREAMED)
@@ -85,7 +84,6 @@ class SseClient(ClientDispatcher):
         self._address = ""
 
     async def opened(self) -> SseClient:
-        """Read on until the server has named the address for posts."""
         reply = self._reply
         if not 200 <= reply.status < 300 or not is_stream(reply):
             target = redirect_of(reply, self._url)

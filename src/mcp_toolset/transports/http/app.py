@@ -93,13 +93,11 @@ class NameCheck:
     """Says whether a request may be taken, by its `Host` and `Origin`."""
 
     def __init__(self, names: AllowedNames) -> None:
-        """Accept `names` alone."""
         # Nearly all requests have one and the same host, and origin.
         self._is_host = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern(names.hosts))))
         self._is_origin = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern(names.origins))))
 
     def refusal(self, fields: Mapping[bytes, bytes]) -> tuple[int, str] | None:
-        """The status and the text that a request is refused with; `None` if it is accepted."""
         if not self._is_host(fields.get(b"host", b"")):
             return 421, _refused("Host", fields.get(b"host", b""), "--allow-host", "allowed_hosts")
         origin = fields.get(b"origin")
@@ -136,7 +134,6 @@ class Draining:
     """
 
     def __init__(self, endpoint: HttpEndpoint, events: EventDoor) -> None:
-        """End what these two have begun, and what `began` is told of."""
         self._endpoint = endpoint
         self._events = events
         self.drain: float = DRAIN
@@ -199,22 +196,6 @@ class Doors(Router):
         draining: Draining,
         lifespan: Lifespan[Any],
     ) -> None:
-        """Lead to `endpoint` and `events`.
-
-        Args:
-            endpoint: Takes what goes to `/mcp`.
-            events: Takes what goes to `/sse` and `/messages/`.
-            names: The `Host` and `Origin` that requests may have.
-            guard: Checks who sends them.
-            pages: Takes what browsers ask for that log in.
-            monitor: What `/health` and `/ready` tell, unless a program has added such a path.
-            watching: The pages of extensions by path, likewise.
-            limits: How many headers they may have.
-            unsent: Counts what clients have not taken.
-            arrivals: Watches over bodies that are still to arrive.
-            draining: Watches over the requests in flight.
-            lifespan: What is open for as long as the application runs.
-        """
         super().__init__(
             [
                 Route(MCP_PATH, endpoint=endpoint, name="mcp"),
@@ -235,7 +216,6 @@ class Doors(Router):
         self._arrivals = arrivals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, unless it is refused before anything else of it is read."""
         if scope["type"] != "http":
             return await super().__call__(scope, receive, send)
         headers = scope["headers"]
@@ -256,7 +236,6 @@ class Doors(Router):
         await self._drained(scope, head, receive, send)
 
     async def _turn_away(self, scope: Scope, send: Send, status: int, text: str) -> None:
-        """Refuse a request for its `Host` or `Origin`."""
         self._guard.note(scope, status, "foreign name", text)
         await reply(send, status, text.encode())
 
@@ -369,25 +348,6 @@ def http_app(
 
     Requests are accepted for loopback names, any port, and for what is allowed besides; a page of
     another origin cannot reach the server through a browser.
-
-    Args:
-        server: Answers the requests.
-        monitor: Says how the server is doing, for `/health` and `/ready`.
-        pages: What extensions tell at further paths.
-        allowed_hosts: Further `Host` values, such as `tools.example.com` or `tools.example.com:*`.
-        allowed_origins: Further `Origin` values, such as `https://app.example.com`; their pages can read
-            the answers (CORS).
-        json_response: Answer with JSON always: nothing is reported, or asked, in the course of a call.
-        request_timeout: Seconds in which the body of a request has to arrive (408), and its head where
-            `run_app` listens; how long the answer takes is not limited here.
-        limits: How much is kept for clients: sessions, and answers that they do not read.
-        trusted_proxies: IP addresses or networks of proxies; in requests from there the address of the client
-            is the last one in `X-Forwarded-For` that is not a trusted proxy's.
-        auth: Returns who may call, at each request; `None` lets every caller in.
-        logins: Finds the logins of callers that wait for a browser.
-        told: Is told of callers who are let in, and of requests that are refused for who sends them, or for
-            their `Host` or `Origin`.
-        shared: What the replicas of the server share.
     """
     limits = limits or HttpLimits()
     _check_proxies(trusted_proxies)

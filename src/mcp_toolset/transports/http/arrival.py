@@ -38,11 +38,6 @@ _AT_ONCE: Final = 50
 
 
 def checked_timeout(seconds: float) -> float:
-    """The seconds, if a request can arrive in them.
-
-    Raises:
-        DefinitionError: they are not positive.
-    """
     if not seconds > 0:
         raise DefinitionError(f"request_timeout is a positive number of seconds, not {seconds!r}")
     return seconds
@@ -52,7 +47,6 @@ class Unambiguous:
     """An application that gets no request that a proxy before it may have read in another way (RFC 9112)."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """Hand requests on to `app`."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,26 +78,22 @@ class Arrivals:
     """The requests whose bodies have not arrived: one timer and one budget watch over all of them."""
 
     def __init__(self, seconds: float) -> None:
-        """Give each `seconds` after its head."""
         self._seconds = seconds
         self._requests: dict[ArrivingRequest, float] = {}
         self._size = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, request: ArrivingRequest) -> None:
-        """Expect a body from now on."""
         self._requests[request] = asyncio.get_running_loop().time() + self._seconds
         if self._timer is None:
             self._arm()
 
     def end(self, request: ArrivingRequest) -> None:
-        """Expect it no more: it is there, or the request is answered without it."""
         self._requests.pop(request, None)
         self._size -= request.size
         request.size = 0
 
     def came(self, request: ArrivingRequest, size: int) -> None:
-        """Count a part of a body."""
         request.size += size
         self._size += size
         for oldest in [each for each in self._requests if each.size] if self._size > MAX_ARRIVING else ():
@@ -145,7 +135,6 @@ class ArrivingRequest:
     __slots__ = ("_arrivals", "_receive", "_send", "has_arrived", "scope", "size", "started", "unfinished")
 
     def __init__(self, *, has_body: bool, receive: Receive, send: Send, arrivals: Arrivals) -> None:
-        """Begin with the head; `arrivals` watches over the body, if there is one."""
         self._receive = receive
         self._send = send
         self._arrivals = arrivals
@@ -158,7 +147,6 @@ class ArrivingRequest:
             arrivals.begin(self)
 
     async def receive(self) -> Message:
-        """The next part of the request."""
         message = await self._receive()
         if message["type"] != "http.request" or not message.get("more_body", False):
             self._arrived()
@@ -167,7 +155,6 @@ class ArrivingRequest:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the response."""
         if not self.started:
             self.started = True
             self._arrived()

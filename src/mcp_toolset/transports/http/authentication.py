@@ -49,9 +49,7 @@ NoteForeign = Callable[[Scope, str], None]
 class Told(Protocol):
     """A callable that is told of logins and refusals, and must not wait."""
 
-    def __call__(self, event: str, /, **facts: Any) -> object:
-        """A caller was let in for the first time (`login`), or a request was refused (`refused`)."""
-        ...
+    def __call__(self, event: str, /, **facts: Any) -> object: ...
 
 
 class Guard:
@@ -162,11 +160,7 @@ def _facts(scope: Scope) -> dict[str, Any]:
 
 
 def check_address(host: str, *, authenticated: bool, insecure: bool) -> None:
-    """Check that only known callers can reach a server from other machines.
-
-    Raises:
-        ToolsetError: every program that reaches the address could call.
-    """
+    """Check that only known callers can reach a server from other machines."""
     if not (authenticated or insecure or is_this_machine(host)):
         raise ToolsetError(
             f"not listening on {host or 'all addresses'}: without authentication every program that reaches "

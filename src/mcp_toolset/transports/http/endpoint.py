@@ -68,16 +68,6 @@ class HttpEndpoint:
         shared: Shared | None = None,
         note_foreign: NoteForeign,
     ) -> None:
-        """Serve requests.
-
-        Args:
-            answers: The server.
-            limits: How much is kept for clients.
-            load: What requests hold while they are answered.
-            streams: Whether answers may become event streams.
-            shared: What the replicas of the server share; `None` without replicas.
-            note_foreign: Is told of requests with the id of a session that their caller has not open.
-        """
         self._note_foreign = note_foreign
         self.sessions: SessionTable[LegacySession] = SessionTable(limits)
         self._answers = answers
@@ -214,7 +204,6 @@ class HttpEndpoint:
             self.sessions.release(session)
 
     def _refusal(self, head: Head) -> tuple[int, str] | None:
-        """The status and the reason with which a POST is refused for its headers."""
         takes_json, takes_events = head.accepts
         if not self._streams and not takes_json:
             return 406, "Not Acceptable: Client must accept application/json"
@@ -225,7 +214,6 @@ class HttpEndpoint:
         return None
 
     def _opened(self, http: Request, params: Mapping[str, Any]) -> LegacySession | str:
-        """A new session, or why there is none."""
         owner = principal_of(http.scope)
         if self._shared is None:
             return self._added(uuid.uuid4().hex, owner, http)

@@ -67,7 +67,6 @@ class KeptEvents:
         self._timer: asyncio.TimerHandle | None = None
 
     def keep(self, log: EventLog, number: int, event: bytes) -> None:
-        """Keep an event; older ones make room for it."""
         session, size, serial = log.session, len(event), next(self._serials)
         until = asyncio.get_running_loop().time() + KEPT_FOR
         self._kept[serial] = _Kept(log, number, size, until)
@@ -119,12 +118,6 @@ class SessionEvents:
     """
 
     def __init__(self, kept: KeptEvents, first: int = STANDING) -> None:
-        """Start without any.
-
-        Args:
-            kept: Has the budget.
-            first: The first part of the ids of events that belong to no call; those of calls are greater.
-        """
         self.first = first
         self.size = 0
         self.kept: OrderedDict[int, None] = OrderedDict()
@@ -134,7 +127,6 @@ class SessionEvents:
         self._names = itertools.count(first + 1)
 
     def log(self, request_id: RequestId) -> EventLog:
-        """Begin the log of a call."""
         return self._begun(EventLog(self, self._all, next(self._names), request_id))
 
     def standing(self, *, numbered: bool) -> EventLog:
@@ -146,11 +138,9 @@ class SessionEvents:
         return log
 
     def find(self, name: int) -> EventLog | None:
-        """The log of a call, if anything of it can be had."""
         return self.logs.get(name)
 
     def forget(self) -> None:
-        """Keep nothing any more, as the session has ended."""
         self.ended = True
         for serial in list(self.kept):
             self._all.drop(serial)
@@ -177,7 +167,6 @@ class EventLog:
         *,
         numbered: bool = True,
     ) -> None:
-        """Begin; `SessionEvents` does so."""
         self.session = session
         self.name = name
         self.numbered = numbered
@@ -197,7 +186,6 @@ class EventLog:
         return b"id: %d-%d\r\nretry: %d\r\ndata:\r\n\r\n" % (self.name, number, RETRY)
 
     def add(self, message: bytes) -> bytes:
-        """Keep a message, if it fits; returns its event."""
         number, event = self._event(message)
         if self._fits(len(event)):
             self._kept.keep(self, number, event)
@@ -220,13 +208,11 @@ class EventLog:
         return not self.session.ended and self._kept.fits(size)
 
     def after(self, number: int) -> list[tuple[int, bytes]]:
-        """The events that are kept after one, with their numbers."""
         # Of many events that are kept, few are new.
         new = list(itertools.takewhile(lambda each: each > number, reversed(self.events)))
         return [(each, self.events[each]) for each in reversed(new)]
 
     async def news(self) -> None:
-        """Wait until something is added."""
         await self._news.wait()
 
     def give_up(self) -> None:
@@ -289,14 +275,7 @@ class Following:
         self._open = anyio.CancelScope()
 
     async def send(self, receive: Receive, send: Send, headers: Headers, pause: float) -> None:
-        """Answer the request, until the log ends, the client leaves or the stream is closed early.
-
-        Args:
-            receive: Says when the client leaves.
-            send: Where the response goes.
-            headers: What is said in its head besides.
-            pause: Seconds of silence after which a comment is sent.
-        """
+        """Answer the request, until the log ends, the client leaves or the stream is closed early."""
         await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *headers]})
         # The event that the client has, once more: it may have to come back again before there is a new one.
         if primed := self._log.priming(self.number):
@@ -309,7 +288,6 @@ class Following:
         await _part(send, b"", more=False)
 
     def close(self) -> None:
-        """End the response early."""
         self._open.cancel()
 
     async def _events(self, send: Send, pause: float) -> None:
@@ -329,7 +307,6 @@ class StandingStream:
     """What is said outside of calls, and the one response that it goes to."""
 
     def __init__(self, log: EventLog) -> None:
-        """Say nothing yet; what is said is kept in `log`."""
         self._log = log
         self._open: Following | None = None
         self._sent = 0
@@ -339,7 +316,6 @@ class StandingStream:
         return self._open is not None
 
     def say(self, message: bytes) -> None:
-        """Send a message, now or when the stream is opened."""
         self._log.add(message)
 
     async def send(
@@ -357,17 +333,14 @@ class StandingStream:
                 self._open = None
 
     def close(self) -> None:
-        """End the response; the client may open another one."""
         if self._open is not None:
             self._open.close()
 
     def end(self) -> None:
-        """End the response, and say nothing more."""
         self._log.give_up()
 
 
 async def gone(send: Send, headers: Headers) -> None:
-    """Answer that nothing is kept any more."""
     await reply(send, 410, _GONE, PLAIN, headers)
 
 

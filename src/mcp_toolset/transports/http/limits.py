@@ -60,7 +60,6 @@ class HttpLimits:
 
 
 def peer_of(client: object) -> str:
-    """The address in the `client` of an ASGI scope; empty if there is none."""
     address = cast("Sequence[object]", client)
     return str(address[0]) if address else ""
 
@@ -98,7 +97,6 @@ class Load:
         return Hold(self, size, caller)
 
     def give_back(self, size: int, caller: str) -> None:
-        """Count them no more."""
         self._held[caller] -= size
         if not self._held[caller]:
             del self._held[caller]
@@ -121,7 +119,6 @@ class Hold:
     __slots__ = ("__weakref__", "_caller", "_load", "_size")
 
     def __init__(self, load: Load, size: int, caller: str) -> None:
-        """Hold `size` bytes, which `load` has counted."""
         self._load = load
         self._size = size
         self._caller = caller
@@ -146,7 +143,6 @@ class Unsent:
         self.size = 0
 
     def take(self, peer: str, size: int) -> str | None:
-        """Count a body; the name of the limit that it exceeds, if it does."""
         limit = self.limit(peer, size)
         if limit is None:
             self.add(peer, size)
@@ -162,7 +158,6 @@ class Unsent:
         return None
 
     def add(self, peer: str, size: int) -> None:
-        """Count a body for which there is room, or which has to be sent all the same."""
         self._peers[peer] = self._peers.get(peer, 0) + size
         self.size += size
 
@@ -194,7 +189,6 @@ class BoundedSend:
     __slots__ = ("_counts", "_dropped", "_head", "_peer", "_send", "_unsent")
 
     def __init__(self, unsent: Unsent, peer: str, send: Send, *, counts: bool = True) -> None:
-        """Send to a client at an address; without `counts`, bodies have been counted before."""
         self._counts = counts
         self._unsent = unsent
         self._peer = peer
@@ -203,7 +197,6 @@ class BoundedSend:
         self._dropped = False
 
     async def __call__(self, message: Message) -> None:
-        """Send a part of the response."""
         if self._dropped:
             return
         if message["type"] == "http.response.start":

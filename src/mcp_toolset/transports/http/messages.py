@@ -48,12 +48,10 @@ async def refuse(
     data: Any = None,
     headers: Headers = _NONE,
 ) -> None:
-    """Refuse a request with a JSON-RPC error; `number` is its id, if that could be read."""
     await reply(send, status, error_body(code, message, number, data), JSON, headers)
 
 
 def error_body(code: int, message: str, number: RequestId | None = None, data: Any = None) -> bytes:
-    """A JSON-RPC error as it is sent."""
     error = ErrorData(code, message, data).to_wire()
     return json_of({"jsonrpc": "2.0", "id": number, "error": error})
 
@@ -96,29 +94,24 @@ class Head:
     __slots__ = ("all", "fields")
 
     def __init__(self, headers: Headers) -> None:
-        """Look through `headers` of an ASGI scope."""
         self.all = headers
         self.fields = dict(reversed(headers))
 
     @property
     def repeats(self) -> bool:
-        """Whether any header is there more than once."""
         return len(self.fields) < len(self.all)
 
     @property
     def session(self) -> str | None:
-        """The id of a legacy session."""
         name = self.fields.get(SESSION)
         return None if name is None else name.decode("latin-1")
 
     @property
     def is_legacy(self) -> bool:
-        """Whether the request is one of the legacy era, by its version."""
         return self.fields.get(VERSION) in LEGACY
 
     @property
     def accepts(self) -> tuple[bool, bool]:
-        """Whether the client takes JSON, and a stream of events."""
         return _accepted(self.fields.get(b"accept", b""))
 
     @property
@@ -128,7 +121,6 @@ class Head:
 
     @property
     def is_json(self) -> bool:
-        """Whether the content type is exactly the one of JSON, whatever parameters it has."""
         return _is_json(self.fields.get(b"content-type", b""))
 
     @property
@@ -190,7 +182,6 @@ def is_wide(body: bytes) -> bool:
 
 
 def header(headers: Headers, name: bytes) -> bytes | None:
-    """The first value of a header."""
     for each, value in headers:
         if each == name:
             return value

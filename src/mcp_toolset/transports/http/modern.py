@@ -54,7 +54,6 @@ class ModernPosts:
     """Takes what is posted with the version of the modern era, or with an unknown one."""
 
     def __init__(self, answers: Answers, *, streams: bool) -> None:
-        """Have requests answered by `answers`; `streams` says that answers may become event streams."""
         self._answers = answers
         self._streams = streams
         self._machine = ServerMachine("modern")
@@ -107,7 +106,6 @@ class ModernPosts:
         return modern_connection(envelope)
 
     def _check_arguments(self, params: Mapping[str, Any], head: Head, scope: Scope) -> None:
-        """Compare the arguments of a call with the headers that its tool wants for them."""
         arguments: Any = params.get("arguments") or {}
         if not arguments and not any(name.startswith(PARAM) for name in head.fields):
             return
@@ -118,7 +116,6 @@ class ModernPosts:
             check_param_headers(schema, arguments, said)
 
     def _has_annotations(self, name: str, schema: Mapping[str, Any]) -> bool:
-        """Whether arguments of a tool are to agree with headers."""
         known = self._annotated.get(name)
         if known is None or known[0] is not schema:
             known = self._annotated[name] = (schema, bool(header_map(schema)))
@@ -165,7 +162,6 @@ async def _refused(send: Send, number: RequestId | None, error: ErrorData) -> No
 
 
 def _decoded(body: bytes) -> Any:
-    """The message in a body; `ValueError` or `RecursionError` if there is none."""
     try:
         return json_in(body)
     except ValueError:

@@ -33,9 +33,7 @@ class Monitored(Protocol):
         """The state of what it uses, as far as a caller may know of it."""
         ...
 
-    def is_ready(self) -> bool:
-        """Whether requests should be sent to it."""
-        ...
+    def is_ready(self) -> bool: ...
 
     def readiness(self, identity: Identity | None) -> dict[str, Any]:
         """Whether requests should be sent to it, and why not, as far as a caller may know."""
@@ -50,7 +48,6 @@ class MonitoringPages:
     """
 
     def __init__(self, monitor: Monitored, pages: Mapping[str, HttpPage], other: ASGIApp) -> None:
-        """Tell what `monitor` says, and what extensions have by path."""
         self._monitor = monitor
         self._pages = {path: page for path, page in pages.items() if path not in (HEALTH_PATH, READY_PATH)}
         self.paths = frozenset((HEALTH_PATH, READY_PATH, *self._pages))
@@ -68,7 +65,6 @@ class MonitoringPages:
         await _tell(scope, send, told)
 
     async def tell_anyone(self, scope: Scope, send: Send) -> None:
-        """Answer with the status alone, or with a page that is public."""
         path = path_in(scope)
         if (page := self._pages.get(path)) is not None:
             return await _show(page, scope, send)
@@ -130,7 +126,6 @@ class LoginPages:
     """An ASGI application for `/oauth/login/…` and `/oauth/callback`."""
 
     def __init__(self, find: Find) -> None:
-        """Serve the logins that `find` knows."""
         self._find = find
 
     @staticmethod
@@ -138,7 +133,6 @@ class LoginPages:
         return path == CALLBACK_PATH or path.startswith(LOGIN_PATH)
 
     async def answer(self, path: str, scope: Scope, send: Send) -> None:
-        """Answer a request of a browser."""
         if scope["method"] != "GET":
             return await _reply(send, 405, b"", [(b"allow", b"GET")])
         query = scope.get("query_string", b"").decode("latin-1")
@@ -175,7 +169,6 @@ class LoginPages:
 
 
 def _is_another(scope: Scope, login: PendingLogin) -> bool:
-    """Whether the application knows the user of the browser, as another one than the caller."""
     known = principal_of(scope)
     return known is not None and known != login.caller_key
 
@@ -185,7 +178,6 @@ def _proof(cookie: str) -> str:
 
 
 def _cookie(scope: Scope) -> str:
-    """The secret of the browser; empty if it has none."""
     sent: Headers = [pair for pair in scope["headers"] if pair[0] == b"cookie"]
     try:
         jar = SimpleCookie("; ".join(value.decode("latin-1") for _, value in sent))

@@ -58,16 +58,6 @@ class PostedRequest(OneWayContext):
         asks: bool = False,
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
-        """Take a request.
-
-        Args:
-            request: The message; its parameters may be left out.
-            http: The HTTP request that it came in.
-            send: Where the response goes.
-            streams: Whether the response may become an event stream.
-            asks: Whether the client can be asked something in it.
-            headers: What is said in the head of every response.
-        """
         self._method: str = request["method"]
         self._params: dict[str, Any] | None = request.get("params")
         self._token = progress_token(self._params)
@@ -113,7 +103,6 @@ class PostedRequest(OneWayContext):
         self.beside(self.watch)
 
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` until the handler has ended."""
         if self.finished:
             return
         if self._beside is None:
@@ -125,21 +114,17 @@ class PostedRequest(OneWayContext):
         _log.warning("the stream of a request failed; its client gets nothing more", exc_info=fault)
 
     async def watch(self) -> None:
-        """What is to be done for a request that takes its time."""
         raise NotImplementedError
 
     async def client_gone(self) -> None:
-        """Wait until the client leaves."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     async def ping(self) -> None:
-        """Keep the connection in use while there is nothing to say."""
         if self._streams:
             await self.event(PING)
 
     async def event(self, event: bytes) -> None:
-        """Send an event that is not kept; see `say`."""
         await self._push(None, event)
 
     async def say(self, message: bytes) -> None:
@@ -183,7 +168,6 @@ class PostedRequest(OneWayContext):
                 await self._part(primed, more=not self._detached)
 
     def close_soon(self) -> None:
-        """Do so beside the handler."""
         self.beside(self.close_early)
 
     def detach(self) -> None:
@@ -195,7 +179,6 @@ class PostedRequest(OneWayContext):
         await self._send({"type": "http.response.body", "body": event, "more_body": more})
 
     def body_of(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
-        """The answer, and the status that its error code has."""
         result, fault = outcome
         if fault is None:
             try:
@@ -229,7 +212,6 @@ class PostedRequest(OneWayContext):
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Send a notification before the answer."""
         if self._streams and not self.finished:
             await self.say(notification(method, params or {}))
 

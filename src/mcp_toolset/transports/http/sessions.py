@@ -89,13 +89,9 @@ class Session(Protocol):
         """Whether a call is in flight, so that it is not to be ended for another session."""
         ...
 
-    def end(self) -> None:
-        """End its calls in flight, and take nothing more."""
-        ...
+    def end(self) -> None: ...
 
-    async def aclose(self) -> None:
-        """Do what is to be done once it has ended."""
-        ...
+    async def aclose(self) -> None: ...
 
 
 S = TypeVar("S", bound=Session)
@@ -109,7 +105,6 @@ class SessionTable(Generic[S]):
     """
 
     def __init__(self, limits: HttpLimits, idle_time: float = IDLE) -> None:
-        """Start without any; `limits` says how many there may be."""
         self.idle_time = idle_time
         self._limits = limits
         self._sessions: dict[str, S] = {}
@@ -120,11 +115,7 @@ class SessionTable(Generic[S]):
         self._closing: TaskSet | None = None
 
     def require_running(self) -> None:
-        """Check that sessions can be kept.
-
-        Raises:
-            StateError: the application is not running.
-        """
+        """Check that sessions can be kept."""
         if self._closing is None:
             raise StateError(
                 "the application of this server is not running: enter its lifespan "
@@ -139,7 +130,6 @@ class SessionTable(Generic[S]):
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Keep sessions for as long as the block runs, and end them all with it."""
         closing = self._closing = TaskSet(self._failed)
         try:
             yield
@@ -158,7 +148,6 @@ class SessionTable(Generic[S]):
         _log.error("a session could not be closed", exc_info=fault)
 
     def find(self, name: str, owner: str | None) -> S | None:
-        """The session with this id, if it is open and `owner` has opened it."""
         session = self._sessions.get(name)
         if session is None:
             _log.info("refused a request of session %s, which is not open", in_log(shortened(name)))
@@ -191,24 +180,20 @@ class SessionTable(Generic[S]):
         return None
 
     def add(self, session: S) -> None:
-        """Keep a session from now on."""
         self._sessions[session.name] = session
         self._peers[session.peer] += 1
         self._rest(session)
 
     def use(self, session: S) -> None:
-        """Say that a client is in the course of a request, so that its session is not idle."""
         session.users += 1
         self._idle.pop(session.name, None)
 
     def release(self, session: S) -> None:
-        """Say that the request is over, or its client has left."""
         session.users -= 1
         if not session.users and session.name in self._sessions:
             self._rest(session)
 
     def end(self, session: S) -> None:
-        """End a session: its id is unknown from now on."""
         if self._sessions.pop(session.name, None) is None:
             return
         self._idle.pop(session.name, None)
@@ -223,7 +208,6 @@ class SessionTable(Generic[S]):
         return list(self._sessions.values())
 
     def expire(self) -> None:
-        """End the sessions that have been idle for too long."""
         self._timer = None
         latest = asyncio.get_running_loop().time() - self.idle_time
         for name, since in list(self._idle.items()):
@@ -274,7 +258,6 @@ class Questions:
     """The questions of one session; the answer to each comes in a POST of its own."""
 
     def __init__(self, prefix: str = "") -> None:
-        """Ask nothing yet; the id of each question begins with `prefix`."""
         self._prefix = prefix
         self._waiting: Sent[Waiting] = Sent()
         self._ended = False
@@ -285,7 +268,6 @@ class Questions:
     async def ask(
         self, say: Say, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Send a request to the client by `say`, and wait for its answer."""
         if not watched():
             return await self._asked(say, method, params, opts or {})
         with SentRequest(method, params) as sent:
@@ -326,7 +308,6 @@ class Questions:
             waiting.settle(message)
 
     def end(self) -> None:
-        """Tell those who wait that no answer will come."""
         self._ended = True
         for waiting in self._waiting.values():
             waiting.settle(None)
@@ -389,17 +370,6 @@ class LegacySession:
         streams: bool,
         home: Home | None = None,
     ) -> None:
-        """Begin, before the handshake is answered.
-
-        Args:
-            name: Its id, which cannot be guessed.
-            owner: The principal that opens it.
-            peer: The address of that client.
-            answers: The server.
-            kept: Keeps the events of all sessions.
-            streams: Whether answers may become event streams.
-            home: What it has of this replica; `None` without replicas.
-        """
         self.name, self.owner, self.peer = name, owner, peer
         self.users = 0
         self.connection = Connection(self, session_id=name if home is None else home.id)
@@ -426,7 +396,6 @@ class LegacySession:
 
     @property
     def resumes(self) -> bool:
-        """Whether its client can come back for the rest of a stream."""
         return is_version_at_least(self.connection.protocol_version, _RESUMES_SINCE)
 
     @property
@@ -476,7 +445,6 @@ class LegacySession:
         )
 
     def has(self, place: tuple[int, int]) -> bool:
-        """Whether a stream is one of this replica's: the rest of another one is elsewhere."""
         return place[0] - place[0] % SPAN == self.events.first or place[0] % SPAN == STANDING
 
     async def follow(self, place: tuple[int, int] | None, receive: Receive, send: Send) -> None:
@@ -506,13 +474,11 @@ class LegacySession:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Ask the client outside of any call, on the standing stream, at whichever replica it is open."""
         return await self.questions.ask(self._say, method, params, opts)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Send a notification outside of any call, on the standing stream."""
         message = notification(method, params)
         if opts is not None and opts.get("seen_by_all"):
             self._say_here(message)
@@ -529,12 +495,10 @@ class LegacySession:
             self.standing.say(message)
 
     def close_standing(self) -> None:
-        """End the response that the standing stream goes to."""
         if self._standing is not None:
             self._standing.close()
 
     def end(self) -> None:
-        """End the calls in flight: each is told that the connection has ended."""
         self._ended = True
         for call in list(self._calls.values()):
             call.scope.cancel()
@@ -544,7 +508,6 @@ class LegacySession:
         self.events.forget()
 
     async def aclose(self) -> None:
-        """Do what other modules want done at its end."""
         await self.connection.aclose()
 
 
@@ -572,7 +535,6 @@ class _Call(PostedRequest):
         self.reason: str | None = None
 
     async def run(self, answers: Answers) -> None:
-        """Call, and answer, whatever happens."""
         self._table.use(self._session)
         try:
             await self._run(answers)
@@ -609,7 +571,6 @@ class _Call(PostedRequest):
             self._table.end(self._session)
 
     def cancel(self, reason: str | None) -> None:
-        """Cancel the handler, because the client has said so, and perhaps why."""
         self.cancelled, self.reason = True, reason
         self.cancel_requested.set()
         self.scope.cancel()
@@ -632,7 +593,6 @@ class _Call(PostedRequest):
         self._context = None
 
     def begin_watch(self) -> None:
-        """Do so in the context of the request."""
         if self._context is not None:
             self._context.run(super().begin_watch)
 

@@ -80,7 +80,6 @@ class SharedSessions:
             shared.replicas.serve(_method(what), self._served(handler))
 
     def home(self, opened: Opened, http: Request) -> Home:
-        """What a session has of this replica: no other one has the same ids of questions and streams."""
         own = self._shared.replicas.own
         return Home(opened.id, f"{own}:", int(own) * SPAN, http, self.say)
 
@@ -102,10 +101,6 @@ class SharedSessions:
         self._known[session.connection.session_id or ""] = session
 
     async def opened(self, name: str, owner: str | None) -> Opened | None:
-        """What an id says.
-
-        `None` if it is no id of ours, of another principal, too old, or of an ended session.
-        """
         id, _, sealed = name.partition(".")
         data = self._shared.keys.open(_PURPOSE, sealed, bound=_bound(id, owner))
         if data is None:
@@ -116,7 +111,6 @@ class SharedSessions:
         return Opened(name, id, said["version"], said["info"], said["capabilities"])
 
     async def adopt(self, session: LegacySession, opened: Opened, http: Request) -> None:
-        """Let a new session of this replica go on with one that another replica has begun."""
         session.go_on(opened.version, opened.info, opened.capabilities)
         await self._answers.notified(
             RequestContext(INITIALIZED, {}, None, session.connection, Incoming(session), http)
@@ -124,7 +118,6 @@ class SharedSessions:
         self.keep(session)
 
     async def answered(self, session: LegacySession, message: Mapping[str, Any]) -> None:
-        """Take an answer of a client to the replica that has asked."""
         replica, colon, _ = str(message.get("id")).partition(":")
         if colon and replica != self._shared.replicas.own:
             await self._told(replica, "answer", session, message)
@@ -134,7 +127,6 @@ class SharedSessions:
         await self._told("", "notification", session, message)
 
     async def say(self, session: LegacySession, message: bytes) -> None:
-        """Say something outside of calls where the client listens."""
         await self._told("", "say", session, {"line": message.decode()})
 
     async def end(self, session: LegacySession) -> None:

@@ -55,8 +55,7 @@ class _Client:
     def end(self) -> None:
         self.stream.end()
 
-    async def aclose(self) -> None:
-        """`serve_connection` closes the connection."""
+    async def aclose(self) -> None: ...
 
 
 class EventDoor:
@@ -76,16 +75,6 @@ class EventDoor:
         *,
         note_foreign: NoteForeign,
     ) -> None:
-        """Serve clients.
-
-        Args:
-            answers: The server.
-            limits: How many streams there may be.
-            load: What requests hold while they are answered.
-            unsent: Counts unread bytes.
-            shared: What the replicas of the server share; `None` without replicas.
-            note_foreign: Is told of messages with the id of a session that their caller has not open.
-        """
         self._note_foreign = note_foreign
         self.sessions: SessionTable[_Client] = SessionTable(limits)
         self._answers = answers
@@ -96,12 +85,10 @@ class EventDoor:
             shared.replicas.serve(_POSTED, self._take_posted)
 
     def end_streams(self) -> None:
-        """End every stream, and its connection."""
         for client in self.sessions.all():
             client.end()
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a client on an event stream until it leaves."""
         self.sessions.require_running()
         if scope["method"] != "GET":
             # The route takes HEAD as well, which wants the head alone.
@@ -193,7 +180,6 @@ class EventDoor:
         return told["status"], told["text"].encode()
 
     async def _take_posted(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take a message that another replica got."""
         client = self._addressed(params["query"], params["owner"])
         if isinstance(client, tuple):
             return {"status": client[0], "text": client[1].decode()}
@@ -226,7 +212,6 @@ async def _end_when_left(receive: Receive, stream: EventStream) -> None:
 
 
 def _message(body: bytes) -> dict[str, Any] | None:
-    """The message in a body, if it is one."""
     try:
         message = json_in(body)
     except ValueError:
