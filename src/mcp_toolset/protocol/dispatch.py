@@ -75,9 +75,7 @@ class TransportContext:
     """What a transport says of a message.
 
     Attributes:
-        kind: The name of the transport.
         can_send_request: Whether requests can be sent to the peer while its message is handled.
-        headers: The HTTP headers that came with the message, if there are any.
     """
 
     kind: str

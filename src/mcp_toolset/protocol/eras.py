@@ -1,10 +1,9 @@
-"""What the two protocol eras do differently in messages: `_meta`, and results.
+"""The differences of the eras in messages: `_meta`, results, cache hints; and answers as bytes.
 
-*Legacy* means revisions up to 2025-11-25 (a handshake and sessions); *modern* means 2026-07-28 (every
-request carries its own envelope in `_meta`; 2026-07-28, basic, "`_meta`"). Requests: `forwarded_meta` of a
-caller, and the `modern_envelope` in its name. Results: `result_for` for those of tools, `list_for` for lists
-of tools, `relayed` for all other answers of upstreams, in the envelope of the caller's era and without what
-clients of its revision cannot read.
+*Legacy* means revisions up to 2025-11-25 (a handshake and sessions); *modern* means 2026-07-28 (every request
+carries its own envelope in `_meta`; 2026-07-28, basic, "`_meta`"). `result_for` makes results of tools,
+`list_for` lists of tools, `relayed` all other answers of upstreams, without what older clients cannot read.
+`Encoded` and `Verbatim` keep long texts as bytes on their way.
 """
 
 from __future__ import annotations

@@ -94,11 +94,7 @@ class Introduction:
     """What a server has said of itself, as it wrote it.
 
     Attributes:
-        protocol_version: The revision that is spoken with it.
-        capabilities: What it declares.
         server_info: `name`, `version` and more; `None` if it has not said.
-        instructions: What it tells a model about itself.
-        meta: The `_meta` of its answer.
     """
 
     protocol_version: str
@@ -114,13 +110,7 @@ class Introduction:
 
 @dataclass(frozen=True, slots=True)
 class HandshakeRequest:
-    """A request that is to be sent to the server.
-
-    Attributes:
-        method: Its method.
-        params: Its parameters.
-        headers: Its headers, for a transport that carries some.
-    """
+    """A request that is to be sent to the server."""
 
     method: str
     params: dict[str, Any]
@@ -132,7 +122,6 @@ class ClientHandshake:
 
     Attributes:
         request: What is to be sent next; `None` once it is settled.
-        server: What the server has said of itself, once it is settled.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A client sends what `routing_headers` makes. A server compares that with the body: `check_routing` (as
 `ServerMachine` does when it is given headers), and `check_param_headers` for a tool whose schema says so. The
-HTTP status of an answer by the code of its error is `errors.MODERN_STATUSES`.
+HTTP status of an answer by the code of its error is `json_rpc.MODERN_STATUSES`.
 
 Names of headers that are looked up are in lower case, and values are text (2026-07-28,
 basic/transports/streamable-http, "Request Headers", "Custom Headers", "Value Encoding").

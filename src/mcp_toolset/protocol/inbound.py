@@ -56,11 +56,8 @@ class Envelope:
     """What is known of the client of a request: said in its own `_meta`, or once in the handshake.
 
     Attributes:
-        protocol_version: The revision that the request is of.
         client_info: `name`, `version` and more, as the client wrote it; `None` if it has not said.
-        client_capabilities: What the client declares, as it wrote it.
         log_level: From which severity on it wants to hear of this request (modern); `None` if it does not.
-        is_modern: Whether the revision is of the modern era.
     """
 
     protocol_version: str

@@ -79,11 +79,7 @@ class ErrorData:
 
 
 class MCPError(Exception):
-    """A JSON-RPC error, raised where the cause is found; the door of the request sends it.
-
-    Attributes:
-        error: The error as it is sent.
-    """
+    """A JSON-RPC error, raised where the cause is found; the door of the request sends it."""
 
     error: ErrorData
 

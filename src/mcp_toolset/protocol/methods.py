@@ -1,13 +1,12 @@
-"""Which methods a revision of the protocol has, and what is known of each: `REQUESTS`, a table of `Method`.
+"""Revisions of the protocol, shapes of JSON, and `REQUESTS`: the methods of each revision.
 
 `ServerMachine` refuses by it what a revision does not have, and parameters that are malformed. A method that
 no revision has, such as `vendor/method`, is not in the table: it passes unread to its handler.
 
     REQUESTS["2026-07-28"]["tools/call"].params.fault({"name": 5})    # "name must be a string"
-    "server/discover" in REQUESTS["2025-11-25"]                       # False
     NAME_PARAMETERS["resources/read"]                                 # "uri": the header Mcp-Name repeats it
 
-A new revision is a line in `revisions`, and here what its methods have anew (schema, `ClientRequest`).
+A new revision is a line in the tuple of its era, and its new methods (schema, `ClientRequest`).
 """
 
 from __future__ import annotations
@@ -177,7 +176,6 @@ class Members:
     """An object with members that are named.
 
     Attributes:
-        required: Members that must be there.
         optional: Members that may be absent, or null.
     """
 
@@ -252,9 +250,6 @@ class Method:
     """A method that clients may call.
 
     Attributes:
-        name: As it stands in a request.
-        params: Its parameters, but for `_meta`.
-        revisions: Those that have it.
         is_cacheable: Whether its results say how long they may be kept (`ttlMs`, `cacheScope`).
         may_ask: Whether its result may be `input_required`, and its parameters repeat what was answered.
         name_parameter: The parameter that the header `Mcp-Name` repeats.

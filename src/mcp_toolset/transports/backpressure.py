@@ -1,8 +1,8 @@
-"""Backpressure from a client that does not read to the servers and tools that work for it.
+"""Bounds on what peers send and leave unread.
 
-`Caller` is one request of a client, as the connection to an upstream server sees it: the connection stops
-reading its server while the client of a big answer has no room. `Unread` holds the results of tools for
-which the client has no room, and gives results up once there are too many bytes of them.
+`Caller` is one request of a client: the connection to an upstream server reads nothing while that client has
+no room for a big answer. `Unread` gives up results that a client does not take. `Allowance` cuts a mounted
+server off that floods its connection with messages that answer nothing.
 """
 
 from __future__ import annotations
@@ -150,13 +150,12 @@ class Caller:
 calling: Final[ContextVar[Caller | None]] = ContextVar("mcp_toolset_calling", default=None)
 """The request that the task at hand works for; `None` where no client sets the pace."""
 
+closing: Final[ContextVar[Callable[[], None] | None]] = ContextVar("mcp_toolset_closing", default=None)
+"""Ends the response to the call at hand early, if its client can come back for the rest."""
+
 
 class Unread:
-    """The results that wait for one client.
-
-    Attributes:
-        size: Their bytes.
-    """
+    """The results that wait for one client."""
 
     def __init__(self, pipes: Channel) -> None:
         self._pipes = pipes

@@ -75,11 +75,7 @@ def own_answers(server: Answers) -> OnRequest:
 
 
 class DirectCalls:
-    """A dispatcher whose peer is a server of this process.
-
-    Attributes:
-        keeps_time: A deadline given with a request is kept here.
-    """
+    """A dispatcher whose peer is a server of this process."""
 
     keeps_time: Final = True
 

@@ -1,4 +1,9 @@
-"""`Incoming`: a request to be answered; `Waiting`: a request that was sent; and a table of each."""
+"""Requests of one connection: in flight both ways (`Inbox`, `Outbox`), and served (`serve_connection`).
+
+`ServerMachine` decides about each message in the order in which they come; `LineDispatcher` asks it where the
+bytes of a message arrive (`admit`), any other dispatcher when the message is handled. What is accepted
+becomes a `RequestContext`, which `Answers` answers.
+"""
 
 from __future__ import annotations
 
@@ -69,9 +74,7 @@ class Waiting:
 
     Attributes:
         answer: The answer; `None` says that none will come.
-        on_progress: Takes reports.
         caller: The request of a client for which it was sent.
-        reports: How many reports are on their way to the waiting task.
     """
 
     __slots__ = ("_reported", "answer", "caller", "on_progress", "reports")
@@ -177,11 +180,7 @@ class OneWayContext:
 
     Attributes:
         accepted: What was decided about the request when it arrived; `None` where nothing has been so far.
-        can_send_request: Whether the client can be sent requests; a transport that can do it says so.
         cancelled: Whether the client has cancelled the request by a message.
-        http: The HTTP request that it came in.
-        message_metadata: What the transport knows besides.
-        reason: Why the client has cancelled the request, if it has said so.
     """
 
     __slots__ = ("_cancel_requested", "_token")

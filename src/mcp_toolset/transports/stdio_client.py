@@ -1,9 +1,8 @@
-"""`child_dispatcher`: starts a server as a child process and connects to its standard pipes.
+"""`child_dispatcher`: starts a server as a child process; `StderrTail`: the last lines of its stderr.
 
-Whatever way the connection ends, the child's whole process group ends with it: its input is closed,
-then SIGTERM, then SIGKILL, each after a bounded wait, while its output is still read, as a child that
-finds its output full could not see that its input has ended. When this process is killed, its
-watchdog does the same.
+Whatever way the connection ends, the child's whole process group ends with it: its input is closed, then
+SIGTERM, then SIGKILL, each after a bounded wait, while its output is still read: a child that finds its
+output full could not see the end of its input. If this process is killed, its watchdog does the same.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final, Self, TextIO, cast
 
 import anyio
@@ -234,12 +232,8 @@ class ProcessTarget:
     """A command that starts a server.
 
     Attributes:
-        command: The program.
-        args: Its arguments.
         env: Variables that it gets beside the inherited ones.
         cwd: Its working directory; `None` for ours.
-        encoding: What its messages are written in.
-        encoding_error_handler: What is done about bytes that are none of that.
         shows_env: Whether the values of `env` may be shown, as those of our own environment may.
     """
 
@@ -343,9 +337,7 @@ class _Pipe:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close_reader()
         self.close_writer()
 

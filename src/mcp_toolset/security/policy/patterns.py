@@ -1,4 +1,4 @@
-"""Patterns of tools and callers: `fnmatch` on names.
+"""Patterns of tools and callers (`fnmatch` on names), and the `Section`s of rules that hold them.
 
 The hints of a tool go before the names (`destructive:*`); `tag:money` is for tags instead of names.
 """
@@ -398,11 +398,7 @@ class _Rule:
 
 
 class SectionRules:
-    """The patterns of one section, compiled.
-
-    Attributes:
-        section: The section.
-    """
+    """The patterns of one section, compiled."""
 
     __slots__ = ("_any", "_own", "_rules", "section")
 

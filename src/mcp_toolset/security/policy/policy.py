@@ -62,9 +62,7 @@ class Look:
     """A section that was asked about a tool.
 
     Attributes:
-        section: The section.
         kind: What it decides; `None` if none of its patterns fits.
-        pattern: The pattern that fits.
     """
 
     section: Section

@@ -17,8 +17,6 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import SecretError
 
-__all__ = ["LOCK_PATIENCE", "CredentialKey", "CredentialStore", "MemoryCredentialStore"]
-
 LOCK_PATIENCE: Final = 60.0
 """Seconds to wait for the lock of a credential: its holder may be renewing the credential over a network."""
 

@@ -1,8 +1,9 @@
-"""`EncryptedFiles`: one encrypted file for each secret; `FileCredentialStore` keeps credentials in them.
+"""`EncryptedFiles`: one encrypted file for each secret; `MasterKey`, and `FileCredentialStore` on top.
 
 What a file is for is written inside it and compared when it is read, so files that were exchanged are
-refused. Names of files are digests with a random key. A file is replaced in one step, and is on disk when the
-write returns.
+refused. Names of files are digests with a random key. The key is `MCP_TOOLSET_KEY` if that is set, else an
+entry of the system's keyring, else a file in the folder, which protects copies without it alone. Of several
+keys in the variable or the entry, the first encrypts and each of them decrypts.
 """
 
 from __future__ import annotations
@@ -36,9 +37,6 @@ from mcp_toolset.errors import SecretError
 from mcp_toolset.security.secrets import KEY_VARIABLE
 from mcp_toolset.security.secrets.credential_store import LOCK_PATIENCE, CredentialKey, busy
 from mcp_toolset.security.secrets.keyring_store import Keyring, KeyringMissingError
-
-__all__ = ["MasterKey", "PrivateFolder", "EncryptedFiles", "Entry", "FileCredentialStore"]
-
 
 ENTRY: Final = "key of encrypted files"
 """The name of the key in the keyring, which no named secret can have."""
@@ -198,7 +196,6 @@ class Entry:
     Attributes:
         kind: The suffix of the file.
         parts: What tells it from the others of its kind.
-        what: What it is called in an error.
         mend: What to do if it cannot be read.
     """
 

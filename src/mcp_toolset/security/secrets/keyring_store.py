@@ -14,8 +14,6 @@ from typing import Final, Protocol, TypeVar, cast
 from mcp_toolset.errors import SecretError
 from mcp_toolset.security.secrets import KEY_VARIABLE
 
-__all__ = ["PATIENCE", "Keyring", "KeyringMissingError"]
-
 SERVICE: Final = "mcp-toolset"
 """The name under which a keyring shows our entries."""
 

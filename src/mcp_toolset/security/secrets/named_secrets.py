@@ -20,8 +20,6 @@ from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
 if TYPE_CHECKING:
     from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles, Entry
 
-__all__ = ["IN_KEYRING", "NAMES", "NamedSecrets", "is_name"]
-
 IN_KEYRING: Final = "the system's keyring"
 NAMES: Final = "letters, digits and _, and after the first also . - / @, at most 100"
 """The characters of a name, for messages."""

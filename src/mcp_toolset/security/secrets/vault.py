@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles
     from mcp_toolset.security.secrets.keyring_store import Keyring
 
-__all__ = ["FOLDER_VARIABLE", "Vault"]
-
 FOLDER_VARIABLE: Final = "MCP_TOOLSET_CREDENTIALS"
 """The environment variable that names another folder; `off` keeps credentials in memory alone."""
 

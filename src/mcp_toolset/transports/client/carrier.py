@@ -224,10 +224,7 @@ class Carrier:
     """Sends the requests of one mount.
 
     Attributes:
-        allowance: What the server may still send that answers nothing.
         faults: What a request, or reading a reply, fails with on its way.
-        host: The host that the mount is at, for messages.
-        sends_credentials: Whether requests have credentials.
     """
 
     def __init__(

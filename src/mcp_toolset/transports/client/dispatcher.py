@@ -1,6 +1,9 @@
 """`ClientDispatcher`: requests in flight over HTTP; `HttpClient` and `SseClient` say how they travel.
 
 A request is sent by the task that asks for it, so that what comes with its answer is read in its context.
+`EventParser` reads streams of events. `Intake` bounds the bytes that are read of one server at once: each
+answer has a connection of its own; beyond the budget one body is read at a time, once the results before it
+are on their way to clients that set the pace (`Caller`). Deadlines pause only while a client has no room.
 """
 
 from __future__ import annotations
@@ -195,8 +198,6 @@ class Intake:
 
     Attributes:
         size: The bytes of it, and of what was read for clients that have no room yet.
-        waiting: Bodies that are not read on for now.
-        paced: Whether they wait for a client that has no room.
     """
 
     def __init__(self, limit: int = MAX_INTAKE) -> None:

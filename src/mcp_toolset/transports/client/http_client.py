@@ -31,7 +31,7 @@ from mcp_toolset.protocol.json_rpc import (
 from mcp_toolset.protocol.methods import is_modern
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.backpressure import FloodError
+from mcp_toolset.transports.backpressure import FloodError, closing
 from mcp_toolset.transports.client.carrier import (
     EVENTS,
     Carrier,
@@ -53,7 +53,6 @@ from mcp_toolset.transports.client.dispatcher import (
     message_in,
 )
 from mcp_toolset.transports.framing import MAX_MESSAGE
-from mcp_toolset.transports.http.kept_events import closing
 
 if TYPE_CHECKING:
     import httpx2

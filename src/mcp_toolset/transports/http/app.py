@@ -1,4 +1,8 @@
-"""`http_app`: streamable HTTP at `/mcp`, HTTP+SSE at `/sse`, in one application; `run_app` runs it."""
+"""`http_app`: streamable HTTP at `/mcp`, HTTP+SSE at `/sse`, in one application; `run_app` runs it.
+
+`Doors`, its router, checks `Host` and `Origin` first: a page of another origin can make a browser send
+requests to a server on loopback, by a name of its own that leads there (DNS rebinding).
+"""
 
 from __future__ import annotations
 
@@ -72,12 +76,7 @@ _log = logging.getLogger("mcp_toolset.http")
 
 @dataclass(frozen=True, slots=True)
 class AllowedNames:
-    """What `Host` and `Origin` may say; a name that ends in `:*` stands for any port.
-
-    Attributes:
-        hosts: Values of `Host`.
-        origins: Values of `Origin`.
-    """
+    """What `Host` and `Origin` may say; a name that ends in `:*` stands for any port."""
 
     hosts: tuple[str, ...]
     origins: tuple[str, ...]
@@ -128,9 +127,6 @@ class Draining:
 
     `run_app` calls `stop`. A uvicorn that a program runs itself would wait for open streams for ever: nothing
     tells an application that its server is to exit before the last response has ended. So that is looked for.
-
-    Attributes:
-        drain: Seconds that requests in flight are given.
     """
 
     def __init__(self, endpoint: HttpEndpoint, events: EventDoor) -> None:

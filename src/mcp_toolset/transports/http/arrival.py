@@ -127,9 +127,6 @@ class ArrivingRequest:
     Attributes:
         has_arrived: Whether the body is there, or the request is answered without it.
         scope: Cancelled when the body is late, or when serving ends.
-        size: Bytes of the body that are there.
-        started: Whether the response has begun.
-        unfinished: Whether it has begun and not ended.
     """
 
     __slots__ = ("_arrivals", "_receive", "_send", "has_arrived", "scope", "size", "started", "unfinished")
@@ -168,13 +165,7 @@ class ArrivingRequest:
         elif not self.started:
             # Who reads 408 may send the request again, which has arrived, and perhaps had its effect.
             status, text = (503, _STOPPING) if self.has_arrived else (408, _LATE)
-            headers = [
-                (b"content-type", b"text/plain"),
-                (b"content-length", b"%d" % len(text)),
-                (b"connection", b"close"),
-            ]
-            await self._send({"type": "http.response.start", "status": status, "headers": headers})
-            await self._send({"type": "http.response.body", "body": text})
+            await reply(self._send, status, text, b"text/plain", [(b"connection", b"close")])
 
     def forget(self) -> None:
         if not self.has_arrived:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
@@ -26,15 +27,13 @@ from mcp_toolset.protocol.json_rpc import (
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.kept_events import KeptEvents, place_of
-from mcp_toolset.transports.http.limits import FULL, LONG, HttpLimits, Load, peer_of
+from mcp_toolset.transports.http.limits import FULL, HttpLimits, Load, peer_of
 from mcp_toolset.transports.http.messages import (
     JSON,
     LAST_EVENT,
     Head,
     Headers,
-    Unread,
     is_wide,
-    read_body,
     refuse,
     reply,
 )
@@ -52,11 +51,7 @@ _NONE: Final[Headers] = []
 
 
 class HttpEndpoint:
-    """The endpoint of streamable HTTP, as an ASGI application.
-
-    Attributes:
-        sessions: The legacy sessions that are open.
-    """
+    """The endpoint of streamable HTTP, as an ASGI application."""
 
     def __init__(
         self,
@@ -95,19 +90,12 @@ class HttpEndpoint:
         self.sessions.require_running()
         if "user" in scope:
             principal_of(scope)
-        body = Unread.TOO_BIG if head.is_too_big else await read_body(receive)
-        if body is Unread.CLIENT_LEFT:
-            return
-        if body is Unread.TOO_BIG:
-            return await reply(send, 413, b"Request body too large")
-        if len(body) <= LONG:
-            return await self._take_whole(scope, head, body, receive, send)
-        hold = self._load.hold(body, scope)
-        if hold is None:
-            return await refuse(send, 503, INTERNAL_ERROR, FULL)
-        await self._load.turn()
-        await self._take_whole({**scope, HOLD: ref(hold)}, head, body, receive, send)
-        del hold
+        full = partial(refuse, send, 503, INTERNAL_ERROR, FULL)
+        taken = await self._load.body(scope, head, receive, send, full)
+        if taken is not None:
+            body, hold = taken
+            held = scope if hold is None else {**scope, HOLD: ref(hold)}
+            await self._take_whole(held, head, body, receive, send)
 
     async def _take_whole(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
         is_post = scope["method"] == "POST"

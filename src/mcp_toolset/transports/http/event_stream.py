@@ -47,12 +47,7 @@ _log = logging.getLogger("mcp_toolset.wire")
 
 
 class EventStream:
-    """The event stream of one client, as a dispatcher writes to it: a `Channel`.
-
-    Attributes:
-        fault: What taking a message failed by.
-        sent: Bytes that the client has taken.
-    """
+    """The event stream of one client, as a dispatcher writes to it: a `Channel`."""
 
     def __init__(self, send: Send, unsent: Unsent, peer: str) -> None:
         self.fault: Exception | None = None

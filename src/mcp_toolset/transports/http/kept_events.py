@@ -1,10 +1,9 @@
-"""`KeptEvents`: the events of legacy sessions over HTTP, for clients that reconnect.
+"""`KeptEvents`: the events of legacy sessions over HTTP; `Following`: a response with the rest of them.
 
-A call whose answer is a stream of events is resumable (2025-11-25): each event has an id and is kept, so
-that a client whose connection broke, or was closed early by the server, gets the rest by a `GET` with
-`Last-Event-ID`. What is said outside of calls is kept in the same way, for the standing stream of its
-session. An answer in plain JSON is never kept. Events are kept in memory, for a time and up to a number of
-bytes; the oldest are dropped first.
+A call whose answer is a stream of events is resumable (2025-11-25): each event has an id, and a client whose
+connection ended early gets the rest by a `GET` with `Last-Event-ID`. A `GET` without it opens the standing
+stream of its session, for what is said outside of calls. An answer in plain JSON is never kept. Events are
+kept in memory, for a time and up to a number of bytes; the oldest are dropped first.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import itertools
 import re
 from collections import OrderedDict
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Final
 
 import anyio
@@ -40,9 +38,6 @@ RETRY: Final = 1000
 
 _ID: Final = re.compile(rb"(\d{1,18})-(\d{1,18})")
 
-closing: Final[ContextVar[Callable[[], None] | None]] = ContextVar("mcp_toolset_closing", default=None)
-"""Ends the response to the call at hand early, if its client can come back for the rest."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
@@ -53,11 +48,7 @@ class _Kept:
 
 
 class KeptEvents:
-    """The events of all sessions of one application, and their budget.
-
-    Attributes:
-        size: Their bytes.
-    """
+    """The events of all sessions of one application, and their budget."""
 
     def __init__(self, limits: HttpLimits) -> None:
         self.size = 0
@@ -110,10 +101,7 @@ class SessionEvents:
     """The events of one session.
 
     Attributes:
-        size: The bytes that are kept.
-        kept: What is kept, the oldest first.
         logs: The calls of which something can be had, by the first part of their events' ids.
-        ended: Whether the session has ended, so that its client cannot come back.
         first: The first part of the ids of events that belong to no call.
     """
 
@@ -150,11 +138,6 @@ class EventLog:
     """What is said in one call, its answer being the last; or outside of calls.
 
     Attributes:
-        name: What tells it from others of its session.
-        numbered: Whether its events have ids.
-        last: The number of the last event.
-        events: The events that are kept, by number.
-        ended: Whether the answer was given, so that nothing more will come.
         detach: Ends the connection that the events went to so far; set by the call.
     """
 
@@ -262,11 +245,7 @@ _GONE: Final = (
 
 
 class Following:
-    """What comes after one event of a log: what is kept of it, then what is said from now on.
-
-    Attributes:
-        number: The last event that was sent.
-    """
+    """What comes after one event of a log: what is kept of it, then what is said from now on."""
 
     def __init__(self, log: EventLog, number: int) -> None:
         """Go on after the event with this number; one that is still to come may be of another session."""

@@ -1,23 +1,24 @@
-"""`HttpLimits`: how much a server on HTTP keeps for its clients, for each address and in all.
+"""What a server on HTTP keeps for its clients: `HttpLimits`, `Load` of long requests, `Unsent` answers.
 
     server.http_app(limits=HttpLimits(sessions_per_peer=50))
 
 An address is a client's IP address as the socket has it. Behind a proxy all clients have the proxy's.
+A big body is sent in slices and counts until the last is sent. An answer without room is dropped: its client
+gets a 503 in its place, or the end of the stream if that has begun. The work of others goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields
 from time import monotonic
 from typing import Final, cast
 
 from anyio.lowlevel import checkpoint
-from starlette.types import Message, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency import backoff as turns
@@ -25,7 +26,7 @@ from mcp_toolset.context.connection import principal_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.codec import held_by
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR
-from mcp_toolset.transports.http.messages import header
+from mcp_toolset.transports.http.messages import Head, Unread, header, read_body, refuse, reply
 
 _MB: Final = 1024 * 1024
 
@@ -108,6 +109,24 @@ class Load:
         if self._since is None:
             self._since = monotonic()
             asyncio.get_running_loop().call_soon(self._end_turn)
+
+    async def body(
+        self, scope: Scope, head: Head, receive: Receive, send: Send, full: Callable[[], Awaitable[None]]
+    ) -> tuple[bytes, Hold | None] | None:
+        """The body of a request, and the hold of a long one in its turn; `None` if the request is over."""
+        body = Unread.TOO_BIG if head.is_too_big else await read_body(receive)
+        if body is Unread.TOO_BIG:
+            await reply(send, 413, b"Request body too large")
+        if isinstance(body, Unread):
+            return None
+        if len(body) <= LONG:
+            return body, None
+        hold = self.hold(body, scope)
+        if hold is None:
+            await full()
+            return None
+        await self.turn()
+        return body, hold
 
     def _end_turn(self) -> None:
         self._since = None
@@ -239,11 +258,7 @@ class BoundedSend:
         if self._head is None:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        error = {"code": INTERNAL_ERROR, "message": reason}
-        text = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
-        await self._send({"type": "http.response.start", "status": 503, "headers": headers})
-        await self._send({"type": "http.response.body", "body": text})
+        await refuse(self._send, 503, INTERNAL_ERROR, reason)
 
 
 def _is_big(head: Message) -> bool:

@@ -1,4 +1,10 @@
-"""Pages beside MCP: `MonitoringPages` for probes, `LoginPages` for browsers."""
+"""Pages beside MCP: `MonitoringPages` for probes, `LoginPages` for browsers.
+
+A probe has no token, and gets the bare status. A caller who may call gets the details.
+The first page of a login names the caller who has asked for it, and waits for a click, as anybody may open
+its address. The browser that clicked must be the one that comes back. If the application knows the user of a
+browser (`scope["user"]`), that user must be the caller.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mcp_toolset.context.connection import CALLBACK_PATH, LOGIN_PATH, PendingLogin, identity_of, principal_of
 from mcp_toolset.extending.extension import HttpPage
 from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.transports.http.messages import JSON, Head, reply
+from mcp_toolset.transports.http.messages import JSON, Head, Headers, reply
 
 HEALTH_PATH: Final = "/health"
 READY_PATH: Final = "/ready"
@@ -41,11 +47,7 @@ class Monitored(Protocol):
 
 
 class MonitoringPages:
-    """An ASGI application for the pages; what is at other paths is asked of another one.
-
-    Attributes:
-        paths: The paths of the pages.
-    """
+    """An ASGI application for the pages; what is at other paths is asked of another one."""
 
     def __init__(self, monitor: Monitored, pages: Mapping[str, HttpPage], other: ASGIApp) -> None:
         self._monitor = monitor
@@ -97,7 +99,6 @@ async def _show(page: HttpPage, scope: Scope, send: Send) -> None:
     await reply(send, 200, body, kind.encode(), _FRESH)
 
 
-Headers = list[tuple[bytes, bytes]]
 Find = Callable[[str], PendingLogin | None]
 
 _COOKIE: Final = "mcp_toolset_login"
@@ -134,7 +135,7 @@ class LoginPages:
 
     async def answer(self, path: str, scope: Scope, send: Send) -> None:
         if scope["method"] != "GET":
-            return await _reply(send, 405, b"", [(b"allow", b"GET")])
+            return await reply(send, 405, headers=[(b"allow", b"GET")])
         query = scope.get("query_string", b"").decode("latin-1")
         said = {name: values[0] for name, values in parse_qs(query).items() if len(values) == 1}
         if path == CALLBACK_PATH:
@@ -153,7 +154,7 @@ class LoginPages:
         there = login.begin(_proof(cookie)) if is_it else None
         if there is None:
             return await _page(send, 403, _OTHER)
-        await _reply(send, 303, b"", [(b"location", there.encode("latin-1")), *_SAFE[1:3]])
+        await reply(send, 303, headers=[(b"location", there.encode("latin-1")), *_SAFE[1:3]])
 
     async def _came_back(self, state: str, query: str, scope: Scope, send: Send) -> None:
         login = self._find(state) if state else None
@@ -189,10 +190,4 @@ def _cookie(scope: Scope) -> str:
 async def _page(send: Send, status: int, text: str, cookie: str = "") -> None:
     said = f"{_COOKIE}={cookie}; Path=/oauth; HttpOnly; SameSite=Lax; Max-Age=900"
     more: Headers = [(b"set-cookie", said.encode())] if cookie else []
-    await _reply(send, status, _PAGE.format(text).encode(), [*_SAFE, *more])
-
-
-async def _reply(send: Send, status: int, body: bytes, headers: Headers) -> None:
-    head = [(b"content-length", b"%d" % len(body)), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": body})
+    await reply(send, status, _PAGE.format(text).encode(), headers=[*_SAFE, *more])

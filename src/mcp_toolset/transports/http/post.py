@@ -38,10 +38,6 @@ class PostedRequest(OneWayContext):
     """One request and its answer; the handler's context at the same time.
 
     Attributes:
-        http: The HTTP request that it came in.
-        number: Its id.
-        scope: What the handler runs in.
-        finished: Whether the handler has ended, so that nothing more can be said before the answer.
         log: What is kept of its stream; `None` before that has begun, and where nothing is.
     """
 

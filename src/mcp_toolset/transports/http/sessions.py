@@ -38,6 +38,7 @@ from mcp_toolset.protocol.json_rpc import (
 from mcp_toolset.protocol.methods import is_version_at_least
 from mcp_toolset.protocol.server_machine import INITIALIZE, ServerMachine
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.backpressure import closing
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.kept_events import (
     SPAN,
@@ -47,7 +48,6 @@ from mcp_toolset.transports.http.kept_events import (
     KeptEvents,
     SessionEvents,
     StandingStream,
-    closing,
     gone,
 )
 from mcp_toolset.transports.http.limits import HttpLimits
@@ -98,11 +98,7 @@ S = TypeVar("S", bound=Session)
 
 
 class SessionTable(Generic[S]):
-    """The open sessions, by their ids.
-
-    Attributes:
-        idle_time: Seconds after its last request until a session ends.
-    """
+    """The open sessions, by their ids."""
 
     def __init__(self, limits: HttpLimits, idle_time: float = IDLE) -> None:
         self.idle_time = idle_time
@@ -334,8 +330,6 @@ class Home:
         id: What tells it from others at all replicas.
         prefix: What the ids of its questions begin with here.
         first: The first name of its streams here.
-        http: The request that it was begun or gone on with.
-        say: Says something outside of calls where its client listens.
     """
 
     id: str
@@ -349,14 +343,7 @@ class LegacySession:
     """A session: its calls in flight, what its client was asked, and its standing stream.
 
     Attributes:
-        name: Its id.
-        owner: The principal that opened it; `None` without authentication.
-        peer: The address that opened it.
         users: Requests of which the client is still there.
-        connection: What its requests have in common.
-        headers: What is said in the head of every response.
-        questions: What its client was asked.
-        events: What is kept for its client to come back for.
     """
 
     def __init__(

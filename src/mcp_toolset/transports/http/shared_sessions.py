@@ -55,9 +55,6 @@ class Opened:
     Attributes:
         name: The whole id, as the client sends it.
         id: Its random part, which tells sessions apart.
-        version: The revision that was agreed upon.
-        info: The client's name and version in wire form.
-        capabilities: What the client declares.
     """
 
     name: str

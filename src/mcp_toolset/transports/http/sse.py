@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
@@ -23,8 +24,8 @@ from mcp_toolset.protocol.codec import json_in
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
-from mcp_toolset.transports.http.limits import FULL, LONG, Hold, HttpLimits, Load, Unsent, peer_of
-from mcp_toolset.transports.http.messages import STREAM, Head, Unread, read_body, reply
+from mcp_toolset.transports.http.limits import FULL, Hold, HttpLimits, Load, Unsent, peer_of
+from mcp_toolset.transports.http.messages import STREAM, Head, reply
 from mcp_toolset.transports.http.post import kind_of_posted
 from mcp_toolset.transports.http.sessions import SessionTable, shortened
 from mcp_toolset.transports.requests import serve_connection
@@ -59,11 +60,7 @@ class _Client:
 
 
 class EventDoor:
-    """`/sse`, where clients open event streams, and `/messages/`, where they post to them.
-
-    Attributes:
-        sessions: The streams that are open. Each is in use, so none is ended for a new one.
-    """
+    """`/sse`, where clients open event streams, and `/messages/`, where they post to them."""
 
     def __init__(
         self,
@@ -121,19 +118,12 @@ class EventDoor:
         if scope["method"] != "POST":
             return await reply(send, 405, headers=[(b"allow", b"POST")])
         head = Head(scope["headers"])
-        body = Unread.TOO_BIG if head.is_too_big else await read_body(receive)
-        if body is Unread.CLIENT_LEFT:
+        taken = await self._load.body(scope, head, receive, send, partial(reply, send, 503, FULL.encode()))
+        if taken is None:
             return
-        if body is Unread.TOO_BIG:
-            return await reply(send, 413, b"Request body too large")
         if not head.begins_as_json:
             return await reply(send, 400, b"Invalid Content-Type header")
-        hold = None
-        if len(body) > LONG:
-            if (hold := self._load.hold(body, scope)) is None:
-                return await reply(send, 503, FULL.encode())
-            await self._load.turn()
-        await self._take(scope, body, hold, receive, send)
+        await self._take(scope, *taken, receive, send)
 
     async def _take(self, scope: Scope, body: bytes, hold: Hold | None, receive: Receive, send: Send) -> None:
         given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
