@@ -272,7 +272,7 @@ def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_reserved(key: str) -> bool:
-    """Whether a key of `_meta` is the protocol's or an extension's own, by its prefix (basic, "_meta").
+    """True if a key of `_meta` is the protocol's or an extension's own, by its prefix (basic, "_meta").
 
     What such keys say was agreed upon by the two ends of one connection.
     """
@@ -353,7 +353,7 @@ def joint_meta(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def wants_log(wanted: str | None, level: object) -> bool:
-    """Whether a log message is severe enough for a client; one that has not said takes all."""
+    """True if a log message is severe enough for a client; one that has not said takes all."""
     if wanted is None:
         return True
     known = wanted in LOG_LEVELS and level in LOG_LEVELS

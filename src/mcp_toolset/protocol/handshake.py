@@ -147,7 +147,7 @@ class ClientHandshake:
 
     @property
     def falls_back(self) -> bool:
-        """Whether the legacy era is tried if the server leaves `server/discover` unanswered."""
+        """True if the legacy era is tried if the server leaves `server/discover` unanswered."""
         return self._eras == "auto" and not self._is_late
 
     def answered(self, result: Mapping[str, Any]) -> None:

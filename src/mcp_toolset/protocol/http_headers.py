@@ -58,7 +58,7 @@ def annotated_arguments(schema: Any) -> Iterator[tuple[Path, str, dict[str, Any]
 
 
 def header_fault(schema: Any) -> str | None:
-    """What is wrong with the annotations of an input schema; `None` if nothing is."""
+    """The fault of the annotations of an input schema; `None` if there is none."""
     seen: dict[str, str] = {}
     for path, part in _positions(schema):
         if ANNOTATION not in part:
@@ -233,7 +233,7 @@ def check_param_headers(
 
 
 def _param_fault(value: Any, said: str | None, kind: object, argument: str) -> str | None:
-    """What is wrong with a header, if anything, beside the value of its argument."""
+    """The fault of a header, if anything, beside the value of its argument."""
     written = _written(value)
     if value is None:
         return None if said is None else f"is present but {argument} is absent"
@@ -248,7 +248,7 @@ def _param_fault(value: Any, said: str | None, kind: object, argument: str) -> s
 
 
 def _agrees(decoded: str, written: str, value: Any, kind: object) -> bool:
-    """Whether a header says what an argument does; integers are compared as numbers, `42` with `42.0`."""
+    """True if a header says what an argument does; integers are compared as numbers, `42` with `42.0`."""
     number = re.fullmatch(r"(-?[0-9]+)(\.0+)?", decoded) if kind == "integer" else None
     if number is None or not _is_whole(value):
         return decoded == written

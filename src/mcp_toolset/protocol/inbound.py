@@ -100,7 +100,7 @@ def id_of(message: object) -> RequestId | None:
 
 
 def has_envelope(params: Mapping[str, Any] | None) -> bool:
-    """Whether a request names its revision in `_meta`: only modern ones do."""
+    """True if a request names its revision in `_meta`: only modern ones do."""
     meta = params.get("_meta") if params else None
     return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
 

@@ -270,13 +270,13 @@ _BROKE_OFF: Final = ("SSE stream", FAILED_ON_ITS_WAY, NOT_SENT)
 
 
 def says_ended(fault: MCPError) -> bool:
-    """Whether the SDK made this error up because the connection has ended."""
+    """True if the SDK made this error up because the connection has ended."""
     closed = fault.code == CLOSED.code and fault.message == CLOSED.message and fault.data is None
     return closed or fault.message == _SESSION_GONE
 
 
 def says_broke_off(fault: MCPError) -> bool:
-    """Whether this error was made up here because one request over HTTP failed, or its answer broke off."""
+    """True if this error was made up here because one request over HTTP failed, or its answer broke off."""
     return fault.code == CONNECTION_CLOSED and fault.data is None and fault.message.startswith(_BROKE_OFF)
 
 

@@ -40,7 +40,7 @@ def is_modern(version: str | None) -> bool:
 
 
 def is_version_at_least(version: str, minimum: str) -> bool:
-    """Whether a revision is known and not older than another; of one that is not known, `False`."""
+    """True if a revision is known and not older than another; of one that is not known, `False`."""
     if version not in KNOWN_PROTOCOL_VERSIONS:
         return False
     return KNOWN_PROTOCOL_VERSIONS.index(version) >= KNOWN_PROTOCOL_VERSIONS.index(minimum)
@@ -59,7 +59,7 @@ class Shape(Protocol):
     def is_plain(self) -> bool: ...
 
     def fault(self, value: Any, at: str) -> str | None:
-        """What is wrong with a value whose type is right; `at` names its place."""
+        """The fault of a value whose type is right; `at` names its place."""
         ...
 
 
@@ -197,7 +197,7 @@ class Members:
         )
 
     def fault(self, value: Any, at: str = "") -> str | None:
-        """What is wrong with the members of an object; `None` if nothing is.
+        """The fault of the members of an object; `None` if there is none.
 
         For parameters without nested members this is one function call.
         """

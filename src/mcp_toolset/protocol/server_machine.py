@@ -135,7 +135,7 @@ class ServerMachine:
         return self.envelope
 
     def receive_notification(self, method: str, params: Mapping[str, Any] | None = None) -> bool:
-        """Whether a notification that has come is to be handled; a malformed or early one is dropped."""
+        """True if a notification that has come is to be handled; a malformed or early one is dropped."""
         params = params or {}
         version = LATEST_MODERN_VERSION if self.era == "modern" else self.envelope.protocol_version
         if method in NOTIFICATION_METHODS:
@@ -194,7 +194,6 @@ class ServerMachine:
 
 
 def _has_changed(meta: Any, said: Mapping[str, Any]) -> bool:
-    """Whether a client says something else of itself than it did."""
     if type(meta) is not dict:
         return True
     for key in _ENVELOPE_KEYS:

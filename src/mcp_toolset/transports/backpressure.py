@@ -85,9 +85,7 @@ class Channel(Protocol):
     sent: int
 
     @property
-    def has_room(self) -> bool:
-        """Whether more may be sent without waiting."""
-        ...
+    def has_room(self) -> bool: ...
 
     async def room(self) -> None:
         """Wait until more may be sent, or nothing can be any more."""
@@ -102,9 +100,7 @@ class Channel(Protocol):
 
     def resume(self) -> None: ...
 
-    def is_cut(self) -> bool:
-        """Whether the peer has stopped reading for good."""
-        ...
+    def is_cut(self) -> bool: ...
 
     def guarded(self, work: Callable[..., None], *what: Any) -> None:
         """Do a part of the reader's work; if it raises, the connection ends."""

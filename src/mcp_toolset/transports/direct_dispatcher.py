@@ -5,7 +5,7 @@ A `ToolsetServer` is asked directly (`own_answers`), a server of the SDK through
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, Final, cast
@@ -24,6 +24,7 @@ from mcp_toolset.protocol.dispatch import (
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
+    Params,
     Started,
     TransportContext,
     run_notify_intercept,
@@ -66,7 +67,7 @@ def own_answers(server: Answers) -> OnRequest:
     """Have modern requests of callers of this process answered, who are known and trusted."""
     machine = ServerMachine("modern")
 
-    def answer(context: Any, method: str, params: Mapping[str, Any] | None) -> Awaitable[dict[str, Any]]:
+    def answer(context: Any, method: str, params: Params) -> Awaitable[dict[str, Any]]:
         call: _DirectCall = context
         connection = call.connection = modern_connection(machine.receive_request(method, params))
         return server.answer(RequestContext(method, params, call.request_id, connection, call))
@@ -89,7 +90,7 @@ class DirectCalls:
         self._intercept: OnNotifyIntercept | None = None
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         if self._closed.is_set():
             raise MCPError.from_error_data(CLOSED)
@@ -98,9 +99,7 @@ class DirectCalls:
         with SentRequest(method, params) as sent:
             return sent.answered(await self._timed(method, sent.params, opts or {}))
 
-    async def _timed(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions
-    ) -> dict[str, Any]:
+    async def _timed(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
         seconds = opts.get("timeout")
         call = _DirectCall(self, opts, next(self._ids))
         if seconds is None:
@@ -114,9 +113,7 @@ class DirectCalls:
             self._deadlines.end(scope)
         raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
 
-    async def _answered(
-        self, call: _DirectCall, method: str, params: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+    async def _answered(self, call: _DirectCall, method: str, params: Params) -> dict[str, Any]:
         try:
             return await self._serve(call, method, params)
         except MCPError:
@@ -128,9 +125,7 @@ class DirectCalls:
             if call.connection is not None and call.connection.has_callbacks:
                 await call.connection.aclose()
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None: ...
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None: ...
 
     async def run(
         self,
@@ -156,7 +151,7 @@ class DirectCalls:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def deliver(self, call: _DirectCall, method: str, params: Mapping[str, Any] | None) -> None:
+    async def deliver(self, call: _DirectCall, method: str, params: Params) -> None:
         if self._on_notify is None or self._closed.is_set():
             return
         if not run_notify_intercept(self._intercept, method, params):
@@ -178,13 +173,11 @@ class _DirectCall(OneWayContext):
         self.request_id: RequestId = opts.get("request_id", number)
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         raise self._calls.refusal(method)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         await self._calls.deliver(self, method, params)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:

@@ -204,7 +204,7 @@ class LineDispatcher(Outbox, Inbox):
             self._pipes.resume()
 
     def _is_ahead(self) -> bool:
-        """Whether as much has been taken as may be of a peer that does not read."""
+        """True if as much has been taken as may be of a peer that does not read."""
         return self._ahead > MAX_BACKLOG or len(self._requests) > MAX_AHEAD
 
     def _go_on(self) -> None:

@@ -8,7 +8,6 @@ Requests that belong to an HTTP exchange stay with the SDK, which knows what str
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import Context
 from typing import Any, Final, cast
@@ -130,13 +129,11 @@ class MessageStreams:
             self._calls.dispatcher = self._inner
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         return await self._inner.send_raw_request(method, params, opts)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         await self._inner.notify(method, params, opts)
 
     async def run(

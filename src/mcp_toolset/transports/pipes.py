@@ -256,7 +256,7 @@ class PipePair:
 
 
 def lean() -> bool:
-    """Whether pipes are driven here: on asyncio, where its loop can wait for descriptors (not Windows).
+    """True if pipes are driven here: on asyncio, where its loop can wait for descriptors (not Windows).
 
     `MCP_TOOLSET_PIPES=sdk` in the environment says that the SDK's transports are wanted all the same.
     """
@@ -269,7 +269,7 @@ def lean() -> bool:
 
 
 def can_wait(descriptor: int) -> bool:
-    """Whether a descriptor is a pipe, a socket or a terminal, so that its readiness can be waited for."""
+    """True if a descriptor is a pipe, a socket or a terminal, so that its readiness can be waited for."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:
@@ -278,14 +278,14 @@ def can_wait(descriptor: int) -> bool:
 
 
 def is_cut(descriptor: int) -> bool:
-    """Whether the other end of a pipe or socket that is written to is closed."""
+    """True if the other end of a pipe or socket that is written to is closed."""
     look = select.poll()
     look.register(descriptor, 0)
     return bool(look.poll(0))
 
 
 def never_waits(descriptor: int) -> bool:
-    """Whether a descriptor gives and takes bytes at once, as a file does, and the null device."""
+    """True if a descriptor gives and takes bytes at once, as a file does, and the null device."""
     try:
         found = os.fstat(descriptor)
         return stat.S_ISREG(found.st_mode) or os.path.samestat(found, os.stat(os.devnull))

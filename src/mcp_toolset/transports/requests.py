@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
@@ -31,6 +31,7 @@ from mcp_toolset.protocol.dispatch import (
     OnNotifyIntercept,
     OnRequest,
     Outbound,
+    Params,
     ProgressFnT,
     TransportContext,
     run_notify_intercept,
@@ -121,7 +122,7 @@ class _ById(dict[RequestId, _Any]):
 class InFlight(_ById[_Request]):
     """The requests of one peer that are being answered."""
 
-    def cancel(self, params: Mapping[str, Any] | None) -> None:
+    def cancel(self, params: Params) -> None:
         known = self.of((params or {}).get("requestId"))
         if known is not None:
             known.cancel(reason_in(params))
@@ -207,13 +208,11 @@ class OneWayContext:
         """Send the client no requests, as it speaks a revision that has none."""
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         raise NoBackChannelError(method)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         raise NotImplementedError
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
@@ -273,15 +272,13 @@ class Incoming(OneWayContext):
         self.scope.cancel()
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         if not self.can_send_request:
             raise NoBackChannelError(method)
         return await self._dispatcher.send_raw_request(method, params, opts)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         if self._open:
             await self._dispatcher.notify(method, params, opts)
 
@@ -411,7 +408,7 @@ class Outbox(SentRequests):
             waiting.settle(None)
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         if self._closed:
             raise MCPError.from_error_data(CLOSED)
@@ -449,9 +446,7 @@ class Outbox(SentRequests):
             del self._waiting[key]
             self._deadlines.end(waiting)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         """Send a notification; to a peer that is gone, none."""
         if not self._pipes.has_room:
             await self._pipes.room()
@@ -472,7 +467,7 @@ class Outbox(SentRequests):
         if opts.get("cancel_on_abandon", True):
             self._tell("notifications/cancelled", {"requestId": number, "reason": reason})
 
-    def _tell(self, method: str, params: Mapping[str, Any] | None) -> None:
+    def _tell(self, method: str, params: Params) -> None:
         if self._closed:
             return
         try:
@@ -486,8 +481,6 @@ INLINE: Final = frozenset({"initialize"})
 
 _EARLY: Final = 8
 """Notifications before the first request that are kept until the era is known."""
-
-Params = Mapping[str, Any] | None
 
 
 class Admitting(Protocol):
@@ -525,7 +518,7 @@ class _Served:
             return refused
 
     def is_dropped(self, method: str, params: Params) -> bool:
-        """Whether a notification that has come is not to be handled, at least not yet."""
+        """True if a notification that has come is not to be handled, at least not yet."""
         is_known = self._machine.era is not None
         is_taken = self._machine.receive_notification(method, params)
         if not is_known and len(self._early) < _EARLY:

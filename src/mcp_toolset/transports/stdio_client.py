@@ -383,7 +383,7 @@ class _Child:
 
     @property
     def _stopped(self) -> bool:
-        """Whether it is stopped (SIGSTOP), so that it sees nothing of the end of its input."""
+        """True if it is stopped (SIGSTOP), so that it sees nothing of the end of its input."""
         with suppress(AttributeError, ChildProcessError):
             asked = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self._process.pid, asked) is not None

@@ -54,7 +54,7 @@ async def serve_stdio(server: Answers, *, drain: float = DRAIN) -> None:
 
 
 def left() -> bool:
-    """Whether the client can read no more of what is written to standard output."""
+    """True if the client can read no more of what is written to standard output."""
     return lean() and is_cut(1)
 
 

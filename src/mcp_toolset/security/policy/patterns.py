@@ -147,7 +147,7 @@ def split_hint(pattern: str) -> tuple[str, str]:
 
 
 def fault_of(pattern: str) -> tuple[str, str] | None:
-    """What is wrong with a pattern that names nothing, or whose hint is misspelt; and the remedy."""
+    """The fault of a pattern that names nothing, or whose hint is misspelt; and the remedy."""
     hint, name = split_hint(pattern)
     if not name.strip() or name.endswith("/") or re.search(r"(?<!:)//", name):
         return "names no tool", "write a name or a pattern, such as `*`"
@@ -173,7 +173,7 @@ def fault_of(pattern: str) -> tuple[str, str] | None:
 
 
 def _fault_of_notation(name: str, *, is_tag: bool) -> tuple[str, str] | None:
-    """What is wrong with a pattern in another notation; the name of a server may have any characters."""
+    """The fault of a pattern in another notation; the name of a server may have any characters."""
     own = name.rpartition("/")[2]
     if listed := re.search(r"/[^/]*([,;|\s])[^/]*/", name):
         return f"has `{listed[1]}`, and is more than one pattern", "write each as an item"
@@ -189,7 +189,7 @@ def _fault_of_notation(name: str, *, is_tag: bool) -> tuple[str, str] | None:
 
 
 def fault_of_name(name: str) -> tuple[str, str] | None:
-    """What is wrong with the name of a tool or a caller that nothing can have; and the remedy."""
+    """The fault of the name of a tool or a caller that nothing can have; and the remedy."""
     if name != name.strip() or not name.isprintable():
         return "has blanks at an end or hidden characters, and so fits nothing", "remove them"
     if "${" in name:
@@ -198,7 +198,7 @@ def fault_of_name(name: str) -> tuple[str, str] | None:
 
 
 def fault_of_exact(name: str) -> tuple[str, str] | None:
-    """What is wrong with a role or a scope, which are compared exactly; and the remedy."""
+    """The fault of a role or a scope, which are compared exactly; and the remedy."""
     if not name:
         return "is empty, and so fits nothing", "write a name"
     if fault := fault_of_name(name):
@@ -212,7 +212,7 @@ def fault_of_exact(name: str) -> tuple[str, str] | None:
 
 
 def fault_of_principal(name: str) -> tuple[str, str] | None:
-    """What is wrong with the name, the pattern of names or the key of a caller; and the remedy."""
+    """The fault of the name, the pattern of names or the key of a caller; and the remedy."""
     if not name:
         return "is empty, and so fits nothing", "write a name"
     if not name.startswith("[") and re.search(r"^!|\[\^|\{.*,.*\}", name):
@@ -239,7 +239,7 @@ def check_callers(section: Section) -> None:
 
 
 def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] | None:
-    """What is wrong with a pattern of `server/tool` that fits no tool of these servers; and the remedy."""
+    """The fault of a pattern of `server/tool` that fits no tool of these servers; and the remedy."""
     hint, rest = split_hint(pattern)
     heads = [rest[:at] for at, letter in enumerate(rest) if letter == "/"]
     if (
@@ -257,7 +257,7 @@ def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] |
 
 
 def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str] | None:
-    """What is wrong with a pattern that is nearly a public name, or names a whole server; and the remedy.
+    """The fault of a pattern that is nearly a public name, or names a whole server; and the remedy.
 
     Args:
         pattern: The pattern.
@@ -286,7 +286,7 @@ def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str
 
 
 def is_caller(pattern: str, name: str, key: str) -> bool:
-    """Whether a pattern is for a caller: its name, a pattern of its name, or its key, beginning with `[`."""
+    """True if a pattern is for a caller: its name, a pattern of its name, or its key, beginning with `[`."""
     if pattern.startswith("["):
         # Never a name: a user may be called what the key of another one is.
         return pattern == key
@@ -323,7 +323,7 @@ class ForCallers(Protocol):
 
 
 def is_for(section: ForCallers, caller: Caller) -> bool:
-    """Whether a section is for a caller: each kind that it names has to fit."""
+    """True if a section is for a caller: each kind that it names has to fit."""
     wanted, name, key = section.principals, caller.name, caller.key
     return (
         (wanted is None or any(is_caller(one, name, key) for one in wanted))
@@ -333,7 +333,7 @@ def is_for(section: ForCallers, caller: Caller) -> bool:
 
 
 def is_for_all_of(before: ForCallers, after: ForCallers) -> bool:
-    """Whether one is for every caller that another one is for."""
+    """True if one is for every caller that another one is for."""
     return all(
         wide is None or (narrow is not None and {*narrow} <= {*wide})
         for wide, narrow in (
@@ -370,7 +370,7 @@ def hidden_rule(after: Section, before: Section, server: str = "") -> HiddenRule
 
 
 def _covers(wide: str, pattern: str, server: str) -> bool:
-    """Whether a pattern fits all that another one fits, as far as their texts tell."""
+    """True if a pattern fits all that another one fits, as far as their texts tell."""
     (hint, name), (other, inner) = split_hint(wide), split_hint(pattern)
     names = (inner, inner.removeprefix(f"{server}/"))
     return hint in ("", other) and (
@@ -393,7 +393,6 @@ class _Rule:
     fits: Callable[[str], object]
 
     def is_for(self, tool: ToolFacts, names: Iterable[str]) -> bool:
-        """Whether its pattern fits a tool of these names, whatever the hints of the tool are."""
         return any(map(self.fits, tool.tags if self.hint == TAG else names))
 
 

@@ -164,7 +164,7 @@ class Policy(Rule):
 
     @property
     def is_taken(self) -> bool:
-        """Whether something that applies it has taken it, or it says nothing."""
+        """True if something that applies it has taken it, or it says nothing."""
         return super().is_taken or not self
 
     def group(self, identity: Identity | None) -> Group:

@@ -57,9 +57,7 @@ class CredentialStore(Protocol):
     async def remove(self, key: CredentialKey) -> None:
         """Remove a credential, whether it is there and readable or not."""
 
-    async def list(self) -> tuple[CredentialKey, ...]:
-        """The keys of all credentials, sorted."""
-        ...
+    async def list(self) -> tuple[CredentialKey, ...]: ...
 
     def locked(
         self, key: CredentialKey, patience: float = LOCK_PATIENCE
@@ -105,7 +103,6 @@ class MemoryCredentialStore:
 
 
 def busy(key: CredentialKey, patience: float) -> SecretError:
-    """The error of a lock that was not free in time."""
     return SecretError(
         f"the credential of {key.shown!r} has been in use elsewhere for {patience:g} s",
         "try again, or end the process that holds it",

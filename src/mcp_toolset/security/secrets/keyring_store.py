@@ -61,7 +61,6 @@ class Keyring:
 
     @property
     def is_there(self) -> bool:
-        """Whether the machine has a keyring, locked or not."""
         try:
             self._ask(lambda backend: None)
         except KeyringMissingError:

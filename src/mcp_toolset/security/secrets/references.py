@@ -39,7 +39,6 @@ class References:
         self.warnings: list[str] = []
 
     def secret(self, name: str) -> str:
-        """The secret of a name; `SecretError` if there is none."""
         return self._once(name, lambda: self._secret(name))
 
     def text_of(self, path: Path) -> str:

@@ -42,7 +42,7 @@ class Vault:
 
     @property
     def has_own_key(self) -> bool:
-        """Whether the environment has the key, so that encrypted files come before the keyring."""
+        """True if the environment has the key, so that encrypted files come before the keyring."""
         return bool(self._environ.get(KEY_VARIABLE))
 
     @cached_property

@@ -268,7 +268,6 @@ class Carrier:
         url: str | None = None,
         bare: bool = False,
     ) -> Reply:
-        """Send a request; the reply is to be closed."""
         if self._credentials is not None and not bare:
             return await self._authorized(self._credentials, method, headers, body, url)
         target = url or self._url
@@ -429,7 +428,7 @@ def _body(chunks: AsyncGenerator[bytes], coding: str) -> AsyncGenerator[bytes]:
 
 
 def _is_followed(method: str, status: int, url: str, target: str) -> bool:
-    """Whether the same request may go to `target`: it keeps its method, and does not leave its origin."""
+    """True if the same request may go to `target`: it keeps its method, and does not leave its origin."""
     here, there = urlsplit(url), urlsplit(target)
     if (method != "GET" and status not in _SAME_METHOD) or (
         "@" in there.netloc and there.netloc.rpartition("@")[0] != here.netloc.rpartition("@")[0]

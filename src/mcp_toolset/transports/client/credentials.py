@@ -20,9 +20,7 @@ from mcp_toolset.tools.core.call import Identity
 class Credentials(Protocol):
     """The credentials for one mounted server."""
 
-    async def header(self, caller: Identity | None) -> str | None:
-        """The value of `Authorization` for a request; `None` if there is none."""
-        ...
+    async def header(self, caller: Identity | None) -> str | None: ...
 
     async def challenged(
         self, status: int, challenge: str, used: str | None, caller: Identity | None

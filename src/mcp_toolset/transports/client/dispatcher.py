@@ -112,7 +112,6 @@ class EventParser:
 
     @property
     def is_between_events(self) -> bool:
-        """Whether nothing of an event is kept at the moment."""
         return not self._size
 
     def feed(self, chunk: bytes) -> list[Event]:
@@ -360,7 +359,6 @@ class ClientDispatcher(SentRequests, Inbox):
             return sent.answered(await self._asked(method, sent.params, opts or {}))
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        """Send a notification; one that is lost is logged."""
         try:
             body = notification(method, params)
         except ValueError as fault:
@@ -378,7 +376,7 @@ class ClientDispatcher(SentRequests, Inbox):
         raise NotImplementedError
 
     def _is_told_of_cancels(self, method: str) -> bool:
-        """Whether the server is told by a message that a request is no longer waited for."""
+        """True if the server is told by a message that a request is no longer waited for."""
         return method != "initialize"
 
     async def _asked(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
@@ -427,7 +425,7 @@ class ClientDispatcher(SentRequests, Inbox):
         return scope
 
     def is_for(self, answer: dict[str, Any], flight: Flight) -> bool:
-        """Whether an answer on a request's own stream is to that request; if not, it is to another one."""
+        """True if an answer on a request's own stream is to that request; if not, it is to another one."""
         return (self.flight_of(answer) or flight) is flight
 
     def flight_of(self, answer: dict[str, Any]) -> Flight | None:

@@ -66,7 +66,7 @@ _OF_A_METHOD: Final = frozenset((INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARA
 
 
 def is_good(status: int) -> bool:
-    """Whether a reply of this status brings the answer to a request."""
+    """True if a reply of this status brings the answer to a request."""
     return 200 <= status < 300 and status != 202
 
 

@@ -64,7 +64,7 @@ class Exchanges(httpcore2.AsyncHTTP11Connection):
 
     @property
     def has_excess(self) -> bool:
-        """Whether bytes have come after the end of the response, which no request has asked for."""
+        """True if bytes have come after the end of the response, which no request has asked for."""
         return bool(self._h11_state.trailing_data[0])
 
 
@@ -147,11 +147,11 @@ class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
         self._transport.abort()
 
     def get_extra_info(self, info: str) -> Any:
-        """Whether an idle connection is one no more; nothing else is asked here."""
+        """True if an idle connection is one no more; nothing else is asked here."""
         return (bool(self._chunks) or self._ended or self._has_input()) if info == "is_readable" else None
 
     def _has_input(self) -> bool:
-        """Whether the loop will find something to read, such as the end, that it has not looked for yet."""
+        """True if the loop will find something to read, such as the end, that it has not looked for yet."""
         number = self._transport.get_extra_info("socket").fileno()
         if not hasattr(select, "poll"):
             return bool(select.select([number], [], [], 0)[0])
@@ -214,7 +214,6 @@ class PlainHttp:
 
     @staticmethod
     def takes(url: str) -> bool:
-        """Whether a URL needs no encryption, no credentials of its own and no escaping."""
         return _PLAIN_URL.fullmatch(url) is not None
 
     def reaches(self, url: str) -> bool:
@@ -239,7 +238,6 @@ class PlainHttp:
         return await _response(connection, request), connection
 
     def give_back(self, connection: Socket) -> None:
-        """Keep a connection whose response was closed, if another request can go over it."""
         if not connection.http.is_idle():
             return
         if connection.http.has_excess:

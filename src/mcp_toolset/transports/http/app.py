@@ -168,7 +168,7 @@ class Draining:
 
 
 def _is_exiting() -> bool:
-    """Whether the uvicorn that runs this process was told to exit: its method handles the signal."""
+    """True if the uvicorn that runs this process was told to exit: its method handles the signal."""
     server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     return getattr(server, "should_exit", False) is True
 
@@ -285,11 +285,11 @@ class Doors(Router):
             await self._guard.take(request, scope, head, take)
 
     def _is_own(self, path: str, scope: Scope) -> bool:
-        """Whether a path is one of this package's, not one of what a program adds."""
+        """True if a path is one of this package's, not one of what a program adds."""
         return self._is_monitoring(path, scope) or _matches(self._own, scope)
 
     def _is_monitoring(self, path: str, scope: Scope) -> bool:
-        """Whether a path is that of a page for monitoring, and the program has none there."""
+        """True if a path is that of a page for monitoring, and the program has none there."""
         return path in self._monitoring.paths and not _matches(self.routes, scope)
 
 

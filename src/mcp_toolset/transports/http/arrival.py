@@ -246,7 +246,6 @@ def leaving_room(base: type[H11Protocol], most: int, known: dict[Any, None]) -> 
 
         @property
         def is_idle(self) -> bool:
-            """Whether no whole request has come that is still to be answered."""
             return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
         def on_response_complete(self) -> None:

@@ -66,7 +66,7 @@ class Guard:
         return self._current() is not None
 
     def admits(self, scope: Scope, head: Head) -> bool:
-        """Whether a request may pass at once: every caller may call, or its token is remembered; no streams.
+        """True if a request may pass at once: every caller may call, or its token is remembered; no streams.
 
         What is in doubt is not admitted, and has to `take` the long way.
         """
@@ -178,7 +178,7 @@ async def _end_when_refused(
 
 
 def _is_stream(scope: Scope, head: Head) -> bool:
-    """Whether the response stays open for what comes later; a call that has begun is let end."""
+    """True if the response stays open for what comes later; a call that has begun is let end."""
     return scope["method"] == "GET" or head.fields.get(METHOD) == _LISTEN
 
 

@@ -86,7 +86,6 @@ class HttpEndpoint:
         await self.take(scope, Head(scope["headers"]), receive, send)
 
     async def take(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        """Answer one request, whose headers have been looked through."""
         self.sessions.require_running()
         if "user" in scope:
             principal_of(scope)

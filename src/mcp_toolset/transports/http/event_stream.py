@@ -99,7 +99,6 @@ class EventStream:
         return self._cut
 
     def guarded(self, work: Callable[..., None], *what: Any) -> None:
-        """Do a part of the dispatcher's work; if it raises, the connection ends."""
         try:
             work(*what)
         # Whatever it is: what was taken of the connection is unknown, so that it cannot be used any more.

@@ -116,7 +116,7 @@ class Head:
 
     @property
     def begins_as_json(self) -> bool:
-        """Whether the content type may be the one of JSON."""
+        """True if the content type may be the one of JSON."""
         return self.fields.get(b"content-type", b"").lower().startswith(_JSON)
 
     @property
@@ -125,12 +125,10 @@ class Head:
 
     @property
     def has_body(self) -> bool:
-        """Whether a body follows, whatever the method."""
         return b"transfer-encoding" in self.fields or self.fields.get(b"content-length", b"0") != b"0"
 
     @property
     def is_too_big(self) -> bool:
-        """Whether the body is longer than `MAX_BODY` by what is said of it."""
         size = self.fields.get(b"content-length", b"")
         return size.isdigit() and (len(size) > _DIGITS or int(size) > MAX_BODY)
 
@@ -177,7 +175,7 @@ async def read_body(receive: Receive) -> bytes | Unread:
 
 
 def is_wide(body: bytes) -> bool:
-    """Whether a body is in UTF-16 or UTF-32: JSON begins with a character of ASCII, and never with NUL."""
+    """True if a body is in UTF-16 or UTF-32: JSON begins with a character of ASCII, and never with NUL."""
     return body[:2] in _OTHER_BYTES or b"\0" in body[:4]
 
 

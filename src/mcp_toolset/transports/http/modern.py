@@ -87,7 +87,6 @@ class ModernPosts:
         await self._answer(message, connection, Request(scope, receive), send)
 
     async def _acknowledge(self, head: Head, send: Send) -> None:
-        """Take a notification: this revision has none that a server could act on."""
         said = head.fields.get(VERSION, b"").decode("latin-1")
         if is_modern(said):
             await reply(send, 202)

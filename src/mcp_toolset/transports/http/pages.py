@@ -35,15 +35,11 @@ _READ: Final = [(b"allow", b"GET, HEAD")]
 class Monitored(Protocol):
     """A server that says how it is doing."""
 
-    def health(self, identity: Identity | None) -> dict[str, Any]:
-        """The state of what it uses, as far as a caller may know of it."""
-        ...
+    def health(self, identity: Identity | None) -> dict[str, Any]: ...
 
     def is_ready(self) -> bool: ...
 
-    def readiness(self, identity: Identity | None) -> dict[str, Any]:
-        """Whether requests should be sent to it, and why not, as far as a caller may know."""
-        ...
+    def readiness(self, identity: Identity | None) -> dict[str, Any]: ...
 
 
 class MonitoringPages:
@@ -75,7 +71,7 @@ class MonitoringPages:
         await _tell(scope, send, {"status": well if ready else "unready"})
 
     def is_probe(self, path: str, head: Head) -> bool:
-        """Whether a request gets what everyone may know: it has no token, and no web page has sent it."""
+        """True if a request gets what everyone may know: it has no token, and no web page has sent it."""
         return path in self._open and b"authorization" not in head.fields and b"origin" not in head.fields
 
 

@@ -17,7 +17,7 @@ from starlette.types import Send
 from mcp_toolset.concurrency.task_set import CancelledError, TaskSet, from_outside, new_scope
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.protocol.codec import notification, progress_token
-from mcp_toolset.protocol.dispatch import CallOptions
+from mcp_toolset.protocol.dispatch import CallOptions, Params
 from mcp_toolset.protocol.eras import answer_line
 from mcp_toolset.protocol.inbound import Kind, kind_of
 from mcp_toolset.protocol.json_rpc import UNWRITTEN, ErrorData, RequestId, error_for_peer
@@ -167,7 +167,6 @@ class PostedRequest(OneWayContext):
         self.beside(self.close_early)
 
     def detach(self) -> None:
-        """Send nothing more in the response: its client has come back in another request."""
         self._detached = True
 
     async def _part(self, event: bytes, *, more: bool) -> None:
@@ -205,9 +204,7 @@ class PostedRequest(OneWayContext):
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         if self._streams and not self.finished:
             await self.say(notification(method, params or {}))
 

@@ -22,7 +22,7 @@ from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import StateError
 from mcp_toolset.protocol.codec import notification, request_key, request_line, result_of
-from mcp_toolset.protocol.dispatch import CallOptions
+from mcp_toolset.protocol.dispatch import CallOptions, Params
 from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.json_rpc import (
     CLOSED,
@@ -77,17 +77,13 @@ class Session(Protocol):
     def name(self) -> str: ...
 
     @property
-    def owner(self) -> str | None:
-        """The principal that opened it; `None` without authentication."""
-        ...
+    def owner(self) -> str | None: ...
 
     @property
     def peer(self) -> str: ...
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a call is in flight, so that it is not to be ended for another session."""
-        ...
+    def is_busy(self) -> bool: ...
 
     def end(self) -> None: ...
 
@@ -262,16 +258,14 @@ class Questions:
         return bool(self._waiting)
 
     async def ask(
-        self, say: Say, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, say: Say, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         if not watched():
             return await self._asked(say, method, params, opts or {})
         with SentRequest(method, params) as sent:
             return sent.answered(await self._asked(say, method, sent.params, opts or {}))
 
-    async def _asked(
-        self, say: Say, method: str, params: Mapping[str, Any] | None, opts: CallOptions
-    ) -> dict[str, Any]:
+    async def _asked(self, say: Say, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
         if self._ended:
             raise MCPError.from_error_data(CLOSED)
         timeout, timer = opts.get("timeout"), None
@@ -374,7 +368,7 @@ class LegacySession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call is in flight, or a question; one may be open longer than its call."""
+        """True if a call is in flight, or a question; one may be open longer than its call."""
         return bool(self._calls or self.questions)
 
     @property
@@ -459,13 +453,11 @@ class LegacySession:
         await rest.send(receive, send, self.headers, posted.PING_INTERVAL)
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         return await self.questions.ask(self._say, method, params, opts)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         message = notification(method, params)
         if opts is not None and opts.get("seen_by_all"):
             self._say_here(message)
@@ -605,7 +597,7 @@ class _Call(PostedRequest):
             await anyio.sleep(posted.PING_INTERVAL)
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         """Ask the client before the answer; what it says comes in a POST of its own."""
         if not self.can_send_request:

@@ -81,7 +81,6 @@ class SharedSessions:
         return Home(opened.id, f"{own}:", int(own) * SPAN, http, self.say)
 
     def begun(self, params: Mapping[str, Any], owner: str | None) -> Opened:
-        """The id of a new session, from what its client says in `initialize`."""
         said = _said(params)
         opened = self._sealed(said, owner)
         if len(opened.name) <= MAX_ID:
@@ -127,7 +126,6 @@ class SharedSessions:
         await self._told("", "say", session, {"line": message.decode()})
 
     async def end(self, session: LegacySession) -> None:
-        """Have a session ended at all replicas, and not begun again."""
         try:
             await self._ended.use(session.connection.session_id or "", seconds=LIFETIME)
         except StoreError as fault:
