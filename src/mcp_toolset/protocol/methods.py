@@ -197,10 +197,7 @@ class Members:
         )
 
     def fault(self, value: Any, at: str = "") -> str | None:
-        """The fault of the members of an object; `None` if there is none.
-
-        For parameters without nested members this is one function call.
-        """
+        """The fault of the members of an object; `None` if there is none."""
         for name, required, kinds, shape, nested in self._rows:
             if name in value:
                 member = value[name]

@@ -124,13 +124,7 @@ class PipePair:
             await self._empty.wait()
 
     def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
-        """Send a line, now or as soon as there is room.
-
-        Args:
-            line: Without its end.
-            rest: Further parts of it.
-            more: Whether others are likely to follow in this turn of the loop; they then go together.
-        """
+        """Send a line in parts; with `more`, together with those that follow in this turn of the loop."""
         if more and not rest and len(line) < PIPE_BUF:
             self._together.extend((line, b"\n"))
             if len(self._together) == 2:

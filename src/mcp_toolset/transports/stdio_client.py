@@ -280,12 +280,7 @@ async def child_dispatcher(
     """Start a child and yield a dispatcher to it; the child ends with the block.
 
     Where pipes cannot be waited for (Windows, trio), or on request (`lean`), the SDK's transport is used.
-
-    Args:
-        target: The command, with the environment that is added to the inherited variables.
-        errors: Where its stderr goes.
-        name: The name it is mounted under, for messages.
-        note_printed: Is told of lines on its stdout that are no JSON.
+    `note_printed` is told of lines on its stdout that are no JSON.
     """
     if not lean() or target.encoding.lower() not in ("utf-8", "utf8"):
         from mcp_toolset.sdk.dispatch import sdk_child_dispatcher
@@ -440,9 +435,6 @@ async def watchdog(group: int) -> AsyncGenerator[None]:
     A killed process closes its pipes. A child that ignores the end of its input, or that started others,
     would stay for ever. The watchdog is a shell that waits on a pipe of this process: at its end the group
     gets SIGTERM and then SIGKILL, after the same waits as in a stop. Without a POSIX shell there is none.
-
-    Args:
-        group: The id of the group.
     """
     if not _SHELL.exists():
         yield

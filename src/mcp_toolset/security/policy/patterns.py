@@ -257,12 +257,7 @@ def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] |
 
 
 def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str] | None:
-    """The fault of a pattern that is nearly a public name, or names a whole server; and the remedy.
-
-    Args:
-        pattern: The pattern.
-        prefixes: The servers by the prefixes of their tools.
-    """
+    """The fault of a pattern that is nearly a public name, or names a whole server; and the remedy."""
     hint, name = split_hint(pattern)
     if hint == TAG or "/" in name:
         return None

@@ -188,10 +188,7 @@ def most_connections() -> int:
 
 
 def watching_heads(seconds: float, base: type[H11Protocol]) -> type[H11Protocol]:
-    """`base`, a protocol of uvicorn, that ends a connection whose next request has no whole head in time.
-
-    uvicorn bounds only the pause between two requests.
-    """
+    """`base`, a protocol of uvicorn, that ends a connection whose next request has no whole head in time."""
 
     class HeadInTime(base):
         cycle: Any

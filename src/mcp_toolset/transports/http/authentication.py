@@ -66,10 +66,7 @@ class Guard:
         return self._current() is not None
 
     def admits(self, scope: Scope, head: Head) -> bool:
-        """True if a request may pass at once: every caller may call, or its token is remembered; no streams.
-
-        What is in doubt is not admitted, and has to `take` the long way.
-        """
+        """True if a request may pass at once: every caller may call, or its token is known; no streams."""
         auth = self._current()
         if auth is None:
             return True

@@ -410,10 +410,7 @@ class LegacySession:
                 call.log.give_up()
 
     async def notified(self, message: Mapping[str, Any], http: Request | None = None) -> None:
-        """Take a notification; the session may have ended before its client took the 202.
-
-        Without `http` another replica got it.
-        """
+        """Take a notification, which another replica got where there is no `http`."""
         if http is None and self._home is not None:
             http = self._home.http
         method, params = message["method"], message.get("params")
@@ -429,13 +426,7 @@ class LegacySession:
         return place[0] - place[0] % SPAN == self.events.first or place[0] % SPAN == STANDING
 
     async def follow(self, place: tuple[int, int] | None, receive: Receive, send: Send) -> None:
-        """Answer a `GET`: with the rest of a call, which goes nowhere else then, or the standing stream.
-
-        Args:
-            place: The last event that the client has had, if it says so.
-            receive: Says when the client leaves.
-            send: Where the response goes.
-        """
+        """Answer a `GET`: with the rest of a call, which goes nowhere else then, or the standing stream."""
         own = self.events.first
         name, number = place or (own, None)
         if name % SPAN == STANDING and name != own:
