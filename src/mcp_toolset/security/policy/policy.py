@@ -181,6 +181,7 @@ class Policy(Rule):
         return self._decided(self.group(identity), self.facts(binding))
 
     def facts(self, binding: ToolBinding) -> ToolFacts:
+        """The facts of a tool that the patterns of this policy look at."""
         definition = binding.definition
         hints = self._hints(definition) if self._hinted else _NO_HINTS
         return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)
@@ -203,6 +204,7 @@ class Policy(Rule):
             yield from chain.looks(tool, _numbers(group, number))
 
     def unused(self, tools: Iterable[ToolFacts]) -> Iterator[tuple[str, str]]:
+        """The patterns that fit none of the tools, each with its place."""
         known = list(tools)
         for chain in self._chains:
             yield from chain.unused(known)
